@@ -13,7 +13,10 @@ import pytest
 from hypothesis import settings
 
 from tests.support import dolt
+from tests.support.dolt_server import dolt_server  # noqa: F401  a fixture
+from tests.support.long import LONG
 from tests.support.repos import ENGINE, isolate
+from vmrag_link.env import SWITCH
 
 NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "sshd", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there,
@@ -39,6 +42,7 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("machine")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "configured")
+        patch.delenv(SWITCH, raising=False)
         (folder / "home-is-out-of-bounds").touch()
         patch.setenv("HOME", str(folder / "home-is-out-of-bounds"))
         patch.setenv("PIP_CACHE_DIR", PIP_CACHE)
@@ -50,6 +54,16 @@ def _the_engine_that_is_asked_for() -> None:
     """Tests that start knowledge bases start all of them on Dolt, if that is said."""
     if ENGINE == "dolt":
         dolt.require()
+
+
+@pytest.fixture(autouse=True)
+def _hooks_of_this_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marked `hooks("off")`, by itself or by its module, a test switches off what its hooks would
+    do: a sixth of a second each, where they are not the subject. In a long run they all run.
+    """
+    marker = request.node.get_closest_marker("hooks")
+    if marker and marker.args == ("off",) and not LONG:
+        monkeypatch.setenv(SWITCH, "0")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -54,6 +54,23 @@ More environment variables are no settings: `{switch}=0` switches the hooks off,
 `{imported}` names the folder of another program's Chroma store (`chroma.sqlite3` lies in it): what it holds becomes the first commit of a
 knowledge base that an agent starts, unless it says `import_existing=false`. `{repository}` and `{token}` are the MCP server's.
 
+## Dolt
+
+`vmrag init --engine dolt`, or `engine: dolt` when a knowledge base is started, stores it in Dolt instead of the embedded engine;
+afterwards the setting means nothing for it. Its program (2.3 or newer) is the `dolt` on PATH, or `dolt.binary`. With `dolt.server` the
+knowledge base is the database `dolt.database` of a running `dolt sql-server`. The password of `dolt.user` comes from the environment
+alone (`{password}`), and to another machine it goes with `dolt.tls: true` only.
+
+```console
+$ vmrag init --engine dolt
+$ git config vmrag.dolt.server db.example.org:3306
+$ git config vmrag.dolt.tls true
+$ export {password}=PASSWORD
+```
+
+`pip install 'vmrag-link[dolt]'` brings what speaks to a server, and on Python 3.11 doltcli, by which the program is run; without it the
+program is run directly. Above 3.11 doltcli is installed by `pip install --no-deps doltcli==0.2.2`.
+
 ## Embedding services
 
 Nothing is sent anywhere unless a collection or `embedding.model` names a service. With `openai`, `cohere`, `huggingface` or `ollama` the
@@ -137,6 +154,7 @@ def documentation() -> str:
         keys="\n".join(rows),
         names="\n".join(names),
         limit=settings_file.MAX_BYTES // 1024,
+        password=env.DOLT_PASSWORD,
         openai=env.OPENAI_KEY,
         cohere=env.COHERE_KEY,
         huggingface=env.HUGGINGFACE_KEY,

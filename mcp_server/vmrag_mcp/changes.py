@@ -15,6 +15,7 @@ import anyio
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
+from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.paths import Places
@@ -77,7 +78,7 @@ class Subscriptions:
             places = plumbing.locate(self._directory)
         except VmragError:
             return ()
-        return looks(_files(places))
+        return (*looks(_files(places)), opening.stamp(places.kb))
 
 
 class Bus(InMemorySubscriptionBus):
@@ -109,5 +110,5 @@ class Bus(InMemorySubscriptionBus):
 
 
 def _files(places: Places) -> list[Path]:
-    kb = sorted(places.kb.glob("*"))
-    return [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD", places.pin, places.workspace, *kb]
+    git = [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD"]
+    return [*git, places.pin, places.workspace]

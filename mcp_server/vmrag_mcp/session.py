@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Record
 from vmrag_link.progress import Task
@@ -268,4 +269,4 @@ def _looks(ws: Workspace) -> Looks:
     """Of the files that a workspace has read: settings, agreements, the knowledge base."""
     places = ws.places
     settings = (places.config, places.common / "config", *agreements.files(places))
-    return looks((*settings, places.git_dir, *sorted(places.kb.glob("*"))))
+    return (*looks((*settings, places.git_dir)), opening.stamp(places.kb))

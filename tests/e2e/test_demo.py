@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.templates import build_once, copy_tree
 from vmrag_link.demo import play, story
-
-pytestmark = pytest.mark.xdist_group("demo")  # one demo is run for most of the tests
 
 VMRAG = [sys.executable, "-P", "-m", "vmrag_link.cli.main"]
 FEW = ["--pages", "40"]
@@ -51,19 +50,22 @@ def _run(*arguments: str, env: dict[str, str], cwd: Path, prefix: list[str] | No
     return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def newcomer(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("newcomer")
-    return folder, _newcomer(folder)
+@pytest.fixture(scope="session")
+def newcomer(tmp_path_factory) -> Path:
+    """Where a newcomer has run the demo, whose repository stays; `report.json` is what it said."""
+    return build_once(tmp_path_factory, "demo", _demonstrate)
 
 
-@pytest.fixture(scope="module")
-def kept(newcomer):
-    """The report of a demo whose repository stays."""
-    folder, env = newcomer
+def _demonstrate(folder: Path) -> None:
+    env = _newcomer(folder)
     done = _run("demo", "--into", "kept", "--json", *FEW, env=env, cwd=folder, prefix=_offline())
     assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
+    (folder / "report.json").write_text(done.stdout)
+
+
+@pytest.fixture
+def kept(newcomer):
+    return json.loads((newcomer / "report.json").read_text())
 
 
 def test_two_branches_pin_two_revisions_that_differ_as_the_story_says(kept):
@@ -115,10 +117,9 @@ def test_every_step_has_its_time(kept):
     assert [check["ok"] for check in kept["checks"]] == [True] * 9
 
 
-def test_the_kept_repository_goes_on_working(kept, newcomer):
-    folder, env = newcomer
-    top = Path(kept["repository"])
-    assert top == (folder / "kept").resolve()
+def test_the_kept_repository_goes_on_working(kept, newcomer, tmp_path):
+    assert Path(kept["repository"]) == (newcomer / "kept").resolve()
+    top, env = copy_tree(newcomer / "kept", tmp_path / "kept"), _newcomer(tmp_path)
     for branch in ("next-release", "main"):
         subprocess.run(["git", "checkout", "-q", branch], cwd=top, env=env, check=True, capture_output=True)
         done = _run("query", story.QUESTIONS[0].text, "--json", env=env, cwd=top)
@@ -131,10 +132,9 @@ def test_the_kept_repository_goes_on_working(kept, newcomer):
     assert status.stdout == ""
 
 
-def test_nothing_is_left_in_home_or_among_temporary_files(kept, newcomer):
-    folder, _ = newcomer
-    assert list((folder / "home").iterdir()) == []
-    assert list((folder / "tmp").iterdir()) == []
+def test_nothing_is_left_in_home_or_among_temporary_files(newcomer):
+    assert list((newcomer / "home").iterdir()) == []
+    assert list((newcomer / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ import pytest
 from tests.contract.reading import broken, examples
 from tests.support import contract_world
 from tests.support.contract_world import World
-from tests.support.repos import isolate
+from tests.support.templates import build_once
 from vmrag_mcp.registry import catalogue
 
 templates, world = contract_world.templates, contract_world.world
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("mcp peers")]  # one process installs them, once
+pytestmark = pytest.mark.long
 
 PACKAGES = ("@modelcontextprotocol/inspector@2.12.0", "@modelcontextprotocol/conformance@0.1.16")
 EXPECTED = Path(__file__).with_name("conformance.yaml")
@@ -86,13 +86,9 @@ def installed(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Peers:
-    folder = tmp_path_factory.mktemp("peers")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        installed(folder)
-    return Peers(folder)
+    return Peers(build_once(tmp_path_factory, "peers", installed))
 
 
 @pytest.fixture

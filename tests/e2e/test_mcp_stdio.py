@@ -145,13 +145,6 @@ def test_what_is_printed_and_what_children_print_does_not_reach_standard_output(
 # -- leaving
 
 
-def test_at_the_end_of_input_an_idle_server_is_gone_at_once(project):
-    with served(project.top) as server:
-        server.call(LIST)
-        server.popen.stdin.close()
-        assert server.gone(within=0.5) == 0
-
-
 def test_at_the_end_of_input_it_is_gone_within_a_second_although_a_call_runs(waiting, silent):
     with served(waiting.top) as server:
         server.start(LIST)
@@ -201,11 +194,13 @@ def test_when_its_parent_dies_and_others_hold_the_pipe_it_leaves(project):
 # -- many calls
 
 
-def test_sixteen_calls_in_flight_are_all_answered(project):
+def test_sixteen_calls_in_flight_are_all_answered_and_at_the_end_of_input_the_idle_server_is_gone_at_once(project):
     with served(project.top) as server:
         numbers = [server.start(LIST) for _ in range(16)]
         for number in reversed(numbers):
             assert server.answer(number)["result"]["structuredContent"]["total_count"] == 1
+        server.popen.stdin.close()
+        assert server.gone(within=0.5) == 0
 
 
 def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent):
@@ -266,12 +261,6 @@ def test_a_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_pa
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_what_git_told_a_hook_does_not_lead_the_server_elsewhere(project, tmp_path):
-    elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
-    with served(project.top, env=elsewhere) as server:
-        assert server.call(LIST)["total_count"] == 1
-
-
 def test_a_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
     isolate(monkeypatch, tmp_path / "home")
     (tmp_path / "later").mkdir()
@@ -281,29 +270,19 @@ def test_a_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_pat
         assert server.call(LIST)["error"] == "NOT_INITIALIZED"
 
 
-def test_the_clients_roots_say_which_repository_when_nothing_else_does(project, tmp_path):
-    (tmp_path / "nowhere").mkdir()
-    with served(tmp_path / "nowhere", begun=False) as server:
-        server.begin(roots={})
-        number = server.start(LIST)
-        asked = server.next()
-        assert asked["method"] == "roots/list"
-        roots = [{"uri": (tmp_path / "nowhere").as_uri()}, {"uri": (project.top / "docs").as_uri()}]
-        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
-        assert server.answer(number)["result"]["structuredContent"]["kb"]["worktree"] == str(project.top)
-        assert server.call(LIST)["success"]  # asked once
-
-
-def test_the_settings_of_a_repository_that_roots_name_decide_about_its_tools(project, tmp_path):
+def test_the_clients_roots_say_which_repository_and_its_settings_decide_about_the_tools(project, tmp_path):
     (tmp_path / "nowhere").mkdir()
     project.write(".vmrag.yaml", "embedding.model: hash\nmcp.read_only: true\n")
     with served(tmp_path / "nowhere", begun=False) as server:
         server.begin(roots={})
         number = server.start("chroma_create_collection", collection_name="new")
         asked = server.next()
-        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": project.top.as_uri()}]}})
+        assert asked["method"] == "roots/list"
+        roots = [{"uri": (tmp_path / "nowhere").as_uri()}, {"uri": (project.top / "docs").as_uri()}]
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
         assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
         assert "chroma_create_collection" not in server.tools()
+        assert server.call(LIST)["kb"]["worktree"] == str(project.top)  # asked once
 
 
 # -- settings
@@ -324,9 +303,10 @@ def test_with_settings_that_cannot_be_read_it_starts_and_every_call_names_the_li
 # -- others at work
 
 
-def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge(project, tmp_path):
+def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_git_told_a_hook(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
-    with served(project.top) as here, served(tmp_path / "other") as there:
+    elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
+    with served(project.top, env=elsewhere) as here, served(tmp_path / "other") as there:
         for _ in range(3):
             numbers = here.start(LIST), there.start(LIST)
             found = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]

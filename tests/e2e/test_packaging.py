@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
+from tests.support.templates import build_once
 from vmrag_link.engines.dolt import program
 
 ROOT = Path(__file__).parents[2]
@@ -35,15 +36,12 @@ OF_EXTRAS = (
     "wordllama",
 )
 
-pytestmark = pytest.mark.xdist_group("packaging")  # one process builds and installs, once
-
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdist, and the wheel that was built from it."""
-    folder = tmp_path_factory.mktemp("dist")
-    _done([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)])
-    return folder
+    build = [sys.executable, "-m", "build", "--no-isolation", str(ROOT), "--outdir"]
+    return build_once(tmp_path_factory, "dist", lambda folder: _done([*build, str(folder)]))
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +66,11 @@ class Installed:
 
 @pytest.fixture(scope="session")
 def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    folder = tmp_path_factory.mktemp("base") / "venv"
-    venv.create(folder, symlinks=True)
-    _done([sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q", str(wheel)])
-    return Installed(folder)
+    def install(folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        _done([sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q", str(wheel)])
+
+    return Installed(build_once(tmp_path_factory, "base", install))
 
 
 @pytest.fixture

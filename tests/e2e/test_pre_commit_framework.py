@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.repos import make_repo
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Done, Project
 from vmrag_hooks import installer, shims
 from vmrag_link.git import plumbing
@@ -35,8 +37,6 @@ repos:
 """
 MISSING = "which is not in this knowledge base"
 UNCOMMITTED = "are not committed: this commit does not pin them"
-
-pytestmark = pytest.mark.xdist_group("pre-commit framework")  # one process builds the environments, once
 
 template, project = terminal.template, terminal.project
 
@@ -91,7 +91,11 @@ class Built:
 
 @pytest.fixture(scope="session")
 def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("framework")
+    folder = build_once(tmp_path_factory, "framework", lambda folder: _build(folder, template))
+    return Built(Framework(folder / "source", folder / "home"), Done(*json.loads((folder / "tried.json").read_text())))
+
+
+def _build(folder: Path, template: Path) -> None:
     source = make_repo(folder / "source")
     for name in PACKAGED:
         if (ROOT / name).is_dir():
@@ -102,8 +106,7 @@ def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     source.commit("hooks")
     framework = Framework(source.top, folder / "home")
 
-    subprocess.run(["cp", "-a", template, folder / "user"], check=True)
-    user = Project(folder / "user")
+    user = Project(copy_tree(template, folder / "user"))
     user.write(".pre-commit-config.yaml", framework.config)
     stage_bad_pin(user)
     calls = (
@@ -115,7 +118,7 @@ def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     running = [framework.start(*each, cwd=user.top, HOME=str(folder)) for each in calls]
     tried, *prepared = [ended(each) for each in running]
     assert [each.code for each in prepared] == [0, 0], prepared
-    return Built(framework, tried)
+    (folder / "tried.json").write_text(json.dumps([tried.code, tried.out, tried.err]))
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import subprocess
 import pytest
 
 from tests.support.dolt import require
+from tests.support.engines import AUTHOR, DATE, root
 from vmrag_link import env, proc
+from vmrag_link.engines import opening
 from vmrag_link.engines.dolt import program
 from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable
 
@@ -212,6 +214,19 @@ def test_the_real_program_runs_through_both(adapter, tmp_path):
     assert program.run(["sql", "-r", "csv", "-q", "SELECT 1 AS one"], cwd=tmp_path) == "one\n1\n"
     with pytest.raises(EngineFailed, match="table not found: missing"):
         program.run(["sql", "-q", "SELECT * FROM missing"], cwd=tmp_path)
+
+
+def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch):
+    require()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
+    engine = opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE)
+    for each in home.rglob("*.devts"):  # of its beginning, when the database has no configuration yet
+        each.unlink()
+    assert root(engine)
+    engine.close()
+    assert list(home.rglob("*.devts")) == []
 
 
 # -- a program that answers

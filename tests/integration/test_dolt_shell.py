@@ -112,6 +112,24 @@ def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_writ
         assert _marker(connection, "idle") == "theirs"
 
 
+def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
+    done = threading.Event()
+
+    def read() -> None:
+        with _opened(repository) as connection:
+            while not done.is_set():
+                connection.value("1")
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    try:
+        with _opened(repository) as writing:
+            writing.change([_mark("while reading", "1")], at=ROOT_BRANCH)
+    finally:
+        done.set()
+        reading.join()
+
+
 def test_two_writers_wait_for_each_other(repository: Path) -> None:
     with _opened(repository) as one, _opened(repository) as other:
         for number in range(3):

@@ -773,9 +773,9 @@ def test_garbage_collection_gives_space_back(engines: Engines, engine: Engine) -
     noise = random.Random(1)
     store(engine, "main", document("a", "".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(500_000))))
     engines.forget(engine, "main")
-    before = _size(engine.folder)
+    before = engines.size(engine.folder)
     engine.collect_garbage()
-    assert _size(engine.folder) < before - 1_000_000
+    assert engines.size(engine.folder) < before - 1_000_000
 
 
 # -- several processes
@@ -871,10 +871,6 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, en
     assert committed
     engine.collect_garbage()
     assert all(map(engine.has_revision, committed + anchored))
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _fields(row: Document) -> dict[str, str]:

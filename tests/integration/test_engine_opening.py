@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import AUTHOR, DATE
+from tests.support import engines as support
+from tests.support.engines import AUTHOR, DATE, document, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.engines import opening
@@ -16,6 +17,8 @@ from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.errors import ConfigInvalid, DoltMissing, NotInitialized
+
+engines = support.engines
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,6 +89,21 @@ def test_a_password_does_not_go_over_a_network_in_the_clear(tmp_path, server):
 @pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
 def test_a_password_may_go_to_this_machine(server):
     opening.require_encrypted(DoltAccess(server=server, password="s3cret"))
+
+
+def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
+    engine = engines.create(tmp_path / "kb")
+    before = opening.stamp(engine.folder)
+    again = engines.open(tmp_path / "kb")
+    assert again.collections(root(again)) == []
+    again.close()
+    assert opening.stamp(engine.folder) == before
+    store(engine, "main", document("a"))
+    after = opening.stamp(engine.folder)
+    assert after != before
+    engine.collect_garbage()
+    assert opening.stamp(engine.folder) != after
+    engine.close()
 
 
 # -- vmrag init

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.repos import ENGINE
 
-REQUIRED = "VMRAG_REQUIRE_DOLT"
-"""Set to 1, tests that need the program fail where it is absent."""
+REQUIRED = os.environ.get("VMRAG_REQUIRE_DOLT") == "1"
+"""Tests that need the program fail where it is absent. Read now: tests inherit no such variable."""
 
 
 embedded = pytest.mark.skipif(ENGINE != "doltlite", reason="is about the embedded engine's own file")
@@ -24,8 +24,8 @@ def require() -> str:
     """The program's path; skips the test, by the program's name, where `dolt` is not on PATH."""
     if path := shutil.which("dolt"):
         return path
-    if os.environ.get(REQUIRED) == "1":
-        pytest.fail(f"dolt is not on PATH, and {REQUIRED} is set")
+    if REQUIRED:
+        pytest.fail("dolt is not on PATH, and VMRAG_REQUIRE_DOLT is set")
     pytest.skip("needs the program dolt on PATH")
 
 

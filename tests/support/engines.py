@@ -5,6 +5,7 @@ A test module takes the fixtures with `engine, engines = support.engine, support
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,8 +15,8 @@ from typing import Protocol
 
 import pytest
 
-from tests.support import dolt
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
+from tests.support import dolt, dolt_server
+from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
@@ -32,7 +33,18 @@ class Maker(Protocol):
     def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine: ...
 
 
-MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine, "dolt": DoltEngine}
+class _OnServer:
+    """Knowledge bases in databases of the session's `dolt sql-server`."""
+
+    def create(self, folder: Path, *, author: str, date: str) -> Engine:
+        access = dolt_server.session_server().access(dolt_server.database_for(folder))
+        return DoltEngine.create(folder, author=author, date=date, access=access)
+
+    def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine:
+        return DoltEngine.open(folder, lock_timeout=lock_timeout, access=dolt_server.session_server().access())
+
+
+MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine, "dolt": DoltEngine, "dolt-server": _OnServer()}
 
 
 def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
@@ -44,7 +56,21 @@ def _dolt_forgets(folder: Path, branch: str, to: str) -> None:
     dolt.run(folder, "branch", "-f", branch, to)
 
 
-FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets, "dolt": _dolt_forgets}
+def _server_forgets(folder: Path, branch: str, to: str) -> None:
+    database = database_of(folder)
+    dolt_server.session_server().sql(f"USE `{database}/{ROOT_BRANCH}`", f"CALL dolt_branch('-f', '{branch}', '{to}')")
+
+
+def database_of(folder: Path) -> str:
+    """The database on the session's server that a folder names."""
+    return str(json.loads((folder / SERVER_FILE).read_bytes())["database"])
+
+
+FORGET: dict[str, Callable[[Path, str, str], None]] = {
+    "doltlite": _doltlite_forgets,
+    "dolt": _dolt_forgets,
+    "dolt-server": _server_forgets,
+}
 """How another program moves a branch behind our back: nothing anchors its old head, uncommitted
 rows are discarded.
 """
@@ -70,10 +96,20 @@ def _overwrite(file: Path, found: bytes) -> None:
     file.write_bytes(content)
 
 
-DAMAGE: dict[str, Callable[[Path, str], None]] = {"doltlite": _doltlite_damage, "dolt": _dolt_damage}
+def _server_damage(folder: Path, text: str) -> None:
+    server = dolt_server.session_server()
+    _dolt_damage(server.folder / database_of(folder), text)
+    server.restart()  # it keeps in memory what it has read
+
+
+DAMAGE: dict[str, Callable[[Path, str], None]] = {
+    "doltlite": _doltlite_damage,
+    "dolt": _dolt_damage,
+    "dolt-server": _server_damage,
+}
 """How a disk damages a closed knowledge base; the text is in one of its documents."""
 
-PACE = {"doltlite": 1.0, "dolt": 10.0}
+PACE = {"doltlite": 1.0, "dolt": 10.0, "dolt-server": 10.0}
 """How long an engine takes for a small write, beside the embedded one."""
 
 
@@ -88,6 +124,12 @@ class Engines:
 
     def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine:
         return MAKERS[self.name].open(folder, lock_timeout=lock_timeout)
+
+    def size(self, folder: Path) -> int:
+        """Bytes that the knowledge base takes up on its disk."""
+        if self.name == "dolt-server":
+            folder = dolt_server.session_server().folder / database_of(folder)
+        return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
     @property
     def pace(self) -> float:
@@ -121,6 +163,8 @@ class Engines:
 def engines(request: pytest.FixtureRequest) -> Engines:
     if request.param == "dolt":
         dolt.require()
+    if request.param == "dolt-server":
+        request.getfixturevalue("dolt_server")
     return Engines(request.param)
 
 

@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmrag_link.env import SWITCH
 from vmrag_link.settings_keys import KEYS
 
 DATE = "2026-01-02T03:04:05+00:00"
@@ -32,10 +33,11 @@ finds nothing to do.
 
 def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now
-    on.
+    on. The switch of our hooks stays as it is: a marker of the test sets it (`conftest`).
     """
     for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG", "DOLT_"))]:
-        monkeypatch.delenv(name)
+        if name != SWITCH:
+            monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"

@@ -156,8 +156,6 @@ SETTINGS_REFUSED = {
     "a remote in a section": 'remote:\n  url: "http://127.0.0.1:{a}/kb"',
     "the remote twice": 'remote: "git:"\nremote: "http://127.0.0.1:{a}/kb"',
     "a second document": 'remote: "git:"\n---\nremote: "http://127.0.0.1:{a}/kb"',
-    "a program of the engine": "dolt:\n  binary: {out}/pwned",
-    "a server of the engine": "dolt:\n  server: 127.0.0.1:{a}",
     "a server of the index": "chroma:\n  mode: http\n  host: 127.0.0.1\n  port: {a}",
     "an endpoint of a model": 'embedding:\n  model: openai\n  endpoint: "http://127.0.0.1:{a}/v1"',
     "trust": 'trustedRemote: "http://127.0.0.1:{a}/kb"',
@@ -180,6 +178,8 @@ SETTINGS_IGNORED = {
     "a model on a share": "embedding:\n  model: hash\n  model_path: //127.0.0.1/share",
     "a model upwards": "embedding:\n  model: hash\n  model_path: ../outside",
     "a model that is an option": 'embedding:\n  model: hash\n  model_path: "--unset-all"',
+    "a program of the engine": "dolt:\n  binary: {out}/pwned",
+    "a server of the engine": "dolt:\n  server: 127.0.0.1:{a}",
     "a model that is a command": "embedding:\n  model: hash\n  model_path: '$(touch {out}/pwned)'",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import isolate
+from vmrag_link.env import SWITCH
 
 
 def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
@@ -33,6 +34,7 @@ def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
             folder.mkdir()
             with pytest.MonkeyPatch.context() as patch:
                 isolate(patch, run / f"{name}-home")
+                patch.delenv(SWITCH, raising=False)  # the same whichever test comes first
                 build(folder)
             done.touch()
     return folder

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.long import examples
+from tests.support.long import LONG, examples
 from vmrag_link.merging.line_matcher import LineMatcher
 from vmrag_link.merging.markers import Labels, Markers
 from vmrag_link.merging.text import MergedText, merge_texts, split_lines
 from vmrag_link.ops.merge.worktree_texts import git_conflicts
 
-TRIPLES = examples(5000)
+TRIPLES = 5000 if LONG else 800  # git merges each, too
 LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda each: "".join(f"{line}\n" for line in each))
 ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
 

@@ -114,7 +114,7 @@ def test_ci_tests_the_versions_that_users_are_offered() -> None:
 
 
 def test_lists_of_exact_versions_name_no_host() -> None:
-    for path in [*ROOT.glob("constraints*.txt"), ROOT / "action" / "requirements.txt"]:
+    for path in [*ROOT.glob("constraints*.txt"), ROOT / "action" / "requirements.txt", ROOT / ".ci" / "uv.txt"]:
         assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 

@@ -97,8 +97,10 @@ def test_settings_that_no_settings_can_be_are_refused_with_their_line(what):
 @pytest.mark.parametrize("what", SETTINGS_IGNORED)
 def test_settings_that_a_stranger_may_not_give_leave_the_default(what):
     loaded = _settings(filled(SETTINGS_IGNORED[what]).encode())
-    assert loaded.config.embedding.model_path == Config().embedding.model_path
-    assert re.search(r"embedding\.model_path \(line \d+\).* not count until you agree", loaded.warnings[0])
+    usual = Config()
+    assert (loaded.config.embedding.model_path, loaded.config.dolt) == (usual.embedding.model_path, usual.dolt)
+    key = r"(embedding\.model_path|dolt\.(binary|server))"
+    assert re.search(rf"{key} \(line \d+\).* not count until you agree", loaded.warnings[0])
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)

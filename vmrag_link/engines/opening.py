@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vmrag_link.engines import stamps
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import ConfigInvalid, NotInitialized, quoted
 
 NO_ACCESS = DoltAccess()
@@ -29,6 +31,18 @@ def engine_of(folder: Path) -> EngineName | None:
 def there(folder: Path) -> bool:
     """Whether `open_engine` would find something."""
     return engine_of(folder) is not None
+
+
+def stamp(folder: Path) -> Stamp:
+    """Equal to an earlier one only if nothing was written here in between, by anybody.
+
+    Nothing is opened for it, so what others write to a server does not show.
+    """
+    name = engine_of(folder)
+    try:
+        return () if name is None else stamps.doltlite(folder) if name == "doltlite" else stamps.dolt(folder)
+    except FileNotFoundError:
+        return ()
 
 
 def open_engine(

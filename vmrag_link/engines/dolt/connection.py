@@ -18,7 +18,13 @@ CALL = "CALL "
 """How the only statements begin that change something and answer."""
 
 AUTOCOMMIT = "SET @@autocommit = 1"
-OPENING = (f"SET @@sql_mode = '{SQL_MODE}'", "SET NAMES utf8mb4", "SET @@time_zone = '+00:00'", AUTOCOMMIT)
+OPENING = (
+    f"SET @@sql_mode = '{SQL_MODE}'",
+    "SET NAMES utf8mb4",
+    "SET @@time_zone = '+00:00'",
+    "SET @@dolt_transaction_commit = 0",  # a person may have made each transaction a revision
+    AUTOCOMMIT,
+)
 """What every session begins with."""
 
 LONGEST_STATEMENT = 300.0
@@ -103,6 +109,14 @@ class SqlConnection(ABC):
 def place(database: str, at: str | None) -> str:
     """How a statement names a branch or a revision of a database."""
     return identifier(database if at is None else f"{database}/{at}")
+
+
+def truth(value: object) -> bool:
+    """What Dolt says for true: a boolean, a number, or their text.
+
+    All values are texts where the program answers for a server that has its repository open.
+    """
+    return value in (True, "1", "true")
 
 
 def failure(told: str) -> EngineFailed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
+            _report_nothing(unfinished / DOLT_FOLDER / "config.json")
             permissions.settle(unfinished / DOLT_FOLDER)
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
@@ -98,6 +100,12 @@ def require_none(folder: Path) -> None:
         raise AlreadyInitialized(
             f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
         )
+
+
+def _report_nothing(configuration: Path) -> None:
+    """Keep Dolt from noting what is run here, for its makers, in this user's home directory."""
+    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
+    configuration.write_text(json.dumps(stated | {"metrics.disabled": "true"}))
 
 
 @contextlib.contextmanager

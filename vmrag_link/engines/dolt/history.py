@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, truth
 from vmrag_link.engines.dolt.literals import literal, literals
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
@@ -66,7 +66,7 @@ def _parents(text: str | None) -> tuple[str, ...]:
 
 def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bool:
     require(connection, ancestor, descendant)
-    return bool(connection.value(f"has_ancestor({literals([descendant, ancestor])})"))
+    return truth(connection.value(f"has_ancestor({literals([descendant, ancestor])})"))
 
 
 def parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -108,5 +108,5 @@ def branch(connection: SqlConnection, name: str) -> KbBranch | None:
     return _branch(rows[0]) if rows else None
 
 
-def _branch(row: object) -> KbBranch:
-    return KbBranch(str(row["name"]), str(row["hash"]), bool(row["dirty"]))  # type: ignore[index]  # a row of SQL
+def _branch(row: SqlRow) -> KbBranch:
+    return KbBranch(str(row["name"]), str(row["hash"]), truth(row["dirty"]))

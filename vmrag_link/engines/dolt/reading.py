@@ -17,7 +17,7 @@ from vmrag_link.engines import records
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
 
 PAGE_BYTES = 200_000
@@ -29,6 +29,14 @@ _AT_ONCE = 500
 """Ids in one query."""
 
 _IN_MEMORY = 4_000_000
+
+_NUMBERS = tuple(
+    column
+    for table in TABLES
+    for column, kind in zip(table.columns, records.kinds(table.record), strict=True)
+    if kind is int
+)
+"""Columns that hold numbers; in a difference a prefix stands before them."""
 
 Values = tuple[Any, ...]
 
@@ -85,7 +93,12 @@ def count(session: DoltSession, at: At, collection: str | None) -> int:
 
 def values(row: SqlRow, columns: Sequence[str]) -> Values:
     """The columns of a row in this order; None where one is NULL."""
-    return tuple(map(row.get, columns))
+    return tuple(_number(row.get(each)) if each.endswith(_NUMBERS) else row.get(each) for each in columns)
+
+
+def _number(value: object) -> object:
+    """A number that is one or, as `connection.truth` says, its text; any other value as it is."""
+    return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() else value
 
 
 def _named(at: At) -> str:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from vmrag_link.engines import stamps
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
@@ -30,11 +31,8 @@ IDLE_SECONDS = 0.25
 
 _NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
-_JOURNAL = f"{_NOMS}/{'v' * 32}"
-"""It grows with everything that is written, and is new after a garbage collection."""
-
-_MANIFEST = f"{_NOMS}/manifest"
-"""Written anew whenever a session ends; where there is no journal, by every change."""
+READING_SECONDS = 2.0
+"""A session that only reads ends after so long, too, and another one begins."""
 
 _PAUSE = 0.02
 _ANSWER = 4
@@ -117,18 +115,14 @@ class Shell(SqlConnection):
             self._held -= 1
 
     def stamp(self) -> object:
-        with contextlib.suppress(FileNotFoundError):
-            journal = (self._folder / _JOURNAL).stat()
-            return (journal.st_ino, journal.st_size)
         try:
-            manifest = (self._folder / _MANIFEST).stat()
+            return stamps.dolt(self._folder)
         except FileNotFoundError as error:
             raise EngineFailed(
                 f"{self._folder} holds no database of Dolt: its manifest is missing.",
                 hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
                 path=str(self._folder),
             ) from error
-        return (manifest.st_ino, manifest.st_size, manifest.st_mtime_ns)
 
     def release(self) -> None:
         with self._in_use:
@@ -139,7 +133,7 @@ class Shell(SqlConnection):
     def _current(self) -> ShellSession:
         """The session; another one if there is none, or if it may have missed what others wrote."""
         session = self._session
-        if session is not None and (session.ended or not (self._held or self._writes or self._seen == self.stamp())):
+        if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
             if self._held:
                 raise EngineFailed("Dolt ended within a transaction; nothing of it was stored.")
             self.release()
@@ -150,6 +144,10 @@ class Shell(SqlConnection):
             self._end_when_idle(session, IDLE_SECONDS)
         session.used = time.monotonic()
         return session
+
+    def _is_fresh(self, session: ShellSession) -> bool:
+        """Whether it has seen all that was written, and has not kept a writer out for long."""
+        return self._seen == self.stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession, seconds: float) -> None:
         def look() -> None:

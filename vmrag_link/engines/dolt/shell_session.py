@@ -39,10 +39,10 @@ class _Result(msgspec.Struct):
 
 
 class ShellSession:
-    """Any failure ends it. `used`: when it was asked last."""
+    """Any failure ends it. `begun`: when it was started; `used`: when it was asked last."""
 
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
-        self.used = time.monotonic()
+        self.used = self.begun = time.monotonic()
         self.ended = False
         self._longest = longest
         self._out = bytearray()
@@ -116,10 +116,10 @@ class ShellSession:
         """Each query prints one line; so do some statements, but the queries come last."""
         self._number += 1
         end = f"{_MARK}_{self._number}"
-        whole = [*self._moving(at), *statements, *queries, f"SELECT 1 AS {end}"]
+        whole = [*self._moving(at), *statements, *queries, f"SELECT '' AS {end}"]
         try:
             self._say(whole)
-            lines = self._lines_until(f'{{"rows": [{{"{end}":1}}]}}'.encode(), check)
+            lines = self._lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode(), check)
         except BaseException:
             self._abandon()
             raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines import branch_names, records
+from vmrag_link.engines import branch_names, records, stamps
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.doltlite import (
     branches,
@@ -123,8 +123,7 @@ class DoltliteEngine:
         return self._session.writing(purpose, timeout=timeout)
 
     def stamp(self) -> object:
-        found = self._session.file.stat()  # the file grows with everything that is written
-        return (found.st_ino, found.st_size, found.st_mtime_ns)
+        return stamps.doltlite(self.folder)
 
     # -- revisions
 

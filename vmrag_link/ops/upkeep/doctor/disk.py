@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE
 from vmrag_link.errors import quoted
 from vmrag_link.git import sharing
 from vmrag_link.ops.upkeep import garbage
@@ -42,7 +43,7 @@ def _writable(ws: Workspace) -> Iterator[Finding]:
     places = ws.places
     folders = [places.git_dir, places.shared, places.kb, places.snapshots, places.working_copies]
     folders += [places.journal, places.locks, places.own]
-    paths = [*dict.fromkeys(folders), *places.kb.glob("*.doltlite"), places.embeddings]
+    paths = [*dict.fromkeys(folders), places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.embeddings]
     for path in paths:
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written: nothing that would be stored there is."
