@@ -233,6 +233,7 @@ DOLT_SCRUBBED = frozenset(
         "DOLT_DISABLE_GC_PROCEDURE",
         "DOLT_SQL_DEBUG_LOG",
         "DOLT_SQL_DEBUG_LOG_VERBOSE",
+        DOLT_PASSWORD,
     )
 )
 """The variables that no `dolt` process inherits."""

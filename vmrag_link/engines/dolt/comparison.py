@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link.engines import changes, records
 from vmrag_link.engines.changes import RowSides
+from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
@@ -25,7 +26,6 @@ from vmrag_link.models import (
     DocumentChange,
     DocumentHeader,
     EntryChange,
-    Working,
 )
 
 WORKING = "WORKING"
@@ -46,38 +46,18 @@ class Comparable(NamedTuple):
     new: str
 
 
-class DoltComparison:
-    """Keeps the latest difference between revisions: a sync asks for it several times."""
+class DoltComparison(RowComparison[DoltSession]):
+    def difference(self, old: At, new: At) -> Difference:
+        return difference(self._session, old, new)
 
-    def __init__(self, session: DoltSession) -> None:
-        self._session = session
-        self._latest: tuple[tuple[str, str], Difference] | None = None
-
-    def diff(self, old: At, new: At) -> Difference:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return difference(self._session, old, new)
-        if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), difference(self._session, old, new)
-        return self._latest[1]
-
-    def count(self, old: At, new: At) -> ChangeCounts:
-        old, new = self._committed(old), self._committed(new)
-        versions = [self._session.version(each) for each in (old, new)]
-        if isinstance(old, Working) or isinstance(new, Working) or not all(versions):
+    def changed(self, old: str, new: str) -> ChangeCounts:
+        if not (self._session.version(old) and self._session.version(new)):
             return self.diff(old, new).counts()
         query = (
             f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
             f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
         )
         return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in self._session.connection.rows(query)})
-
-    def _committed(self, at: At) -> At:
-        """A clean branch's head, in place of its working set."""
-        if isinstance(at, str):
-            return at
-        found = self._session.require_branch(at.branch)
-        return at if found.dirty else found.head
 
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:

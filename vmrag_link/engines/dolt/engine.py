@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 from vmrag_link.engines import branch_names, records
 from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.dolt import (
-    branches,
     creation,
     history,
     links,
@@ -30,6 +30,7 @@ from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.undoing import require_kept, undo_of_merge
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,
@@ -176,13 +177,13 @@ class DoltEngine:
         return branch_names.legal(name)
 
     def create_branch(self, name: str, at: str) -> None:
-        branches.create(self._session, name, at)
+        self._session.create_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        branches.move(self._session, name, to, expected=expected)
+        self._session.move_branch(name, to, expected=expected)
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        branches.delete(self._session, name, expected=expected)
+        self._session.delete_branch(name, expected=expected)
 
     # -- anchors
 
@@ -317,9 +318,13 @@ class DoltEngine:
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
+        undo = functools.partial(undo_of_merge, self, revision)
         return writing.commit_onto(
-            self._session, revision, rows, joining=joining, message=message, author=author, date=date
+            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
         )
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        writing.take_back(self._session, branch, kept=kept, expected=expected)
+        with self.writing(f"clean the branch {branch}"):
+            if self._session.require_head(branch, expected).dirty:
+                require_kept(self, branch, kept)
+                writing.discard(self._session, branch)
