@@ -25,7 +25,7 @@ PROGRAM = "dolt's program"
 IMPORT = 2.0
 """How often an import of 10,000 documents may take what bare inserts take."""
 
-STEPS = ("import", "commit", "diff")
+STEPS = ("import", "commit", "diff", "push", "fetch")
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:

@@ -59,10 +59,11 @@ def _the_engine_that_is_asked_for() -> None:
 @pytest.fixture(autouse=True)
 def _hooks_of_this_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marked `hooks("off")`, by itself or by its module, a test switches off what its hooks would
-    do: a sixth of a second each, where they are not the subject. In a long run they all run.
+    do: a sixth of a second each, where they are not the subject. In a long run, and in a test that
+    only a long run has, they run.
     """
     marker = request.node.get_closest_marker("hooks")
-    if marker and marker.args == ("off",) and not LONG:
+    if marker and marker.args == ("off",) and not LONG and not request.node.get_closest_marker("long"):
         monkeypatch.setenv(SWITCH, "0")
 
 

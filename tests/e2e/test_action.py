@@ -25,6 +25,8 @@ from tests.support.repos import Repo
 from tests.support.terminal import QUERIES, Project
 from vmrag_action import install
 
+pytestmark = pytest.mark.hooks("off")
+
 shared, world = people.shared, people.world
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +135,7 @@ def drop(ada: User) -> tuple[str, str]:
 # -- sync, and the cache
 
 
+@pytest.mark.hooks("on")
 def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
     cold = ci.on_push()
     assert cold.passed
@@ -159,6 +162,7 @@ def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
     assert warm.annotations == []
 
 
+@pytest.mark.hooks("on")
 def test_later_steps_have_the_command_and_the_knowledge(ci):
     done = ci.on_push()
     assert done.variables["VMRAG_INDEX_CHROMA"] == "off"
@@ -178,6 +182,7 @@ def test_later_steps_have_the_command_and_the_knowledge(ci):
     assert [Path(each).joinpath("python").exists() for each in done.paths] == [False]  # the job's own Python stays
 
 
+@pytest.mark.hooks("on")
 def test_a_cache_of_another_revision_is_a_warm_start(ci):
     ci.on_push()
     ci.ada.write_document("new.md", "Words that nobody had written before.")
@@ -330,6 +335,7 @@ def test_a_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said)
 # -- verify, by event
 
 
+@pytest.mark.hooks("on")
 def test_a_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
     base, merge = drop(ci.ada)
     done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
@@ -382,6 +388,7 @@ def test_a_fork_that_pins_what_the_base_has_not_is_told_who_can_take_it(ci):
     assert "https://github.example/me/project" in error.message
 
 
+@pytest.mark.hooks("on")
 def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
     base, merge = drop(ci.ada)
     head = ci.world.hub.git("commit-tree", f"{merge}^{{tree}}", "-p", merge, "-m", "head")
@@ -393,6 +400,7 @@ def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
     assert done.variables["VMRAG_SETTINGS_FROM"] == base
 
 
+@pytest.mark.hooks("on")
 def test_a_push_is_compared_with_what_was_there_before(ci):
     base, merge = drop(ci.ada)
     ci.ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/main")
@@ -423,6 +431,7 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
     assert ci.cache.entries == []  # saved by what passed
 
 
+@pytest.mark.hooks("on")
 def test_ids_and_branches_of_strangers_are_text(ci):
     """The stand-in fails over any command that is not of the steps themselves."""
     ci.ada.git("switch", "-q", "-c", "`id`$(touch${IFS}pwned);error-##x")

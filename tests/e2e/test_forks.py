@@ -14,8 +14,11 @@ import pytest
 
 from tests.support import people
 from tests.support.people import DATA, User, World
-from tests.support.repos import Repo
+from tests.support.repos import Repo, isolate
+from tests.support.templates import build_once
 from tests.support.travel import Clone
+
+pytestmark = pytest.mark.hooks("off")
 
 shared, world = people.shared, people.world
 
@@ -52,26 +55,54 @@ class Forked:
         self.ada.git("switch", "-q", "pr-12")
 
 
-@pytest.fixture
-def forked(world: World) -> Forked:
+def fork(world: World) -> Forked:
     world.ada.vmrag("install")
-    fork = world.top / "fork.git"
-    Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(fork))
-    cleo = world.join("cleo", url=str(fork))
+    made = world.top / "fork.git"
+    Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(made))
+    cleo = world.join("cleo", url=str(made))
     cleo.git("remote", "add", "upstream", str(world.hub.top))
     cleo.vmrag("install")
-    return Forked(world, Repo(fork), cleo)
+    return Forked(world, Repo(made), cleo)
 
 
-@pytest.fixture
-def proposed(forked: Forked) -> Forked:
-    """Cleo has opened a pull request of two commits."""
+def propose(forked: Forked) -> None:
     forked.cleo.git("switch", "-q", "-c", "topic")
     forked.cleo.write_document("pears.md", "# Pears\n\nPears ripen in September.")
     forked.cleo.write_document("plums.md", "# Plums\n\nPlums ripen in August.")
     assert forked.cleo.said("push", "-q", "-u", "origin", "topic") == [TO_FORK]
     forked.opens_pull_request()
-    return forked
+
+
+def arrive(source: Path, top: Path) -> Forked:
+    """The same people at another place."""
+    world = people.arrive(source, top)
+    made = Forked(world, Repo(top / "fork.git"), people.member(world, "cleo"))
+    made.cleo.git("remote", "set-url", "origin", str(made.fork.top))
+    made.cleo.git("remote", "set-url", "upstream", str(world.hub.top))
+    return made
+
+
+@pytest.fixture(scope="session")
+def _forked(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "forked", lambda folder: fork(people.arrive(shared, folder)))
+
+
+@pytest.fixture(scope="session")
+def _proposed(_forked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "proposed", lambda folder: propose(arrive(_forked, folder)))
+
+
+@pytest.fixture
+def forked(_forked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forked:
+    isolate(monkeypatch, tmp_path / "home")
+    return arrive(_forked, tmp_path / "world")
+
+
+@pytest.fixture
+def proposed(_proposed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forked:
+    """Cleo has opened a pull request of two commits."""
+    isolate(monkeypatch, tmp_path / "home")
+    return arrive(_proposed, tmp_path / "world")
 
 
 def data_of(repo: Repo) -> str:
@@ -118,7 +149,7 @@ def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
 
 def test_what_upstream_has_got_meanwhile_comes_with_a_plain_git_pull(forked):
     forked.ada.write_document("news.md", "News of upstream.")
-    forked.ada.git("push", "-q")
+    forked.ada.push()
     forked.cleo.git("pull", "-q", "upstream", "main")
     assert forked.cleo.pinned == forked.ada.pinned
     assert forked.cleo.answers() == forked.ada.answers()
@@ -137,7 +168,7 @@ def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
     world.ada.git("switch", "-q", "-c", "release")
     world.ada.write_document("release.md", "Only in the release.")
     release = world.ada.pinned
-    world.ada.git("push", "-q", "-u", "origin", "release")
+    world.ada.push("-u", "origin", "release")
     world.ada.git("switch", "-q", "main")
     world.ada.vmrag("install")
     fork = world.top / "fork.git"
@@ -208,7 +239,7 @@ def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, ho
     button.git(*how, "pr-12")
     if "--squash" in how:
         button.git("commit", "-q", "-m", "squashed")
-    button.git("push", "-q", "origin", "main")
+    button.push("origin", "main")
     shutil.rmtree(proposed.fork.top)  # forks go away
     bob = proposed.world.join("bob")
     bob.vmrag("install")
@@ -222,10 +253,10 @@ def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, ho
 
 def test_both_have_written_and_the_contributor_merges_upstream_first(proposed):
     proposed.ada.write_document("news.md", "News of upstream.")
-    proposed.ada.git("push", "-q")
+    proposed.ada.push()
     proposed.cleo.git("fetch", "-q", "upstream")
     proposed.cleo.git("merge", "-q", "-m", "merge upstream", "upstream/main")
-    proposed.cleo.git("push", "-q")
+    proposed.cleo.push()
     proposed.opens_pull_request()
     proposed.checks_it_out()
     proposed.ada.vmrag("adopt", str(proposed.fork.top))
@@ -263,7 +294,7 @@ def test_a_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
     cleo.git("switch", "-q", "-c", "topic")
     cleo.write_document("pears.md", "Pears.")
     poison(cleo)
-    cleo.git("push", "-q", "--no-verify", "origin", "topic")
+    cleo.push("--no-verify", "origin", "topic")
     with contextlib.closing(Clone(cleo.top)) as engine:  # our own command would not push it
         engine.push("origin", cleo.git("config", "branch.topic.vmragBranch"))
     forked.opens_pull_request()

@@ -20,6 +20,8 @@ from tests.support.long import LONG
 from tests.support.terminal import Project
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 ROUNDS = 3 if LONG else 2

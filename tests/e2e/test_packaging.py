@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
@@ -73,6 +74,11 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(build_once(tmp_path_factory, "base", install))
 
 
+def requirements(wheel: Path) -> list[Requirement]:
+    metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode())
+    return [Requirement(each) for each in metadata.get_all("Requires-Dist", [])]
+
+
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     isolate(monkeypatch, tmp_path / "home")
@@ -106,6 +112,14 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     ]
 
 
+def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
+    required = requirements(wheel)
+    base = {canonicalize_name(each.name) for each in required if "extra" not in str(each.marker)}
+    assert "doltlite" in base
+    assert base.isdisjoint(canonicalize_name(each) for each in OF_EXTRAS)
+    assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
+
+
 def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:
     assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
@@ -118,6 +132,7 @@ def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
 
 
+@pytest.mark.long
 def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
     done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
@@ -194,13 +209,19 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 
 def required_on(wheel: Path, version: str) -> list[str]:
     """What the extra `dolt` of the wheel requires of a Python, beside the base."""
-    named = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
-    metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(named).decode())
-    found = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
+    found = requirements(wheel)
     return [f"{each.name}{each.specifier}" for each in found if each.marker and each.marker.evaluate(environment)]
 
 
+@pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0)])
+def test_above_python_3_11_the_extra_requires_no_doltcli(wheel: Path, version: str, expected: int) -> None:
+    needed = required_on(wheel, version)
+    assert needed
+    assert sum(each.startswith("doltcli") for each in needed) == expected
+
+
+@pytest.mark.long
 def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed, tmp_path: Path) -> None:
     """Into a copy of nothing: only what the extra adds, on the Python that runs this."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -211,12 +232,12 @@ def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Insta
     assert ("doltcli" in names) == (sys.version_info < (3, 12))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
 def test_above_python_3_11_nothing_of_it_needs_a_compiler_and_doltcli_is_there_by_itself(
     wheel: Path, tmp_path: Path, version: str
 ) -> None:
     """pip judges markers by the Python that runs it, so they are judged here."""
     needed = required_on(wheel, version)
-    assert [each for each in needed if each.startswith("doltcli")] == []
     pip = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--only-binary", ":all:", "--no-deps"]
     _done([*pip, "--target", str(tmp_path), "--python-version", version, *needed, program.DOLTCLI])

@@ -17,6 +17,8 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, Project
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 PROMPT = "[q]uit"
@@ -78,14 +80,21 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it
 
 
+@pytest.fixture(scope="session")
+def _torn(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def change(project: Project) -> None:
+        project.put("rest.md", "Rest often.\n")
+        project.put("deep/tls.txt", "Certificates\r\nfor a year.\r\n")
+        project.record("ours", uv="Use pip.")
+        project.vmrag("merge", "feature", code=1)
+
+    return terminal.derived(tmp_path_factory, "torn", template, change)
+
+
 @pytest.fixture
-def torn(project: Project) -> Project:
+def torn(_torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Three conflicts: two texts (one with CRLF), and a document that one side removed."""
-    project.put("rest.md", "Rest often.\n")
-    project.put("deep/tls.txt", "Certificates\r\nfor a year.\r\n")
-    project.record("ours", uv="Use pip.")
-    project.vmrag("merge", "feature", code=1)
-    return project
+    return terminal.copied(_torn, tmp_path, monkeypatch)
 
 
 @pytest.fixture

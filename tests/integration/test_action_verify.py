@@ -25,6 +25,8 @@ from vmrag_link.ops.checks.verify import VerifyReport, verify_between
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ci-trust.md"
 
 built, forked_once, forked = code_history.built, code_history.forked_once, code_history.forked

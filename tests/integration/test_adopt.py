@@ -32,6 +32,8 @@ from vmrag_link.models import Collection
 from vmrag_link.ops.publish import validate
 from vmrag_link.pin import Pin
 
+pytestmark = pytest.mark.hooks("off")
+
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
 TAMPERED = (

@@ -12,6 +12,8 @@ import pytest
 from tests.support import people
 from tests.support.people import DATA, User, World
 
+pytestmark = pytest.mark.hooks("off")
+
 shared, world = people.shared, people.world
 
 NOBODY = "http://127.0.0.1:9/handbook"
@@ -129,6 +131,7 @@ def test_who_asks_for_it_is_not_put_off(world, bob, command):
 # -- what fetch says next
 
 
+@pytest.mark.hooks("on")
 def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")

@@ -22,6 +22,8 @@ from tests.support.compare import assert_whole
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 
+pytestmark = pytest.mark.hooks("off")
+
 library, stocked = cli.library, cli.stocked
 template, project = terminal.template, terminal.project
 
@@ -130,6 +132,7 @@ def test_a_pin_that_is_no_file_is_refused(project, what):
 # -- what is under .git/vmrag ----------------------------------------------------------------------
 
 
+@pytest.mark.hooks("on")
 def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(project):
     shutil.rmtree(project.shared / "kb")
     looking = [("sync",), ("query", "faq"), ("list",), ("log",)]
@@ -157,6 +160,7 @@ def test_a_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tm
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage " * 4000, bytes(20_000)])
+@pytest.mark.hooks("on")
 def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(project, content):
     file = project.shared / "kb" / "kb.doltlite"
     file.write_bytes(content)
@@ -239,6 +243,7 @@ def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_built_again(p
     assert ("handbook", "new.md") in assert_whole(project, tmp_path / "scratch")
 
 
+@pytest.mark.hooks("on")
 def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp_path):
     project.git("switch", "-q", "feature")
     shutil.rmtree(snapshot(project))
@@ -331,6 +336,7 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
     ],
 )
 @pytest.mark.sample(2)
+@pytest.mark.hooks("on")
 def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(
     stocked, tmp_path, left, imports, commits
 ):
@@ -593,6 +599,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("text", SETTINGS)
 @pytest.mark.sample(3)
+@pytest.mark.hooks("on")
 def test_malformed_settings_name_file_and_line_and_stop_everything(project, text):
     project.write(".vmrag.yaml", text)
     for command in [("status",), ("query", "faq"), *WRITES]:

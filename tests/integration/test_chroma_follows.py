@@ -30,6 +30,8 @@ from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
 
+pytestmark = pytest.mark.hooks("off")
+
 template = terminal.template
 
 CLIENT = """
@@ -146,6 +148,7 @@ def build(project: Project, **given) -> list[str]:
 # -- in the background -----------------------------------------------------------------------------
 
 
+@pytest.mark.hooks("on")
 def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_says_ready(project, client):
     for branch in ("feature", "main"):
         project.git("switch", "-q", branch)
@@ -161,6 +164,7 @@ def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_say
     assert not (project.shared / "builder" / "chroma.json").exists()
 
 
+@pytest.mark.hooks("on")
 def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, client):
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "main")
@@ -246,6 +250,7 @@ def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
     assert chroma(project)["state"] == "ready"
 
 
+@pytest.mark.hooks("on")
 def test_a_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(project):
     project.vmrag("query", "rest", env={"VMRAG_INDEX_CHROMA": "off"})
     (project.shared / "chroma").write_text("in the way")

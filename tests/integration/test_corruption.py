@@ -20,6 +20,8 @@ from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project
 
+pytestmark = pytest.mark.hooks("off")
+
 FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 6)
 PARTS = 4 if FLIPS > 12 else 2
 SHORT = 12

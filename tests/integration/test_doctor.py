@@ -35,6 +35,8 @@ from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background
 from vmrag_link.sync.background import Watched
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 QUIETLY = {"VMRAG": "0"}

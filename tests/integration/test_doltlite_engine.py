@@ -263,7 +263,7 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
         "print('ready', flush=True)\nEngines('doltlite').create(Path(sys.argv[1]))"
     )
     chance, complete = random.Random(2), 0
-    for attempt in range(8):
+    for attempt in range(examples(12)):
         folder = tmp_path / str(attempt)
         with subprocess.Popen([sys.executable, "-c", program, folder], cwd=ROOT, stdout=subprocess.PIPE) as child:
             child.stdout.readline()
@@ -430,7 +430,7 @@ def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engin
     store(engine, "main", document("first"))
     engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
     left = []
-    for statements in range(1, 100, 3 if LONG else 9):
+    for statements in range(1, 100, 3 if LONG else 12):
         left.append(store(engine, "main", document("a", str(statements))))
         values = {"statements": statements, "revision": left[-1], "theirs": theirs}
         body = KILLED_AT.format(what=what.format(statements=statements), **values)

@@ -23,6 +23,8 @@ from vmrag_link.errors import ContentRefused
 from vmrag_link.models import Collection
 from vmrag_link.ops.publish import validate
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project, services = terminal.template, terminal.project, support.services
 
 TEXTS = {"river": "rivers flow to the sea", "bread": "bread is baked in an oven"}
@@ -272,6 +274,7 @@ def test_a_service_with_another_model_of_that_name_is_never_mixed_in(project, se
     assert tools("chroma_get_collection_count", collection_name="api")["count"] == 2
 
 
+@pytest.mark.hooks("on")
 def test_git_waits_for_no_service(project, services):
     recorded(project, services)
     project.git("config", "vmrag.hooks.sync", "auto")

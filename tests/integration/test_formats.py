@@ -19,6 +19,8 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import SchemaTooNew
 from vmrag_link.models import Working
 
+pytestmark = pytest.mark.hooks("off")
+
 OLD = {"often.md", "backup.md", "install.md", "sleep.md"}
 
 
@@ -174,6 +176,7 @@ def goes_on_and_upgrades(dan: Project, project_id: str) -> None:
     dan.git("push", "-q", "origin", "main")
 
 
+@pytest.mark.hooks("on")
 def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> None:
     dan, carol = world.dan, world.carol
     goes_on_and_upgrades(dan, "of-dan")
@@ -192,6 +195,7 @@ def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> 
     assert (dan.pinned, dan.consistent()) == (carol.pinned, True)
 
 
+@pytest.mark.hooks("on")
 def test_a_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: Formerly) -> None:
     carol, bob = world.carol, world.bob
     bob.vmrag("install")
@@ -208,6 +212,7 @@ def test_a_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: For
     assert carol.consistent()
 
 
+@pytest.mark.hooks("on")
 def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: Formerly) -> None:
     bob, dan = world.bob, world.dan
     goes_on_and_upgrades(dan, "vmrag")
@@ -221,6 +226,7 @@ def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: For
     assert bob.consistent()
 
 
+@pytest.mark.hooks("on")
 def test_a_program_of_version_1_refuses_what_was_upgraded_and_goes_on_with_what_was_not(world: Formerly) -> None:
     bob = world.bob
     bob.vmrag("install")

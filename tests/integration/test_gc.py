@@ -18,6 +18,8 @@ from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 SEED = int(os.environ.get("VMRAG_TEST_SEED") or random.SystemRandom().randrange(10**6))
@@ -162,6 +164,7 @@ def unpinned_elsewhere(project: Project) -> tuple[str, str]:
     return revision, pin
 
 
+@pytest.mark.hooks("on")
 def test_a_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project):
     revision, pin = unpinned_elsewhere(project)
     ours = (project.top / ".dolt-version").read_text()
@@ -176,6 +179,7 @@ def test_a_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project
     assert project.texts()["short.md"] == "A short life."
 
 
+@pytest.mark.hooks("on")
 def test_the_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
     revision, pin = unpinned_elsewhere(project)
     project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "first", env=QUIETLY)
@@ -199,6 +203,7 @@ def test_the_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
     assert linked.texts()["short.md"] == "A short life."
 
 
+@pytest.mark.hooks("on")
 def test_stashed_pins_keep_their_revisions_and_so_do_all_sides_of_a_conflict(project):
     revision, pin = unpinned_elsewhere(project)
     project.write(".dolt-version", pin)
@@ -214,6 +219,7 @@ def test_stashed_pins_keep_their_revisions_and_so_do_all_sides_of_a_conflict(pro
     assert revision in needed(project)
 
 
+@pytest.mark.hooks("on")
 def test_what_a_merge_or_a_fetch_has_written_down_keeps_its_revision(project):
     revision, pin = unpinned_elsewhere(project)
     project.git("checkout", "-q", "--detach", "main", env=QUIETLY)

@@ -21,6 +21,8 @@ from vmrag_link.models import Working
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.history.word_diff import word_diff
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 

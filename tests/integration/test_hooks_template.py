@@ -74,7 +74,9 @@ def test_a_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(fo
     new = Project(tmp_path / "new")
     new.write(".vmrag.yaml", "embedding:\n  model: hash\n")
     new.vmrag("init")
-    new.record("first", page="A page.")
+    new.put("page.md", "A page.")
+    new.vmrag("commit", "-m", "first")
+    new.git("commit", "-q", "-m", "first")
     assert new.status()["state"] == "in_sync"
     assert [each["git_commit"] for each in new.ask("links")["links"]] == [new.git("rev-parse", "HEAD")]
 

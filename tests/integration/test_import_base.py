@@ -19,6 +19,8 @@ from vmrag_link.models import At, Collection, Working
 from vmrag_link.ops.publish import validate
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 FRESH = ("--collection", "fresh")

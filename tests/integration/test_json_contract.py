@@ -15,6 +15,8 @@ from tests.support import terminal
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 HASH = re.compile(r"[0-9a-f]{40}")

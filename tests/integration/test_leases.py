@@ -14,6 +14,8 @@ from tests.support.cli import error_of, start
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 OFF = {"VMRAG": "0"}

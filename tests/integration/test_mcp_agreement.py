@@ -23,6 +23,8 @@ from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
+pytestmark = pytest.mark.hooks("off")
+
 shared, world, newcomer = people.shared, people.world, people.newcomer
 
 both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])

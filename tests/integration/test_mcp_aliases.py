@@ -10,6 +10,8 @@ from tests.support import branching as support
 from tests.support.branching import TEXTS, branched, changed, conflicting, put
 from tests.support.mcp import Tools, warned
 
+pytestmark = pytest.mark.hooks("off")
+
 template, notes, tools = support.template, support.notes, support.tools
 
 

@@ -12,6 +12,8 @@ from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS
 from vmrag_mcp.tools import chroma_variants
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project, tools = notes.template, notes.project, notes.tools
 
 NOTES = {"collection_name": "notes"}

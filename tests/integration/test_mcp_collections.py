@@ -17,6 +17,8 @@ from vmrag_link.index.metadata import description
 from vmrag_link.index.store import IndexStore
 from vmrag_mcp.session import Behaviour
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 ABSENT = {"collection_name": "absent", "branch": "main"}

@@ -36,6 +36,8 @@ from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.registry import catalogue, function_of
 from vmrag_mcp.session import NOTHING
 
+pytestmark = pytest.mark.hooks("off")
+
 templates, world = contract_world.templates, contract_world.world
 
 READING = [name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}]

@@ -22,6 +22,8 @@ from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.session import Behaviour
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project, tools = notes.template, notes.project, notes.tools
 
 NOTES = {"collection_name": "notes"}

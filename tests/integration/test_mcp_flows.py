@@ -16,6 +16,8 @@ from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import EmbeddingFailed, IndexFailed
 from vmrag_link.index.store import IndexStore
 
+pytestmark = pytest.mark.hooks("off")
+
 templates, world = contract_world.templates, contract_world.world
 
 NOTES = {"collection_name": "notes"}

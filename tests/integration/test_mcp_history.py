@@ -15,6 +15,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import content_hash
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 

@@ -22,6 +22,8 @@ from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.ops.setup import import_chroma
 
+pytestmark = pytest.mark.hooks("off")
+
 TEXT = "The rivers rise in the mountains. They run through the hills and into the sea, where the salt begins."
 
 

@@ -14,6 +14,8 @@ from tests.support.mcp import Tools, warned
 from tests.support.repos import make_repo
 from tests.support.terminal import Project
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 

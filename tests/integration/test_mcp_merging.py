@@ -16,6 +16,8 @@ from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import content_hash
 from vmrag_link.sync import provide
 
+pytestmark = pytest.mark.hooks("off")
+
 template, notes, tools = support.template, support.notes, support.tools
 
 

@@ -17,6 +17,8 @@ from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project, tools = notes.template, notes.project, notes.tools
 
 NOTES = {"collection_name": "notes"}

@@ -21,6 +21,8 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection, Document, content_hash
 from vmrag_mcp.session import CallProgress, Cancelled
 
+pytestmark = pytest.mark.hooks("off")
+
 shared, world, newcomer = people.shared, people.world, people.newcomer
 
 FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
@@ -72,7 +74,7 @@ def kb_url(world: World) -> str:
 
 def published(user: User, name: str, text: str) -> str:
     revision = user.write_document(name, text)
-    user.git("push", "-q", "origin", "main")
+    user.push("origin", "main")
     return revision
 
 
@@ -141,7 +143,7 @@ def test_a_clone_by_the_url_of_the_codes_remote_asks_git(world):
 def test_a_clone_goes_to_a_branch(world, ada, newcomer, settled):
     ada.git("switch", "-q", "-c", "topic")
     revision = ada.write_document("topic.md", "of the topic")
-    ada.git("push", "-q", "-u", "origin", "topic")
+    ada.push("-u", "origin", "topic")
     made = settled("dolt_clone", remote_url=kb_url(world), branch="topic")
     assert (made["checkout"]["branch"], made["checkout"]["commit"]["hash"]) == ("topic", revision)
     assert newcomer.git("config", "branch.main.vmragBranch") == "topic"
@@ -262,7 +264,7 @@ def test_a_fetch_says_how_far_the_branches_are_apart(ada, bob, bobs):
 def test_a_new_branch_is_told_with_the_commits_that_only_it_brings(ada, bob, bobs):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
-    ada.git("push", "-q", "-u", "origin", "topic")
+    ada.push("-u", "origin", "topic")
     found = bobs("dolt_fetch", branch="topic")["updates"]
     assert found["new_branches"] == ["topic"]
     assert found["branches_updated"] == [{"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}]
@@ -371,7 +373,7 @@ def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
     for name in ("alpha", "beta", "gamma"):
         ada.put("doc.md", f"text of {name}", collection=name)
     ada.record("three more", last="handbook, too")
-    ada.git("push", "-q")
+    ada.push()
     bob.git("fetch", "-q")
     bobs("dolt_pull")
     assert {each["collection"] for each in bob.ask("list")["documents"]} == {"handbook", "alpha", "beta", "gamma"}

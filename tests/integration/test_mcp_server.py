@@ -21,6 +21,8 @@ from vmrag_mcp.options import selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, CallProgress, Cancelled, Session
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 ERAS = ("legacy", "auto")

@@ -20,6 +20,8 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.transport import probe
 from vmrag_mcp.tools import history
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 shared, world = people.shared, people.world
 
@@ -193,6 +195,7 @@ def test_a_remote_that_answers(world: World, ada: Tools) -> None:
     assert result["sync_state"] == {"ahead": 0, "behind": 0, "diverged": False}
 
 
+@pytest.mark.hooks("on")
 def test_ahead_and_behind_count_every_commit(world: World, ada: Tools) -> None:
     bob = world.join("bob")
     bob.vmrag("clone")

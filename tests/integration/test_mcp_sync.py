@@ -15,6 +15,8 @@ from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document, content_hash
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 NOTHING = {"added": 0, "modified": 0, "deleted": 0, "chunks": 0}

@@ -14,6 +14,8 @@ from tests.support.contract_states import OFF, TEXTS, State, past_the_tools
 from tests.support.contract_world import World
 from tests.support.mcp import Tools, warned
 
+pytestmark = pytest.mark.hooks("off")
+
 templates, world = contract_world.templates, contract_world.world
 
 NOTES = {"collection_name": "notes"}

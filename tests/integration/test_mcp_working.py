@@ -21,6 +21,8 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.models import Working
 from vmrag_link.sync import provide
 
+pytestmark = pytest.mark.hooks("off")
+
 template, notes, tools = support.template, support.notes, support.tools
 shared, world = people.shared, people.world
 

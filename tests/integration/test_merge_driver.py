@@ -25,6 +25,8 @@ from vmrag_link.models import RevisionInfo
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 Texts = dict[str, str]
 
 
@@ -618,6 +620,7 @@ def test_two_merges_at_once_in_two_work_trees(story, tmp_path):
     assert trees[1].texts() == {name: text for name, text in MERGED.items() if name != "more"}
 
 
+@pytest.mark.hooks("on")
 def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
     story.git("switch", "-qc", "mine")
     done = story.run("merge", "--no-edit", "side")

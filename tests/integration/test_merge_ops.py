@@ -24,6 +24,8 @@ from vmrag_link.models import RevisionInfo
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 OFF = {"VMRAG": "0"}

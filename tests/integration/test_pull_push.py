@@ -12,6 +12,8 @@ from tests.integration import test_serve
 from tests.support import people
 from tests.support.people import User, World
 
+pytestmark = pytest.mark.hooks("off")
+
 shared, world, serve = people.shared, people.world, test_serve.serve
 
 FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
@@ -46,7 +48,7 @@ def topic(user: User, name: str, document: str) -> str:
     """A new code branch with one more document, pushed; returns the revision."""
     user.git("switch", "-q", "-c", name)
     revision = user.write_document(document, f"{document} of {name}")
-    user.git("push", "-q", "-u", "origin", name)
+    user.push("-u", "origin", name)
     return revision
 
 
@@ -55,7 +57,7 @@ def topic(user: User, name: str, document: str) -> str:
 
 def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(ada, bob):
     theirs = ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     bob.write_document("mine.md", "mine")
     bob.git("fetch", "-q")
     done = bob.vmrag("pull")
@@ -75,7 +77,7 @@ def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(
 
 def test_pull_in_between_takes_nothing_away_from_a_git_pull_that_only_fast_forwards(ada, bob):
     ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     bob.git("fetch", "-q")
     bob.vmrag("pull")
     bob.git("pull", "-q", "--ff-only")
@@ -85,7 +87,7 @@ def test_pull_in_between_takes_nothing_away_from_a_git_pull_that_only_fast_forwa
 
 def test_what_was_not_fetched_by_git_is_not_taken_in(ada, bob):
     ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     report = bob.ask("pull")
     assert [each["branch"] for each in report["updates"]] == ["main"]  # the knowledge is here by now
     assert report["merge"]["result"] == "already_up_to_date"
@@ -94,10 +96,10 @@ def test_what_was_not_fetched_by_git_is_not_taken_in(ada, bob):
 
 def test_what_was_reverted_stays_reverted(ada):
     ada.write_document("bad.md", "bad")
-    ada.git("push", "-q")
+    ada.push()
     revert(ada)
     ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     ada.vmrag("push")
     assert ada.ask("pull")["merge"]["result"] == "already_up_to_date"
     assert documents(ada) == {*FIRST, "new.md"}
@@ -105,11 +107,11 @@ def test_what_was_reverted_stays_reverted(ada):
 
 def test_a_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took_back(ada, bob):
     ada.write_document("bad.md", "bad")
-    ada.git("push", "-q")
+    ada.push()
     bob.git("pull", "-q")
     bob.write_document("mine.md", "mine")
     revert(ada)
-    ada.git("push", "-q")
+    ada.push()
     bob.git("fetch", "-q")
     bob.vmrag("pull")
     assert documents(bob) == {*FIRST, "mine.md"}
@@ -117,7 +119,7 @@ def test_a_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_to
 
 def test_a_name_that_somebody_had_used_before_brings_nothing_of_theirs(world, ada, bob):
     topic(bob, "fix", "abandoned.md")
-    bob.git("push", "-q", "origin", "--delete", "fix")
+    bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
     ada.vmrag("push", code=1)  # `fix` there is Bob's
     ada.vmrag("pull")
@@ -128,8 +130,8 @@ def test_of_renamed_branches_each_gets_its_own(ada, bob):
     topic(bob, "x", "x.md")
     bob.git("branch", "-m", "y")
     bob.write_document("more.md", "more of y")
-    bob.git("push", "-q", "-u", "origin", "HEAD")
-    bob.git("push", "-q", "origin", "--delete", "x")
+    bob.push("-u", "origin", "HEAD")
+    bob.push("origin", "--delete", "x")
     topic(ada, "x", "other.md")
     ada.git("fetch", "-q")
     ada.vmrag("pull")
@@ -139,6 +141,7 @@ def test_of_renamed_branches_each_gets_its_own(ada, bob):
     assert documents(ada) == {*FIRST, "x.md", "more.md"}
 
 
+@pytest.mark.hooks("on")
 def test_what_the_host_refused_reaches_nobody(world, ada, bob):
     hook = world.hub.top / "hooks" / "update"
     hook.write_text('#!/bin/sh\n[ "$1" != refs/heads/main ]\n')
@@ -163,7 +166,7 @@ def test_a_local_upstream_counts_as_for_git_pull(ada):
     ada.git("switch", "-q", "-c", "side", "--track", "main")
     ada.git("switch", "-q", "main")
     ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     ada.git("switch", "-q", "side")
     assert ada.ask("pull")["merge"]["source"] == "main"
     assert documents(ada) == {*FIRST, "new.md"}
@@ -172,10 +175,10 @@ def test_a_local_upstream_counts_as_for_git_pull(ada):
 def test_a_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
     fork = world.bare("fork.git")
     ada.git("remote", "add", "fork", str(fork.top))
-    ada.git("push", "-q", "fork", "main")
+    ada.push("fork", "main")
     bob.git("remote", "add", "fork", str(fork.top))
     bob.write_document("forked.md", "only there")
-    bob.git("push", "-q", "fork", "main")
+    bob.push("fork", "main")
     ada.git("fetch", "-q", "fork")
     assert ada.ask("pull")["merge"]["result"] == "already_up_to_date"
     assert ada.ask("pull", "fork")["merge"]["source"] == "fork/main"
@@ -220,24 +223,25 @@ def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name)
 @pytest.mark.parametrize("by", ["git push", "vmrag push"])
 def test_after_a_revert_the_remote_s_branch_goes_on(world, ada, bob, by):
     bad = ada.write_document("bad.md", "bad")
-    ada.git("push", "-q")
+    ada.push()
     revert(ada)
     good = ada.write_document("new.md", "news")
     if by == "git push":
-        ada.git("push", "-q")
+        ada.push()
         assert ada.ask("push")["branches"] == []
     else:
-        ada.git("push", "-q", "--no-verify")
+        ada.push("--no-verify")
         [moved] = ada.ask("push")["branches"]
         assert (moved["branch"], moved["old"], moved["new"]) == ("main", bad, good)
     assert bob.ask("pull", "--branch", "main")["merge"]["theirs"] == good
     assert world.holds(bad)
 
 
+@pytest.mark.hooks("on")
 def test_an_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world, ada):
     first = ada.pinned
     later = ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     revert(ada)
     [moved] = ada.ask("push")["branches"]
     assert (moved["old"], moved["new"]) == (later, first)
@@ -246,9 +250,9 @@ def test_an_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world,
 
 def test_what_a_colleague_reverted_without_our_ever_having_it_is_superseded_too(ada, bob):
     bad = ada.write_document("bad.md", "bad")
-    ada.git("push", "-q")
+    ada.push()
     revert(ada)
-    ada.git("push", "-q", "--no-verify")
+    ada.push("--no-verify")
     bob.git("pull", "-q")
     bob.write_document("new.md", "news")
     [moved] = bob.ask("push")["branches"]
@@ -257,7 +261,7 @@ def test_what_a_colleague_reverted_without_our_ever_having_it_is_superseded_too(
 
 def test_a_branch_of_which_others_hold_more_is_not_moved_back(ada, bob):
     ada.write_document("new.md", "news")
-    ada.git("push", "-q")
+    ada.push()
     assert bob.ask("push")["branches"] == []
 
 
@@ -266,7 +270,7 @@ def test_a_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed
     bob.git("fetch", "-q")
     bob.git("switch", "-q", "fix")
     bob.write_document("two.md", "two")
-    bob.git("push", "-q")
+    bob.push()
     ada.git("switch", "-q", "main")
     ada.git("fetch", "-q")
     ada.git("merge", "-q", "--no-edit", "origin/fix")
@@ -275,7 +279,7 @@ def test_a_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed
 
 def test_who_is_refused_is_told_how_to_take_it_in_and_how_to_leave_it(world, ada, bob):
     theirs = topic(bob, "fix", "abandoned.md")
-    bob.git("push", "-q", "origin", "--delete", "fix")
+    bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
     error = ada.vmrag("push", "--json", code=1).error
     assert (error["code"], error["details"]["remote_head"]) == ("REMOTE_REJECTED", theirs)
@@ -305,7 +309,7 @@ def test_a_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, b
 
 def test_a_name_is_free_again_once_it_is_deleted(ada, bob):
     topic(bob, "fix", "abandoned.md")
-    bob.git("push", "-q", "origin", "--delete", "fix")
+    bob.push("origin", "--delete", "fix")
     topic(ada, "fix", "fixed.md")
     ada.vmrag("push", "--delete", "fix")
     [moved] = ada.ask("push")["branches"]

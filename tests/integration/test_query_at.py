@@ -18,6 +18,8 @@ from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 

@@ -12,6 +12,8 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.index.seal import PROVEN
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 

@@ -19,6 +19,8 @@ from vmrag_link.ops.history.revparse import tool_at, tool_branch_rev, tool_rev
 from vmrag_link.progress import Quiet
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 shared, world = people.shared, people.world
 
@@ -106,6 +108,7 @@ def test_working_is_the_workspace_with_its_uncommitted_documents(project: Projec
     assert tool_at(ws, "HEAD") == project.pinned
 
 
+@pytest.mark.hooks("on")
 def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
     bob = world.join("bob")
     bob.vmrag("status", code=None)
@@ -183,6 +186,7 @@ def test_the_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(pr
     assert project.ask("log", project.pinned[:10])["revisions"][0]["revision"] == project.pinned
 
 
+@pytest.mark.hooks("on")
 def test_a_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("clone", code=None)

@@ -22,6 +22,8 @@ from vmrag_link.ops.upkeep import buglog
 from vmrag_link.sync import background
 from vmrag_link.transport import address
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 DATA = "refs/vmrag/data"
@@ -60,11 +62,11 @@ def pushed(project: Project) -> list[str]:
     revisions = []
     for number in range(3):
         revisions.append(project.record(f"push {number}", faq=f"Answer {number}. " * 200))
-        project.git("push", "-q", "origin", "main", "feature")
+        project.push("origin", "main", "feature")
     project.git("reset", "-q", "--hard", "HEAD~1")
     project.vmrag("sync")
     revisions.append(project.record("instead", faq="Another answer."))
-    project.git("push", "-q", "--force", "origin", "main")
+    project.push("--force", "origin", "main")
     return revisions
 
 
@@ -103,7 +105,7 @@ def test_whoever_knew_the_remote_before_goes_on_with_what_was_written_anew(proje
     other.vmrag("install")
     project.vmrag("gc", "--remote", "--apply")
     revision = other.record("theirs", theirs="From the other clone.")
-    other.git("push", "-q", "origin", "main")
+    other.push("origin", "main")
     project.git("pull", "-q", "origin", "main")
     assert project.pinned == revision
     assert project.texts()["theirs.md"] == "From the other clone."
@@ -154,7 +156,7 @@ def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare
     project.git("reset", "-q", "--hard", "HEAD~1")
     project.vmrag("sync")
     shared = project.record("shared", shared="Shared.")
-    project.git("push", "-q", "--no-verify", "origin", "main")
+    project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     assert project.ask("gc", "--remote")["damaged"]
     done = project.vmrag("gc", "--remote", "--apply")
@@ -170,7 +172,7 @@ def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare
 
 
 def test_a_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bare):
-    project.git("push", "-q", "--no-verify", "origin", "main")
+    project.push("--no-verify", "origin", "main")
     there(bare, "update-ref", DATA, "refs/heads/main")
     empty = terminal.new_project(bare.parent / "empty")
     empty.vmrag("init", "--new")
@@ -191,9 +193,9 @@ def test_only_what_git_carries_is_written_anew(project, bare):
 
 
 def test_what_is_pinned_and_not_on_the_remote_is_found_until_it_is_pushed(project, bare):
-    project.git("push", "-q", "-u", "origin", "main")
+    project.push("-u", "origin", "main")
     project.record("more", more="More.")
-    project.git("push", "-q", "--no-verify", "origin", "main:topic")
+    project.push("--no-verify", "origin", "main:topic")
     runner = cloned(bare, "runner")
     arguments = ("verify", "--remote", "origin", "--pull-request", "origin/main", "origin/topic")
     report = runner.ask(*arguments, code=1)
@@ -211,7 +213,7 @@ def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_rem
     project.vmrag("push")
     project.record("more", more="More.")
     project.commit("code alone", code="x")
-    project.git("push", "-q", "--no-verify", "origin", "main")
+    project.push("--no-verify", "origin", "main")
     runner = cloned(bare, "runner")
     report = runner.ask("verify", "--remote", "origin", *scope, code=1)
     found = [(each["code"], each["commit"]) for each in report["findings"]]
@@ -225,7 +227,7 @@ def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_rem
 
 
 def test_init_in_a_clone_fetches_instead_of_starting_another_one(project, bare):
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     other = cloned(bare, "other")
     report = other.ask("init")
     assert (report["cloned"], report["started"]) == ("origin", False)
@@ -234,18 +236,18 @@ def test_init_in_a_clone_fetches_instead_of_starting_another_one(project, bare):
 
 
 def test_init_on_a_branch_from_before_the_pin_fetches_what_other_branches_pin(project, bare):
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
     assert other.ask("init")["cloned"] == "origin"
     assert other.vmrag("log").out.count("Create the knowledge base") == 1
     other.git("commit", "-q", "-m", "start")
     other.record("theirs", theirs="From here.")
-    other.git("push", "-q", "origin", "empty")
+    other.push("origin", "empty")
 
 
 def test_init_starts_another_one_where_that_is_asked_for(project, bare):
-    project.git("push", "-q", "--no-verify", "origin", "main")
+    project.push("--no-verify", "origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
     error = other.vmrag("init", "--json", code=2).error
@@ -254,8 +256,9 @@ def test_init_starts_another_one_where_that_is_asked_for(project, bare):
     assert other.ask("init", "--new")["started"]
 
 
+@pytest.mark.hooks("on")
 def test_a_clone_with_our_template_says_what_it_pins(project, bare):
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     project.vmrag("init", "--template", "../template")
     done = subprocess.run(
         ["git", "clone", "-q", "--template=template", "-b", "main", bare, "hooked"],
@@ -281,7 +284,7 @@ def test_an_unrelated_knowledge_base_is_refused(project, bare):
 
 
 def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(project, bare):
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     stranger = terminal.new_project(bare.parent / "stranger")
     stranger.git("remote", "add", "origin", str(bare))
     stranger.vmrag("init", "--new")
@@ -329,13 +332,14 @@ def test_the_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
 # -- nobody is asked while nobody watches
 
 
+@pytest.mark.hooks("on")
 def test_a_sync_in_the_background_asks_by_no_dialog(project, bare):
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     other = cloned(bare, "other")
     other.vmrag("install")
     other.vmrag("sync")
     revision = project.record("next", next="Next.")
-    project.git("push", "-q", "origin", "main")
+    project.push("origin", "main")
     other.git("fetch", "-q")
     dialog = bare.with_name("dialog")
     dialog.write_text('#!/bin/sh\ntouch "$0.asked"\necho phrase\n')

@@ -27,6 +27,8 @@ from vmrag_link.ops.documents import branches as named
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 OFF = {"VMRAG": "0"}
@@ -157,6 +159,7 @@ def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, 
 
 
 @pytest.mark.parametrize("command", [("pull", "-q", "--ff-only", ".", "main"), ("merge", "-q", "--ff-only", "main")])
+@pytest.mark.hooks("on")
 def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_path, command):
     silently(project, "switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
@@ -167,6 +170,7 @@ def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_p
     went_along(project, tmp_path, branch="behind", draft="A draft.")
 
 
+@pytest.mark.hooks("on")
 def test_a_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project, tmp_path):
     silently(project, "switch", "-q", "-c", "side", "first")
     project.put("draft.md", "A draft.")
@@ -199,6 +203,7 @@ def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
         assert texts(edited, Working("main")) == before
 
 
+@pytest.mark.hooks("on")
 def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(edited, tmp_path):
     here = edited.git("rev-parse", "HEAD")
     with opened(edited) as workspace:
@@ -440,6 +445,7 @@ def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost)
     assert (said.out + said.err).count("KB branch 'main' is at") == 1
 
 
+@pytest.mark.hooks("on")
 def test_the_hook_of_git_says_it_in_its_one_line(project):
     edit_edit(project)
     said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()
@@ -501,6 +507,7 @@ def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
     went_along(edited, tmp_path, **EDITS)
 
 
+@pytest.mark.hooks("on")
 def test_a_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
     before = branches(edited)
     with opened(edited) as workspace, workspace.engine.writing("test"):

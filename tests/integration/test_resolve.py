@@ -23,6 +23,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
 from vmrag_link.ops.merge import merge_state
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 OFF = {"VMRAG": "0"}
@@ -237,13 +239,20 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_
 # -- texts -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def _waiting(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def change(project: Project) -> None:
+        ours, theirs, _ = KINDS["both edited"]
+        _, right = torn(project, ours, theirs)
+        project.vmrag("merge", right, code=1)
+
+    return terminal.derived(tmp_path_factory, "waiting", template, change)
+
+
 @pytest.fixture
-def waiting(project: Project) -> Project:
+def waiting(_waiting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A merge with one conflict of texts, `handbook/d`."""
-    ours, theirs, _ = KINDS["both edited"]
-    _, right = torn(project, ours, theirs)
-    project.vmrag("merge", right, code=1)
-    return project
+    return terminal.copied(_waiting, tmp_path, monkeypatch)
 
 
 def decisions(project: Project) -> dict:
@@ -377,9 +386,18 @@ def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
 # -- git's own conflicts in the pin ----------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def _parted(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return terminal.derived(tmp_path_factory, "parted", template, part)
+
+
 @pytest.fixture
-def parted(project: Project) -> Project:
+def parted(_parted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """`main` pins `ours`, `topic` pins `theirs`; tags `ours`, `theirs` and `fork`."""
+    return terminal.copied(_parted, tmp_path, monkeypatch)
+
+
+def part(project: Project) -> None:
     ours, theirs, _ = KINDS["both edited"]
     origin = revision(project, project.pinned, put(BASE))
     left = revision(project, origin, ours, put(document("only-ours")))
@@ -389,7 +407,6 @@ def parted(project: Project) -> Project:
         project.commit(name, pin=pinning(project, place))
         project.git("tag", name)
     project.vmrag("sync")
-    return project
 
 
 def merging(project: Project) -> None:
@@ -502,6 +519,7 @@ SAID = {
 
 @pytest.mark.parametrize("command", [each for each in GIT if each != "checkout -m"])
 @pytest.mark.sample(3)
+@pytest.mark.hooks("on")
 def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
     """`git add --all` is what everyone types. The pin is ours then, and what theirs holds is not
     lost: status says so, and resolve finds it.

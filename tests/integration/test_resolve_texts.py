@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project, opened
 from vmrag_link.models import Document
+
+pytestmark = pytest.mark.hooks("off")
 
 template, project = terminal.template, terminal.project
 
@@ -35,13 +38,20 @@ def put(project: Project, text: str) -> None:
     project.put("page.md", text)
 
 
+@pytest.fixture(scope="session")
+def _paged(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def change(project: Project) -> None:
+        put(project, PAGE)
+        project.record("page")
+        project.git("branch", "-f", "topic")
+
+    return terminal.derived(tmp_path_factory, "paged", template, change)
+
+
 @pytest.fixture
-def paged(project: Project) -> Project:
+def paged(_paged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """`main` and `topic` both have the page; nobody has edited it."""
-    put(project, PAGE)
-    project.record("page")
-    project.git("branch", "-f", "topic")
-    return project
+    return terminal.copied(_paged, tmp_path, monkeypatch)
 
 
 def branched(project: Project, ours: str, theirs: str) -> Project:
@@ -53,15 +63,23 @@ def branched(project: Project, ours: str, theirs: str) -> Project:
     return project
 
 
-@pytest.fixture
-def two_hunks(paged: Project) -> Project:
-    """Two paragraphs in conflict, and one that each side edited alone; the merge is open."""
+@pytest.fixture(scope="session")
+def _two_hunks(_paged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ours, theirs = edited(p1="1 ours", p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs", p5="5 theirs")
-    project = branched(paged, ours, theirs)
-    project.git("merge", "-q", "topic", check=False)
-    return project
+
+    def change(project: Project) -> None:
+        branched(project, ours, theirs).git("merge", "-q", "topic", check=False)
+
+    return terminal.derived(tmp_path_factory, "two hunks", _paged, change)
 
 
+@pytest.fixture
+def two_hunks(_two_hunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Two paragraphs in conflict, and one that each side edited alone; the merge is open."""
+    return terminal.copied(_two_hunks, tmp_path, monkeypatch)
+
+
+@pytest.mark.hooks("on")
 def test_edits_in_different_places_of_a_page_merge_as_git_merges_them(paged):
     branched(paged, edited(p1="1 ours"), edited(p5="5 theirs"))
     assert paged.run("merge", "-q", "--no-edit", "topic").returncode == 0

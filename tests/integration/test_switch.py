@@ -14,6 +14,8 @@ from tests.support import terminal
 from tests.support.compare import assert_whole
 from tests.support.terminal import Project, opened
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 
@@ -163,6 +165,7 @@ def test_an_index_lock_in_the_way_switches_nothing(spare):
     assert (spare.pinned, rows(spare)["main"]["current"]) == (before, True)
 
 
+@pytest.mark.hooks("on")
 def test_a_command_that_is_told_can_be_pasted_whatever_a_branch_is_called(project):
     name = "x;touch${IFS}PWN"
     project.git("switch", "-q", "-c", name)

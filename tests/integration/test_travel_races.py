@@ -24,6 +24,8 @@ from vmrag_link.errors import RemoteRejected
 from vmrag_link.git import objects, transfer
 from vmrag_link.transport import git_transport, local_copy, segments
 
+pytestmark = pytest.mark.hooks("off")
+
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
 ROUNDS = examples(24)

@@ -17,6 +17,8 @@ from tests.support.code_history import World, pin_of
 from tests.support.terminal import Project
 from vmrag_link.ops.checks.verify import verify
 
+pytestmark = pytest.mark.hooks("off")
+
 built, world = code_history.built, code_history.world
 forked_once, forked = code_history.forked_once, code_history.forked
 

@@ -14,6 +14,8 @@ from tests.support import terminal
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 
+pytestmark = pytest.mark.hooks("off")
+
 template, project = terminal.template, terminal.project
 
 
@@ -48,6 +50,7 @@ def three(project: Project) -> dict[str, dict[str, str]]:
     return expected
 
 
+@pytest.mark.hooks("on")
 def test_each_code_branch_shows_exactly_its_own_uncommitted_documents_on_every_walk(project, three):
     before = kb_branches(project)
     assert {name: dirty for name, (_, dirty, _) in before.items()} == dict.fromkeys(three, True)
@@ -295,6 +298,7 @@ def test_the_branches_are_listed_with_their_code_branches(project):
 # -- linked worktrees ------------------------------------------------------------------------------
 
 
+@pytest.mark.hooks("on")
 def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_path):
     said = project.run("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
@@ -330,6 +334,7 @@ def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_pa
     assert "side.md" in project.marks()
 
 
+@pytest.mark.hooks("on")
 def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
@@ -345,6 +350,7 @@ def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, t
     assert side.status()["state"] == "in_sync"
 
 
+@pytest.mark.hooks("on")
 def test_of_two_worktrees_on_a_branch_the_first_one_has_its_uncommitted_documents(project, tmp_path):
     project.put("draft.md", "A draft.")
     project.git("worktree", "add", "-q", "--force", str(tmp_path / "twin"), "main")
@@ -406,6 +412,7 @@ def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp
     assert old.marks() == {}
 
 
+@pytest.mark.hooks("on")
 def test_state_no_pin_on_a_branch_from_before_the_knowledge_base(project):
     here = project.pinned
     project.git("switch", "-q", "--orphan", "ancient")
@@ -488,6 +495,7 @@ def test_while_git_holds_its_index_the_applied_knowledge_answers_and_nothing_is_
     assert project.ask("query", "uv")["kb"]["commit"] == project.pinned != here
 
 
+@pytest.mark.hooks("on")
 def test_nothing_is_written_during_a_rebase_and_the_knowledge_is_read(project):
     project.git("switch", "-q", "-c", "side", "first")
     project.commit("a", **{"a.py": "1"})

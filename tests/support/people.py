@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import UNTENDED, Repo, isolate, make_repo
+from tests.support.repos import OFF, ON, UNTENDED, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
@@ -65,8 +65,8 @@ class User(Project):
             return super().run_quietly(*arguments)
 
     def said(self, *arguments: str, code: int = 0) -> list[str]:
-        """Our lines while git runs."""
-        done = self.run(*arguments)
+        """Our lines while git runs, with its hooks."""
+        done = self.run(*arguments, env=ON)
         assert done.returncode == code, done
         return [line for line in done.stderr.splitlines() if line.startswith("vmrag: ")]
 
@@ -76,7 +76,7 @@ class User(Project):
         self.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
         self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
         self.git("add", "-A")
-        self.git("commit", "-q", "-m", message or name)
+        self.git("commit", "-q", "-m", message or name, env=OFF)
         return self.pinned
 
     def fingerprint(self) -> str:
@@ -99,7 +99,7 @@ class World:
 
     def join(self, name: str, *options: str, url: str = "") -> User:
         """Somebody clones, and does nothing else."""
-        user = User(self.top / name, _home(self.top, name))
+        user = member(self, name)
         user.top.mkdir()
         user.git("clone", "-q", *options, url or str(self.hub.top), ".")
         return user
@@ -123,6 +123,11 @@ class World:
         user.git("clone", "-q", str((at or self.hub).top), ".")
         user.vmrag("clone", "origin", code=None)
         return user.vmrag("log", revision, "-n", "1", code=None).code == 0
+
+
+def member(world: World, name: str) -> User:
+    """Somebody of this world, with a home directory."""
+    return User(world.top / name, _home(world.top, name))
 
 
 def _home(top: Path, name: str) -> Path:

@@ -13,14 +13,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.repos import Repo, isolate, make_repo
+from tests.support.repos import OFF, ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
 from vmrag_link.ops.index import query
@@ -99,8 +99,12 @@ class Project(Repo):
         for name, text in documents.items():
             self.put(f"{name}.md", text)
         revision = self.ask("commit", "-m", message)["revision"]
-        self.git("commit", "-q", "-m", message)
+        self.git("commit", "-q", "-m", message, env=OFF)
         return revision
+
+    def push(self, *arguments: str) -> str:
+        """`git push -q`, with the hook that takes the knowledge along."""
+        return self.git("push", "-q", *arguments, env=ON)
 
     @property
     def pinned(self) -> str:
@@ -212,6 +216,15 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A copy of the template, in an isolated home."""
     return copied(template, tmp_path, monkeypatch)
+
+
+def derived(factory: pytest.TempPathFactory, name: str, template: Path, change: Callable[[Project], object]) -> Path:
+    """A template that `change` makes of a copy of another one."""
+
+    def build(folder: Path) -> None:
+        change(Project(copy_tree(template, folder / "project")))
+
+    return build_once(factory, name, build) / "project"
 
 
 def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:

@@ -29,21 +29,29 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 SQL_OF_DOLT = re.compile(r"\b(dolt_(?!remote|branch\b|commit\b)\w+|DOLT_\w+|AS OF)\b|\bdolt_(branch|commit)\s*\(")
 
 
-def nodes(*, outside: str) -> Iterator[tuple[str, ast.AST]]:
-    """All syntax of our packages but that below `outside`, with the place where it stands."""
-    for path in SOURCES:
-        name = str(path.relative_to(ROOT))
+Trees = dict[str, ast.Module]
+"""Each module of our packages, by its path."""
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def nodes(trees: Trees, *, outside: str) -> Iterator[tuple[str, ast.AST]]:
+    """All syntax but that below `outside`, with the place where it stands."""
+    for name, tree in trees.items():
         if not name.startswith(outside):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(tree):
                 yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
-def test_a_public_class_name_has_one_definition() -> None:
+def test_a_public_class_name_has_one_definition(trees: Trees) -> None:
     places: dict[str, list[str]] = {}
-    for path in SOURCES:
-        for node in ast.parse(path.read_text()).body:
+    for name, tree in trees.items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+                places.setdefault(node.name, []).append(name)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -155,8 +163,8 @@ def test_every_dependency_says_why_it_is_there() -> None:
     assert [line for line in requirements if "# " not in line] == []
 
 
-def test_environment_variables_are_read_in_one_module() -> None:
-    for place, node in nodes(outside="vmrag_link/env.py"):
+def test_environment_variables_are_read_in_one_module(trees: Trees) -> None:
+    for place, node in nodes(trees, outside="vmrag_link/env.py"):
         match node:
             case ast.Attribute(value=ast.Name(id="os"), attr="getenv" | "putenv" | "getenvb" | "environb"):
                 pytest.fail(f"{place} reads the environment")
@@ -166,20 +174,20 @@ def test_environment_variables_are_read_in_one_module() -> None:
                 pytest.fail(f"{place} reads the environment")
 
 
-def test_git_is_run_by_its_own_package() -> None:
-    for place, node in nodes(outside="vmrag_link/git/"):
+def test_git_is_run_by_its_own_package(trees: Trees) -> None:
+    for place, node in nodes(trees, outside="vmrag_link/git/"):
         match node:
             case ast.List(elts=[ast.Constant(value="git"), *_]) | ast.Tuple(elts=[ast.Constant(value="git"), _, *_]):
                 assert place.startswith("vmrag_link/demo/"), f"{place} runs git"  # the demo types what a person types
 
 
-def test_only_engines_speak_the_sql_of_dolt() -> None:
+def test_only_engines_speak_the_sql_of_dolt(trees: Trees) -> None:
     """The server's tools are named after functions of Dolt: a name of theirs without an argument is
     no SQL. Nor are the names of environment variables, and of an error.
     """
     no_sql = re.compile(r"DOLT_[A-Z_]+")
     tools = re.compile(rf"\b({'|'.join(catalogue())})\b(?!\s*\()")
-    for place, node in nodes(outside="vmrag_link/engines/"):
+    for place, node in nodes(trees, outside="vmrag_link/engines/"):
         match node:
             case ast.Constant(value=str(text)):
                 said = tools.sub("", text) if place.startswith("mcp_server/") else text
@@ -188,7 +196,7 @@ def test_only_engines_speak_the_sql_of_dolt() -> None:
                 assert not SQL_OF_DOLT.search(said), f"{place} speaks SQL"
 
 
-def test_what_is_printed_goes_through_the_filter() -> None:
+def test_what_is_printed_goes_through_the_filter(trees: Trees) -> None:
     """And a server prints nothing: its standard output is the protocol's."""
     allowed = {
         "vmrag_link/cli/output.py",
@@ -199,7 +207,7 @@ def test_what_is_printed_goes_through_the_filter() -> None:
         "action/vmrag_action/install.py",  # before there is a filter
     }
     printing = {"echo", "secho", "style", "echo_via_pager", "prompt", "confirm", "pause", "progressbar"}
-    for place, node in nodes(outside="vmrag_link/demo/"):
+    for place, node in nodes(trees, outside="vmrag_link/demo/"):
         name = place.partition(":")[0]
         if not name.startswith(("vmrag_link/cli/", "action/", "hooks/", "mcp_server/")) or name in allowed:
             continue
@@ -216,17 +224,17 @@ def test_what_is_printed_goes_through_the_filter() -> None:
                 pytest.fail(f"{place} prints by itself: {used}")
 
 
-def test_only_the_session_runs_tools() -> None:
+def test_only_the_session_runs_tools(trees: Trees) -> None:
     """So what it refuses before a tool, locks and translates holds for each of them, those to come
     included.
     """
-    for place, node in nodes(outside="mcp_server/vmrag_mcp/session.py"):
+    for place, node in nodes(trees, outside="mcp_server/vmrag_mcp/session.py"):
         match node:
             case ast.Call(func=ast.Name(id="function_of") | ast.Attribute(attr="function_of")):
                 pytest.fail(f"{place} takes a tool's function")
 
 
-def test_only_the_outermost_boundaries_catch_everything() -> None:
+def test_only_the_outermost_boundaries_catch_everything(trees: Trees) -> None:
     boundaries = {
         "vmrag_link/cli/main.py",
         "action/vmrag_action/__main__.py",
@@ -236,7 +244,7 @@ def test_only_the_outermost_boundaries_catch_everything() -> None:
         "vmrag_link/thread_task.py",  # what a thread raised is raised where it is waited for
         "vmrag_link/chroma/bindings.py",  # a Rust panic is a BaseException of no public type
     }
-    for place, node in nodes(outside="vmrag_link/demo/"):
+    for place, node in nodes(trees, outside="vmrag_link/demo/"):
         match node:
             case ast.ExceptHandler(type=None | ast.Name(id="Exception" | "BaseException")) if not _raises_again(node):
                 assert place.partition(":")[0] in boundaries, f"{place} catches everything"
@@ -247,11 +255,11 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
     return isinstance(last, ast.Raise) and last.exc is None
 
 
-def test_json_that_is_no_utf8_is_damaged_json_everywhere() -> None:
+def test_json_that_is_no_utf8_is_damaged_json_everywhere(trees: Trees) -> None:
     """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own
     `DecodeError`.
     """
-    for place, node in nodes(outside="vmrag_link/demo/"):
+    for place, node in nodes(trees, outside="vmrag_link/demo/"):
         match node:
             case ast.ExceptHandler(type=ast.expr() as caught):
                 names = {
