@@ -1,7 +1,8 @@
 """Every check of this repository: `python tests/check.py`. Fails if any of them fails.
 
 The quick ones run side by side and their output is kept together; then the tests, on all cores.
-`--long` adds the tests that are marked `long`; all other arguments go to pytest.
+`--long` adds the tests that are marked `long`; `--dolt` runs the tests of what people do with
+knowledge bases on Dolt, and no others; all other arguments go to pytest.
 """
 
 from __future__ import annotations
@@ -47,6 +48,20 @@ LARGE = {
     "VMRAG_TRAVEL_KILLS": "30",
 }
 """How often a long run does what is random, unless the environment says otherwise."""
+
+ON_DOLT = [
+    *(
+        f"tests/integration/test_{name}.py"
+        for name in (
+            "loop switch workspaces uncommitted commit_journal documents_ops query_ops history_ops links references "
+            "merge_ops merge_driver merge_kills resolve resolve_texts threeway replay kills concurrency leases"
+        ).split()
+    ),
+    "tests/model",
+]
+"""Tests that start their knowledge bases on the engine that VMRAG_TEST_ENGINE names. Those that are
+about an engine itself, such as the contract's, run on every one anyway.
+"""
 
 MEMORY = Path("/dev/shm")  # a disk in memory, where Linux has one
 ROOM = 6 * 2**30
@@ -94,6 +109,9 @@ def main() -> int:
         arguments.remove("--long")
         arguments += LONG
         os.environ |= LARGE | os.environ
+    if "--dolt" in arguments:
+        arguments[arguments.index("--dolt") : arguments.index("--dolt") + 1] = ON_DOLT
+        os.environ |= {"VMRAG_TEST_ENGINE": "dolt", "VMRAG_REQUIRE_DOLT": "1"}
     begun = time.monotonic()
     quick = QUICK if (ROOT / "tests" / "unit" / "__pycache__").exists() else FIRST | QUICK
     with ThreadPoolExecutor(os.cpu_count()) as pool:

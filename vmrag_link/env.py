@@ -208,6 +208,18 @@ DOLT_HOME = "DOLT_ROOT_PATH"
 DOLT_NO_REPORT = "DOLT_DISABLE_EVENT_FLUSH"
 """Set to anything: Dolt sends its makers no report of what was run."""
 
+DOLT_REMOTE_PASSWORD = "DOLT_REMOTE_PASSWORD"  # noqa: S105  a name
+"""The password that Dolt sends where it logs in by `--user` at a remote: Dolt's own variable."""
+
+DOLT_GIT_REMOTES = {
+    "DOLT_REMOTE_INFO_BRANCH": "",
+    **{f"GIT_{who}_NAME": "vmrag" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "vmrag@localhost" for who in ("AUTHOR", "COMMITTER")},
+}
+"""Dolt makes no branch in a git repository that is its remote, and its commits there do not say who
+runs it.
+"""
+
 # They decide which bytes Dolt stores, and so the hashes of revisions, what a database is called, or
 # as whom it logs in; the last ones write beside what was asked for.
 DOLT_SCRUBBED = frozenset(
@@ -221,6 +233,7 @@ DOLT_SCRUBBED = frozenset(
         "DOLT_DISABLE_GC_PROCEDURE",
         "DOLT_SQL_DEBUG_LOG",
         "DOLT_SQL_DEBUG_LOG_VERBOSE",
+        DOLT_PASSWORD,
     )
 )
 """The variables that no `dolt` process inherits."""
@@ -228,6 +241,10 @@ DOLT_SCRUBBED = frozenset(
 
 def dolt_password(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get(DOLT_PASSWORD, "")
+
+
+def has_dolt_remote_password(environ: Mapping[str, str] = os.environ) -> bool:
+    return bool(environ.get(DOLT_REMOTE_PASSWORD))
 
 
 DATA_HOME = "XDG_DATA_HOME"

@@ -15,6 +15,11 @@ OWN = "git:"
 DATA = "refs/vmrag/data"
 """Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
 
+DOLT_DATA = "refs/vmrag/dolt"
+"""Where it holds one of the engine dolt, as Dolt's own git remotes do; both may be there."""
+
+ENGINE_DATA = {"doltlite": DATA, "dolt": DOLT_DATA}
+
 RESERVED_PREFIX = "vmrag"
 MAX_REMOTE = 1024
 MAX_BRANCH = 255
@@ -22,6 +27,8 @@ MAX_SHOWN = 80
 
 REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
 """The pattern of a full revision: of the dolt engine, or of doltlite."""
+
+_DOLTLITE_LENGTH = 40
 
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z"
 _ILLEGAL_IN_BRANCH = r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$"
@@ -65,12 +72,13 @@ def _url_flaw(value: str) -> str | None:
     return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
 
 
-def own_ref(value: str) -> str | None:
-    """The ref of the code repository's own remote at which the knowledge base lies: `DATA` for
-    `git:`, else what `git:refs/heads/…` names. None for every other remote, and for none at all.
+def own_ref(value: str, *, data: str = DATA) -> str | None:
+    """The ref of the code repository's own remote at which the knowledge base lies: for `git:` its
+    engine's (`data`), else what `git:refs/heads/…` names. None for every other remote, and for none
+    at all.
     """
     if value == OWN:
-        return DATA
+        return data
     return value.removeprefix(OWN) if value.startswith(f"{OWN}refs") and not remote_flaw(value) else None
 
 
@@ -82,6 +90,11 @@ def _own_branch_flaw(value: str) -> str | None:
     if not value.startswith(_OWN_BRANCHES) or re.search(_ILLEGAL_IN_BRANCH, name) or len(name) > MAX_BRANCH:
         return f"must be {_OWN_BRANCHES}…, a branch that no code is on: {shown(value)}"
     return None
+
+
+def written_by(revision: str) -> str:
+    """The engine whose revisions are written like this one."""
+    return "doltlite" if len(revision) == _DOLTLITE_LENGTH else "dolt"
 
 
 def hosted(value: str) -> bool:

@@ -308,6 +308,13 @@ class DoltSettings(Record, frozen=True):
             extra=_agreed(_first_of(True, False)),
         ),
     ] = False
+    authorities: Annotated[
+        str,
+        Meta(
+            description="A PEM file with the certificates of those who may sign that of `dolt.server`; empty: the system's.",
+            extra=_agreed(flaw=absolute_flaw),
+        ),
+    ] = ""
 
 
 class LimitSettings(Record, frozen=True):

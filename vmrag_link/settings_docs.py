@@ -58,12 +58,13 @@ knowledge base that an agent starts, unless it says `import_existing=false`. `{r
 
 `vmrag init --engine dolt`, or `engine: dolt` when a knowledge base is started, stores it in Dolt instead of the embedded engine;
 afterwards the setting means nothing for it. Its program (2.3 or newer) is the `dolt` on PATH, or `dolt.binary`. With `dolt.server` the
-knowledge base is the database `dolt.database` of a running `dolt sql-server`. The password of `dolt.user` comes from the environment
-alone (`{password}`), and to another machine it goes with `dolt.tls: true` only.
+knowledge base is the database `dolt.database` of a running `dolt sql-server`, which `vmrag clone` joins where it is there already. The
+password of `dolt.user` comes from the environment alone (`{password}`), and another machine is spoken to with `dolt.tls: true` only.
 
 ```console
 $ vmrag init --engine dolt
 $ git config vmrag.dolt.server db.example.org:3306
+$ git config vmrag.dolt.database handbook
 $ git config vmrag.dolt.tls true
 $ export {password}=PASSWORD
 ```

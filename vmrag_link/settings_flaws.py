@@ -42,7 +42,7 @@ def url_flaw(text: str) -> str | None:
 
 
 def absolute_flaw(text: str) -> str | None:
-    return None if not text or text.startswith("/") else "must be the absolute path of a program, or empty"
+    return None if not text or text.startswith("/") else "must be an absolute path, or empty"
 
 
 def server_flaw(text: str) -> str | None:

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tests.support import terminal
+from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Project
 
 template, project = terminal.template, terminal.project
@@ -169,7 +170,7 @@ def test_a_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
 
 
 def test_a_damaged_knowledge_base_never_stops_git(project):
-    database = project.shared / "kb" / "kb.doltlite"
+    database = project.shared / "kb" / DATABASE_FILE
     database.write_bytes(b"no database at all" * 100)
     lines = said(project, "switch", "feature")
     assert len(lines) == 1

@@ -446,7 +446,9 @@ class Strangers:
 
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
-        return self.ours.vet(self.theirs, revisions, known=[self.known], into=into, limits=limits, sound=validate.check)
+        return self.ours.vet(
+            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=validate.check
+        )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:
         with pytest.raises(KnowledgeRefused) as caught:

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.support import terminal
+from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Project
 from vmrag_hooks import checks
 from vmrag_link.git import plumbing
@@ -117,7 +118,7 @@ def test_without_the_knowledge_base_the_pins_text_is_looked_at(project, monkeypa
 
 def test_a_locked_knowledge_base_stops_no_commit(coded):
     coded.put("new.md", "new")
-    kb = coded.shared / "kb" / "kb.doltlite"
+    kb = coded.shared / "kb" / DATABASE_FILE
     kb.write_bytes(b"")
     code, lines = commit(coded, "commit", "-m", "x")
     assert (code, len(lines)) == (0, 1)

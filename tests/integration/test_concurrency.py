@@ -17,6 +17,7 @@ from tests.support import cli
 from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
 from tests.support.compare import assert_whole
 from tests.support.long import crossed
+from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Done, Project
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -215,7 +216,7 @@ def test_a_snapshot_is_not_evicted_between_its_building_and_its_binding(stocked,
         "    return swap(*a) if a[2].path.is_dir() else os._exit(7)\nm._swap = then"
     )
     assert driven(stocked, body, "sync").code == 0
-    snapshots = {path.name[:40] for path in (stocked.shared / "snapshots").iterdir() if path.is_dir()}
+    snapshots = {path.name.partition("-")[0] for path in (stocked.shared / "snapshots").iterdir() if path.is_dir()}
     assert stocked.pinned in snapshots
     assert stocked.status()["state"] == "in_sync"
     assert_whole(stocked, scratch(tmp_path))
@@ -359,11 +360,11 @@ def interpreter_gone(project: Project) -> None:
 
 
 def knowledge_broken(project: Project) -> None:
-    (project.shared / "kb" / "kb.doltlite").write_bytes(b"garbage" * 1000)
+    (project.shared / "kb" / DATABASE_FILE).write_bytes(b"garbage" * 1000)
 
 
 def knowledge_gone(project: Project) -> None:
-    (project.shared / "kb" / "kb.doltlite").unlink()
+    (project.shared / "kb" / DATABASE_FILE).unlink()
 
 
 def snapshots_a_file(project: Project) -> None:

@@ -190,6 +190,23 @@ def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt,
     assert [line for line in lines if line.endswith("=inherited")] == []
 
 
+def test_it_reads_nothing_of_what_is_said_to_us(dolt, adapter, tmp_path):
+    """An agent's client speaks there."""
+    dolt(SAYS_ITS_VERSION + "cat")
+    (tmp_path / ".dolt").mkdir()
+    ours, theirs = os.dup(0), os.pipe()
+    os.write(theirs[1], b"a call")
+    os.dup2(theirs[0], 0)
+    try:
+        os.close(theirs[1])
+        assert program.run(["gc"], cwd=tmp_path) == ""
+        assert os.read(0, 10) == b"a call"
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)
+        os.close(theirs[0])
+
+
 def test_input_environment_and_time_go_past_doltcli(dolt, tmp_path, monkeypatch):
     dolt(SAYS_ITS_VERSION + 'cat; echo "$EXTRA $DOLT_DISABLE_EVENT_FLUSH"; if [ "$1" = slow ]; then sleep 30; fi')
     (tmp_path / ".dolt").mkdir()

@@ -14,14 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support import dolt
-from tests.support.engines import AUTHOR, DATE
-from vmrag_link.engines.base import ROOT_BRANCH
+from tests.support.dolt_server import DoltServer
+from tests.support.engines import AUTHOR, DATE, commit, document, store
+from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.engines.dolt import shell
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.shell import Shell
 from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, RevisionMissing
+from vmrag_link.models import Collection, KbBranch, Working
 
 PATIENCE = 20.0
 
@@ -189,3 +191,25 @@ def test_what_is_no_revision_is_no_branch_either(repository: Path) -> None:
     with pytest.raises(RevisionMissing):
         engine.count(ROOT_BRANCH)
     engine.close()
+
+
+def test_a_server_that_has_the_repository_open_answers_in_place_of_the_program(
+    repository: Path, tmp_path: Path
+) -> None:
+    server = DoltServer(dolt.copied(repository, tmp_path / "kb"))
+    server.start()
+    engine = DoltEngine.open(server.folder)
+    try:
+        base = store(engine, "served", document("a"))
+        collection = Collection("guide", embedding_dimensions=7)
+        engine.write("served", Write(put_collections=[collection]), expected=base)
+        assert engine.branch("served") == KbBranch("served", base, dirty=True)
+        assert engine.collections(Working("served")) == [collection]
+        after = commit(engine, "served")
+        assert engine.diff(base, after).collections[0].after == collection
+        assert (engine.is_ancestor(base, after), engine.is_ancestor(after, base)) == (True, False)
+        engine.collect_garbage()
+        assert engine.count(after) == 1
+    finally:
+        engine.close()
+        server.stop()

@@ -16,7 +16,6 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, opened
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
 from vmrag_link.ops.history import revparse
@@ -115,9 +114,10 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
     project.vmrag("add", "docs/setup.md", "--collection", "handbook", "--id", "setup.md", "--title", "Renamed")
     project.put("faq.md", "Another answer.")
     read = []
-    real = DoltliteEngine.document
     with opened(project) as ws:
-        monkeypatch.setattr(DoltliteEngine, "document", lambda *args: read.append(args[-1]) or real(*args))
+        engine = type(ws.engine)
+        real = engine.document
+        monkeypatch.setattr(engine, "document", lambda *args: read.append(args[-1]) or real(*args))
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
             report = word_diff(ws, detail=detail)

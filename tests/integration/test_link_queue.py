@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import terminal
+from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Project
 from vmrag_link.ops.links import link_queue
 
@@ -271,12 +272,12 @@ def test_a_queue_is_removed_when_nobody_can_write_to_it_any_more(quiet: Project,
 
 
 def test_nothing_is_written_where_nothing_changed(quiet: Project, tmp_path: Path) -> None:
-    before = (quiet.shared / "kb" / "kb.doltlite").read_bytes()
+    before = (quiet.shared / "kb" / DATABASE_FILE).read_bytes()
     there = links(quiet)
     row = next(iter(there.values()))
     write(quiet, f"commit {row['git_commit']} {row['git_branch']}")
     assert links(quiet) == there
-    assert (quiet.shared / "kb" / "kb.doltlite").read_bytes() == before
+    assert (quiet.shared / "kb" / DATABASE_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize(

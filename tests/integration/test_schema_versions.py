@@ -435,7 +435,7 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
         assert (clone.count(old), clone.has_revision(new)) == (1, True)
         with pytest.raises(SchemaTooNew):
             engine.vet(
-                tmp_path / "remote",
+                f"file://{tmp_path / 'remote'}",
                 [new],
                 known=[old],
                 into=tmp_path / "vetted",
@@ -520,7 +520,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
         other.fetch("there", url)
     with pytest.raises(KnowledgeRefused):
         other.vet(
-            tmp_path / "remote",
+            f"file://{tmp_path / 'remote'}",
             [bad],
             known=[good],
             into=tmp_path / "vetted",

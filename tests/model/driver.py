@@ -17,7 +17,8 @@ from typing import Any
 from tests.model.model import Docs, Key
 from tests.support.cli import killed
 from tests.support.terminal import Done, Project
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import Engine
 from vmrag_link.models import At, Working
 
 PIN = ".dolt-version"
@@ -170,8 +171,8 @@ class Real:
         return [(key.removeprefix("branch.").removesuffix(".vmragbranch"), kb) for key, _, kb in pairs]
 
     @contextlib.contextmanager
-    def engine(self) -> Iterator[DoltliteEngine]:
-        engine = DoltliteEngine.open(self.common / "vmrag" / "kb")
+    def engine(self) -> Iterator[Engine]:
+        engine = opening.open_engine(self.common / "vmrag" / "kb")
         try:
             yield engine
         finally:

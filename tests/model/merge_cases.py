@@ -14,8 +14,7 @@ from typing import NamedTuple
 from tests.model.driver import PIN, Real
 from tests.model.model import Docs, Model, changed, three_way
 from tests.support.engines import AUTHOR, DATE
-from vmrag_link.engines.base import Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document, content_hash
 
 KEYS = [("guide", f"{name}.txt") for name in "abcdefghijklmnopqrst"]
@@ -147,7 +146,7 @@ class _Writer:
     keeps it.
     """
 
-    def __init__(self, engine: DoltliteEngine, root: str) -> None:
+    def __init__(self, engine: Engine, root: str) -> None:
         self._engine, self._root = engine, root
         self._branches: dict[str, str] = {}
         self.revisions: list[str] = []

@@ -16,8 +16,8 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Document, content_hash
 
 template, project = terminal.template, terminal.project
@@ -127,9 +127,9 @@ class Histories:
 
 
 @pytest.fixture
-def engine(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[[], DoltliteEngine]:
+def engine(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Engine]:
     monkeypatch.setenv("VMRAG", "0")
-    return lambda: DoltliteEngine.open(project.shared / "kb")
+    return lambda: opening.open_engine(project.shared / "kb")
 
 
 def test_a_page_has_the_same_lines_in_git_and_in_the_knowledge_base(project, engine):

@@ -26,6 +26,9 @@ ENGINE_CLASS = {
 }[ENGINE]
 """For `from … as m` in a child process whose engine a test patches."""
 
+DATABASE_FILE = {"doltlite": "kb.doltlite", "dolt": f".dolt/noms/{'v' * 32}"}[ENGINE]
+"""What an engine writes into, in the folder of the knowledge base."""
+
 UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
 """For git's configuration. Without the last two every commit, fetch and push starts a process that
 finds nothing to do.

@@ -28,12 +28,13 @@ import pytest
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
-from vmrag_link.engines.base import Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import Engine, EngineName, Write
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA
+from vmrag_link.pin_values import DATA, ENGINE_DATA  # noqa: F401  tests of the embedded engine take DATA from here
 from vmrag_link.transport import address, connection, local_copy
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Published, PublishRequest, publish
@@ -45,26 +46,32 @@ LONG = random.Random(6).randbytes(300_000).hex()
 
 
 class Clone:
-    """A git repository, and the knowledge base in it."""
+    """A git repository, and the knowledge base of an engine (`kind`) in it."""
 
-    def __init__(self, top: Path, *, create: bool = False) -> None:
+    def __init__(self, top: Path, *, create: bool = False, kind: EngineName = "doltlite") -> None:
         self.repo = make_repo(top) if create else Repo(top)
         self.places: Places = plumbing.locate(top)
+        self.kind = kind
         if create:
             self.repo.commit("code")
-            DoltliteEngine.create(self.places.kb, author=AUTHOR, date=DATE).close()
-        self._engine: DoltliteEngine | None = None
+            opening.create(kind, self.places.kb, author=AUTHOR, date=DATE).close()
+        self._engine: Engine | None = None
 
     @property
-    def engine(self) -> DoltliteEngine:
+    def engine(self) -> Engine:
         if self._engine is None:
-            self._engine = DoltliteEngine.open(self.places.kb)
+            self._engine = opening.open_engine(self.places.kb)
         return self._engine
 
     def close(self) -> None:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def reopen(self, limits: Limits) -> None:
+        """Open the knowledge base with other limits."""
+        self.close()
+        self._engine = opening.open_engine(self.places.kb, limits=limits)
 
     # -- documents
 
@@ -86,7 +93,7 @@ class Clone:
     # -- travelling
 
     def at(self, where: str = "origin") -> Address:
-        return address.parse(self.places, where, branch="main")[0]
+        return address.parse(self.places, where, branch="main", engine=self.kind)[0]
 
     @property
     def tracking(self) -> str:
@@ -126,10 +133,10 @@ class Clone:
     def clone_knowledge(self, where: str = "origin") -> bool:
         """False: there is none."""
 
-        def make(key: str, url: str) -> DoltliteEngine:
-            return DoltliteEngine.clone(self.places.kb, key, url)
+        def make(key: str, url: str) -> Engine:
+            return opening.clone(self.kind, self.places.kb, key, url, limits=USUAL_LIMITS)
 
-        made = connection.clone(self.places, self.at(where), make, timeout=PATIENCE)
+        made = connection.clone(self.places, self.at(where), make, timeout=PATIENCE, engine=self.kind)
         if made is not None:
             made.close()
         return made is not None
@@ -156,11 +163,11 @@ def bare(top: Path, *options: str) -> Repo:
     return repo
 
 
-def git_clone(url: str | Path, top: Path, *options: str) -> Clone:
+def git_clone(url: str | Path, top: Path, *options: str, kind: EngineName = "doltlite") -> Clone:
     """A clone of the code, with no knowledge base yet."""
     done = Repo(top.parent).run("clone", "-q", *options, "--", str(url), str(top))
     assert done.returncode == 0, done.stderr
-    return Clone(top)
+    return Clone(top, kind=kind)
 
 
 @pytest.fixture
@@ -183,7 +190,7 @@ class Pair:
     @property
     def tip(self) -> str:
         """The commit that holds the knowledge base on the hub."""
-        return self.hub.git("rev-parse", DATA)
+        return self.hub.git("rev-parse", ENGINE_DATA[self.ada.kind])
 
 
 @pytest.fixture(scope="session")
@@ -191,16 +198,16 @@ def _pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "pair", build_pair)
 
 
-def build_pair(folder: Path) -> None:
+def build_pair(folder: Path, kind: EngineName = "doltlite") -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_TEMPLATE_DIR", "")
         bare(folder / "hub.git")
-        ada = Clone(folder / "ada", create=True)
+        ada = Clone(folder / "ada", create=True, kind=kind)
         ada.repo.git("remote", "add", "origin", "../hub.git")
         ada.repo.git("push", "-q", "-u", "origin", "main")
         ada.begin()
         ada.push()
-        bob = git_clone(folder / "hub.git", folder / "bob")
+        bob = git_clone(folder / "hub.git", folder / "bob", kind=kind)
         bob.repo.git("remote", "set-url", "origin", "../hub.git")  # the folder is going to be copied
         assert bob.clone_knowledge()
         bob.record("bob", branch="bob")

@@ -61,7 +61,7 @@ def test_the_defaults_are_these():
         "lock_timeout_s": 30,
         "auto_pin": True,
         "auto_fetch": True,
-        "dolt": {"binary": "", "server": "", "database": "", "user": "root", "tls": False},
+        "dolt": {"binary": "", "server": "", "database": "", "user": "root", "tls": False, "authorities": ""},
         "limits": {"knowledge_mb": 4000, "document_mb": 256},
         "embedding": {
             "model": "default",
@@ -183,6 +183,7 @@ def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
 _TEXTS = {
     "remote": "file:///srv/kb",
     "dolt.binary": "/evil/dolt",
+    "dolt.authorities": "/evil/ca.pem",
     "dolt.server": "evil.example:3306",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
@@ -329,7 +330,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("retrieval:\n  mode: fuzzy\n", 2, "one of hybrid, vector, keyword; found 'fuzzy'"),
         ("retrieval:\n  mode: Hybrid\n", 2, "found 'Hybrid'"),
         ("engine: mysql\n", 1, "engine must be one of doltlite, dolt; found 'mysql'"),
-        ("dolt.binary: ./dolt\n", 1, "dolt.binary must be the absolute path of a program, or empty"),
+        ("dolt.binary: ./dolt\n", 1, "dolt.binary must be an absolute path, or empty"),
         ("dolt.server: db.example\n", 1, "dolt.server must be the host and the port of a server"),
         ("dolt.server: root:secret@db.example:3306\n", 1, "dolt.server must be the host and the port of a server"),
         ("dolt.server: db.example:70000\n", 1, "dolt.server must be the host and the port of a server"),

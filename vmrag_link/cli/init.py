@@ -11,7 +11,7 @@ from vmrag_hooks import installer, scope
 from vmrag_hooks import template as templates
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.opening import EngineName
+from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
 from vmrag_link.ops.setup import init as operation
 from vmrag_link.ops.setup import trust

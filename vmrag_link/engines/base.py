@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
@@ -36,6 +36,8 @@ SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
 
 E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
+
+EngineName = Literal["doltlite", "dolt"]
 
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
@@ -123,8 +125,7 @@ class Engine(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """`doltlite` or `dolt`."""
+    def name(self) -> EngineName: ...
 
     @property
     def folder(self) -> Path:
@@ -274,7 +275,7 @@ class Engine(Protocol):
 
     def vet(
         self,
-        file: Path,
+        url: str,
         revisions: Sequence[str],
         *,
         known: Iterable[str],
@@ -282,15 +283,16 @@ class Engine(Protocol):
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        """Check a stranger's remote file and write its sound revisions into a new one, for `fetch`.
+        """Check what a stranger's `url` holds and write its sound revisions to `into`, a place for
+        `fetch` that is not there yet.
 
-        Those are the given revisions that are in the file, with their ancestors. Returns the ones
+        Those are the given revisions that are there, with their ancestors. Returns the ones
         that the heads `known` do not reach. These were checked: they descend from `known`, their
         tables are exactly ours, and their rows are records. `sound` was called with every
         row of the newest, and with those that the others changed; it raises an
         `Engine` error for one that must not be taken.
 
-        Nothing of the file is executed, and nothing here changes. Raises `KnowledgeRefused`, also
+        Nothing of it is executed, and nothing here changes. Raises `KnowledgeRefused`, also
         above the limits.
         """
 

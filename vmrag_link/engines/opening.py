@@ -7,16 +7,13 @@ engine does not load the other one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
-from vmrag_link.errors import ConfigInvalid, NotInitialized, quoted
-
-EngineName = Literal["doltlite", "dolt"]
+from vmrag_link.errors import NotInitialized
 
 NO_ACCESS = DoltAccess()
 
@@ -64,9 +61,6 @@ def open_engine(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
-    if (folder / SERVER_FILE).exists():
-        require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
-    require_encrypted(access)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
     return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
@@ -85,6 +79,18 @@ def create(name: EngineName, folder: Path, *, author: str, date: str, access: Do
     from vmrag_link.engines.dolt.engine import DoltEngine
 
     return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+
+
+def join(folder: Path, access: DoltAccess) -> Engine:
+    """Use the knowledge base that the Dolt server of `access` has already.
+
+    Raises `AlreadyInitialized`, `KnowledgeMissing`, and as `require`.
+    """
+    require("dolt", access)
+    from vmrag_link.engines.dolt import server_database
+
+    server_database.join(folder, access)
+    return open_engine(folder, access=access)
 
 
 def clone(
@@ -109,33 +115,13 @@ def require(name: EngineName, access: DoltAccess) -> None:
 
     To be asked before anything is changed.
     """
-    if name == "dolt":
+    if name != "dolt":
+        return
+    if access.server:
+        from vmrag_link.engines.dolt.server_session import require_encrypted
+
         require_encrypted(access)
-        if not access.server:
-            from vmrag_link.engines.dolt import program
+    else:
+        from vmrag_link.engines.dolt import program
 
-            program.find(access.binary)
-
-
-def require_server(access: DoltAccess, what: str) -> None:
-    """Raise `ConfigInvalid` where no server is named by settings that count."""
-    if not access.server:
-        raise ConfigInvalid(
-            f"{what}, and no settings that count here name it.",
-            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
-            setting="dolt.server",
-        )
-
-
-def require_encrypted(access: DoltAccess) -> None:
-    """Raise `ConfigInvalid` for a password that would travel in the clear."""
-    host = access.server.rpartition(":")[0]
-    if access.password and host and not access.tls and host not in _LOOPBACK:
-        raise ConfigInvalid(
-            f"The password for the Dolt server {access.server} would go over the network in the clear.",
-            hint=f"Encrypt it: git config vmrag.dolt.tls true (server: {quoted(access.server)})",
-            setting="dolt.tls",
-        )
-
-
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+        program.find(access.binary)

@@ -77,12 +77,13 @@ def parents(places: Places, commit: str) -> list[str]:
     return [value for key, _, value in lines if key == "parent"]
 
 
-def tree(places: Places, commit: str) -> dict[str, TreeEntry]:
-    """The top level of a commit's tree by name.
+def tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, TreeEntry]:
+    """The top level of a commit's tree by name; with `deep`, all files by path.
 
     Raises `RemoteDamaged` if the commit is none, or missing.
     """
-    done = git(places, "ls-tree", "-l", "-z", "--full-tree", f"{commit}^{{commit}}")
+    options = ("-r", "-l", "-z") if deep else ("-l", "-z")
+    done = git(places, "ls-tree", *options, "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
         raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
     entries = {}

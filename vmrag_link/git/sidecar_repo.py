@@ -59,7 +59,7 @@ def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
     permissions.make_folder(folder)
     try:
         made = make(places, folder)
-        _write_alternates(store, made)
+        see(made, store)
         yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
@@ -86,13 +86,14 @@ def at(places: Places, folder: Path) -> Places:
 def add_alternates(places: Places, apart: Places) -> None:
     """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        _write_alternates(places, apart)
+        see(apart, places)
 
 
-def _write_alternates(places: Places, apart: Places) -> None:
+def see(apart: Places, *others: Places) -> None:
+    """Let a repository see the objects of these, and of no others but its own."""
     alternates = apart.common / "objects" / "info" / "alternates"
     permissions.make_file(alternates)
-    alternates.write_text(f"{places.common / 'objects'}\n")
+    alternates.write_text("".join(f"{each.common / 'objects'}\n" for each in dict.fromkeys(others)))
 
 
 def lasting(places: Places, folder: Path) -> Places:

@@ -1,16 +1,20 @@
-"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command."""
+"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command.
+
+What an address can be depends on the engine of the knowledge base.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import unquote
 
+from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import RemoteEmpty, RemoteInvalid, RemoteMissing
 from vmrag_link.git import remotes
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import DATA, own_ref, remote_flaw, shown
+from vmrag_link.pin_values import DATA, ENGINE_DATA, hosted, own_ref, remote_flaw, shown
 
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
@@ -20,6 +24,8 @@ None of them is less guarded than the one that was named.
 """
 
 _ENGINE_SCHEMES = ("file", "http", "https")
+_DOLT_SCHEMES = (*_ENGINE_SCHEMES, "ssh", "aws", "gs", "az", "oci", "oss", "s3")
+"""Cloud buckets and ssh are Dolt's own; nothing of ours was tried on them."""
 
 
 class Address(Record, frozen=True):
@@ -88,10 +94,10 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
     return [of_pushed(places, peer.where, each, ref=peer.ref, ask=peer.ask) for each in urls]
 
 
-def of_url(text: str, *, ask: bool = False) -> Address:
+def of_url(text: str, *, engine: EngineName = "doltlite", ask: bool = False) -> Address:
     """Any other form of `remote:`.
 
-    Raises `RemoteInvalid` for anything else and for other engines.
+    Raises `RemoteInvalid` for anything else and for what only another engine reaches.
     """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
@@ -99,8 +105,9 @@ def of_url(text: str, *, ask: bool = False) -> Address:
     seen = remotes.shown(text)
     if scheme in _GIT_SCHEMES:
         url = text.removeprefix("git+")
-        return Address(_git_key(url, DATA), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], ask=ask))
-    if scheme in _ENGINE_SCHEMES:
+        ref = ENGINE_DATA[engine]
+        return Address(_git_key(url, ref), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], ask=ask, ref=ref))
+    if scheme in _ENGINE_SCHEMES or (engine == "dolt" and (scheme in _DOLT_SCHEMES or hosted(text))):
         return Address(f"url-{_hash(text)}", seen, url=f"file://{_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{shown(text)} needs the engine dolt; the embedded engine travels by git:, git+https|ssh|file://, file:// or http://.",
@@ -123,19 +130,28 @@ def _path(text: str) -> str:
     return unquote(text.partition("://")[2])
 
 
-def parse(places: Places, text: str, *, branch: str | None, ref: str = DATA, ask: bool = False) -> list[Address]:
+def parse(
+    places: Places,
+    text: str,
+    *,
+    branch: str | None,
+    engine: EngineName = "doltlite",
+    ref: str = "",
+    ask: bool = False,
+) -> list[Address]:
     """A remote on the command line: a git remote (name or URL), a URL, `git:`.
 
-    `ref`: where the code's remotes hold the knowledge base. Raises `RemoteMissing`,
-    `RemoteInvalid`.
+    `ref`: where the code's remotes hold the knowledge base, if not where its engine's lie. Raises
+    `RemoteMissing`, `RemoteInvalid`.
     """
-    if own := own_ref(text):
+    data = ENGINE_DATA[engine]
+    if own := own_ref(text, data=data):
         return of_code(places, branch, ref=own, ask=ask)
     if name := remotes.find_name(places, text):
-        return [of_remote(places, name, ref=ref, ask=ask)]
+        return [of_remote(places, name, ref=ref or data, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
-    return [of_url(text, ask=ask)]
+    return [of_url(text, engine=engine, ask=ask)]
 
 
 def _git_key(url: str, ref: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, EngineName
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import sharing
@@ -101,10 +101,11 @@ def clone(
     make: Callable[[str, str], Engine],
     *,
     timeout: float,
+    engine: EngineName = "doltlite",
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
-    """A knowledge base that `make` creates from a short name and a URL; None if the remote has
-    none.
+    """A knowledge base of an engine, which `make` creates from a short name and a URL; None if the
+    remote has none.
 
     Raises as `Transport.fetch`.
     """
@@ -114,4 +115,4 @@ def clone(
                 return make(address.key, address.url)
             except RemoteMissing:
                 return None
-        return git_transport.clone(places, address.key, address.peer, make, limits=limits)
+        return git_transport.clone(places, engine, address.key, address.peer, make, limits=limits)

@@ -1,10 +1,8 @@
-"""A remote whose file git carries: in segments on one ref (`segments`), through a repository of its
-own.
+"""A remote that git carries, on one ref, through a repository of its own.
 
-A copy of the remote's file lies here, and the engine uses it as any remote file. A note beside it
-says for which commit it stands, and what the file was like then. The copy is brought to the
-tracking ref before it is used; the tracking ref is at the last state that proved sound. All of this
-is derived: what does not fit is thrown away.
+A copy of what it holds lies here (`copies`), and the engine uses it as any remote. The copy is
+brought to the tracking ref before it is used; the tracking ref is at the last state that proved
+sound. All of this is derived: what does not fit is thrown away.
 
 Fetched objects arrive in a repository of their own. Only sound ones are moved on; the rest is
 removed with it.
@@ -23,8 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
-from vmrag_link import permissions
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, EngineName
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     FileSystemError,
@@ -40,8 +37,8 @@ from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.pin_values import DATA
-from vmrag_link.transport import guarded_fetch, local_copy, segments
+from vmrag_link.pin_values import DATA, DOLT_DATA
+from vmrag_link.transport import copies, guarded_fetch
 
 T = TypeVar("T")
 
@@ -65,9 +62,9 @@ class GitTransport:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
         self._git = store(places)
         self._ref = _tracking(key)
-        self._file = local_copy.path(places, key)
-        self._note = local_copy.note_path(self._file)
-        self._refused = self._file.with_name("refused.json")
+        self._folder = places.remotes / key
+        self._copy = copies.of(engine.name, self._folder, self._git)
+        self._refused = self._folder / "refused.json"
 
     @property
     def _tip(self) -> str | None:
@@ -87,7 +84,7 @@ class GitTransport:
             stood = tip is not None and self._stands_at(tip)
             if fetched != tip or not stood:
                 try:
-                    segments.require_acceptable(there, fetched, self._file, limits=self._engine.limits)
+                    self._copy.require_acceptable(there, fetched, limits=self._engine.limits)
                     self._bring(fetched, there)
                 except (RemoteError, FileSystemError) as why:
                     self._reject(fetched, why, stood=stood)
@@ -118,12 +115,12 @@ class GitTransport:
         """
         tip, refused = self._tip, isinstance(why, KnowledgeRefused)
         if tip is None:
-            local_copy.discard(self._places, self._engine, self._key)
+            self._discard()
         elif not self._stands_at(tip):
             with contextlib.suppress(VmragError):  # what is lost is found out, and mended, where it is needed
-                segments.restore(self._git, tip, self._file)
-                if stood and refused:  # which the engine does before it takes anything
-                    local_copy.note(self._file, tip)
+                self._copy.show(self._git, tip)
+                if stood and refused:  # then the engine knows what it knew before
+                    self._copy.note(tip)
         note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
         write_atomically(self._refused, msgspec.json.encode(note))
 
@@ -149,17 +146,16 @@ class GitTransport:
 
     def push(self, write: Callable[[str], T]) -> T:
         before = self._settle()
-        permissions.make_folder(self._file.parent)
-        self._note.unlink(missing_ok=True)  # from here on copy and engine may be ahead of the remote
-        done = write(self._url)
+        self._copy.unnote()  # from here on copy and engine may be ahead of the remote
+        done = write(self._copy.url)
         try:
-            commit = segments.store(self._git, self._file, before)
+            commit = self._copy.store(before)
         except RemoteDamaged as error:
             self._forget()
             raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
         transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         transfer.set_ref(self._git, self._ref, commit)
-        local_copy.note(self._file, commit)
+        self._copy.note(commit)
         transfer.tidy(self._git)
         return done
 
@@ -179,15 +175,13 @@ class GitTransport:
         """
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
-        key, fresh = f"{self._key}-new", self._file.with_name("new.doltlite")
-        permissions.make_folder(fresh.parent)  # it may never have held anything that is sound
-        local_copy.discard_file(fresh)
+        key, fresh = f"{self._key}-new", self._copy.fresh()
         try:
-            write(key, f"file://{fresh}")
-            commit = segments.store(self._git, fresh, None)
+            write(key, fresh.url)
+            commit = fresh.store(None)
         finally:
             self._engine.forget_remote(key)
-            local_copy.discard_file(fresh)
+            fresh.discard()
         transfer.push(self._git, self._peer, commit, self._peer.ref, expected=there)
         transfer.set_ref(self._git, self._ref, commit)
         self._settle()
@@ -198,7 +192,7 @@ class GitTransport:
         A pin may be a stranger's, and the branch that it names one of code.
         """
         there, rejected = self._advertised(), self._read_rejection()
-        if there and self._tip is None and self._peer.ref != DATA:
+        if there and self._tip is None and self._peer.ref not in (DATA, DOLT_DATA):
             raise RemoteInvalid(
                 f"{self._peer.ref} has never been a knowledge base as far as is known here; it is not replaced.",
                 hint="Name another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
@@ -215,20 +209,16 @@ class GitTransport:
         )
 
     def size(self) -> tuple[int, int]:
-        """Bytes of its file when it was last fetched, and the number of pushes."""
+        """Bytes of what it held when it was last fetched, and the number of commits there."""
         tip = self._tip
-        return (segments.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
-
-    @property
-    def _url(self) -> str:
-        return f"file://{self._file}"
+        return (self._copy.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
 
     def _settle(self) -> str | None:
         """Bring copy and engine to the tracking ref, without network, and return it."""
         tip = self._tip
         if tip is None:
-            if self._file.exists() or self._engine.remote_heads(self._key):
-                local_copy.discard(self._places, self._engine, self._key)
+            if self._copy.exists or self._engine.remote_heads(self._key):
+                self._discard()
         elif not self._stands_at(tip):
             try:
                 self._bring(tip, self._git)
@@ -243,36 +233,50 @@ class GitTransport:
         It was sound when it was fetched. git fetches again what no ref reaches.
         """
         transfer.set_ref(self._git, self._ref, None)
-        local_copy.discard(self._places, self._engine, self._key)
+        self._discard()
+
+    def _discard(self) -> None:
+        """The copy, and what the engine knows of the remote."""
+        self._engine.forget_remote(self._key)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _bring(self, commit: str, there: Places) -> None:
-        self._note.unlink(missing_ok=True)
-        segments.restore(there, commit, self._file)
-        guarded_fetch.fetch(self._engine, self._key, self._url)
-        local_copy.note(self._file, commit)
+        self._copy.unnote()
+        self._copy.show(there, commit)
+        guarded_fetch.fetch(self._engine, self._key, self._copy.url)
+        self._copy.note(commit)
 
     def _stands_at(self, commit: str) -> bool:
-        return local_copy.stands_at(self._file, commit) and bool(self._engine.remote_heads(self._key))
+        return self._copy.stands_at(commit) and bool(self._engine.remote_heads(self._key))
 
 
-def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engine], *, limits: Limits) -> Engine | None:
+def clone(
+    places: Places,
+    engine: EngineName,
+    key: str,
+    peer: Peer,
+    make: Callable[[str, str], Engine],
+    *,
+    limits: Limits,
+) -> Engine | None:
     """See `connection.clone`."""
-    there, file = store(places), local_copy.path(places, key)
+    there, folder = store(places), places.remotes / key
+    copy = copies.of(engine, folder, there)
     with arrivals(places, there, key) as room:
         fetched = transfer.fetch(room, peer, peer.ref, DATA)
         if fetched is None:
             return None
         try:
-            segments.require_acceptable(room, fetched, file, limits=limits)
-            segments.restore(room, fetched, file)
-            engine = make(key, f"file://{file}")
+            copy.require_acceptable(room, fetched, limits=limits)
+            copy.show(room, fetched)
+            made = make(key, copy.url)
         except (RemoteError, FileSystemError):
-            shutil.rmtree(file.parent, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         sidecar_repo.keep(room, there)
         transfer.set_ref(there, _tracking(key), fetched)
-    local_copy.note(file, fetched)
-    return engine
+    copy.note(fetched)
+    return made
 
 
 def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:

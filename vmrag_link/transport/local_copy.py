@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import Engine
 from vmrag_link.paths import Places, fsync, write_atomically
+
+NAME = "remote.doltlite"
 
 
 def path(places: Places, key: str) -> Path:
-    return places.remotes / key / "remote.doltlite"
+    return places.remotes / key / NAME
 
 
 def note_path(file: Path) -> Path:
@@ -49,9 +49,3 @@ def discard_file(file: Path) -> None:
     """Remove a doltlite file with its lock."""
     file.unlink(missing_ok=True)
     file.with_name(f".{file.name}-lock").unlink(missing_ok=True)
-
-
-def discard(places: Places, engine: Engine, key: str) -> None:
-    """Remove the copy, and forget what is known of the remote."""
-    engine.forget_remote(key)
-    shutil.rmtree(path(places, key).parent, ignore_errors=True)

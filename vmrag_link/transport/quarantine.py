@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import locks, permissions
+from vmrag_link.engines.base import EngineName
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA
-from vmrag_link.transport import segments
+from vmrag_link.transport import copies
 
 KEY = "url-quarantine"
 """The short name under which the engine fetches what came out of here; forgotten at once."""
@@ -28,7 +29,7 @@ _CODE = "refs/vmrag/code"
 
 
 class Quarantine(NamedTuple):
-    """`places`: a repository of its own. `vetted`: the path of a new file for what may leave."""
+    """`places`: a repository of its own. `vetted`: the path of a new remote for what may leave."""
 
     places: Places
     folder: Path
@@ -44,10 +45,10 @@ class Quarantine(NamedTuple):
         """
         return transfer.fetch(self.places, peer, ref, _CODE)
 
-    def knowledge(self, peer: Peer, *, limits: Limits) -> Path:
-        """The file of its knowledge base.
+    def knowledge(self, engine: EngineName, peer: Peer, *, limits: Limits) -> str:
+        """A URL of its knowledge base on this machine, as the engine takes it.
 
-        Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`.
+        Raises as `code`, `RemoteMissing`, and as `Copy.require_acceptable`.
         """
         where = remotes.shown(peer.where)
         commit = transfer.fetch(self.places, peer, peer.ref, DATA)
@@ -57,7 +58,8 @@ class Quarantine(NamedTuple):
                 hint="Ask whose it is to push it: vmrag push (git push does it with the hooks installed)",
                 remote=where,
             )
-        size, limit = segments.size(self.places, commit), limits.file_bytes
+        copy = copies.of(engine, self.folder / "copy", self.places)
+        size, limit = copy.size(self.places, commit), limits.file_bytes
         if size > limit:
             raise KnowledgeRefused(
                 f"The knowledge base of {where} has {size / MEGABYTE:,.1f} MB; at most {limit / MEGABYTE:,.0f} are looked at.",
@@ -65,10 +67,9 @@ class Quarantine(NamedTuple):
                 remote=where,
                 bytes=size,
             )
-        file = self.folder / "theirs.doltlite"
-        segments.require_acceptable(self.places, commit, file, limits=limits)
-        segments.restore(self.places, commit, file)
-        return file
+        copy.require_acceptable(self.places, commit, limits=limits)
+        copy.show(self.places, commit)
+        return copy.url
 
 
 @contextlib.contextmanager

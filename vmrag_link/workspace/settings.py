@@ -64,6 +64,7 @@ class WorkspaceSettings:
             user=given.user,
             password=env.dolt_password(),
             tls=given.tls,
+            authorities=given.authorities,
         )
 
     def accepted_remote(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link.engines import changes, records
 from vmrag_link.engines.changes import RowSides
+from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
@@ -25,7 +26,6 @@ from vmrag_link.models import (
     DocumentChange,
     DocumentHeader,
     EntryChange,
-    Working,
 )
 
 WORKING = "WORKING"
@@ -46,38 +46,18 @@ class Comparable(NamedTuple):
     new: str
 
 
-class DoltComparison:
-    """Keeps the latest difference between revisions: a sync asks for it several times."""
+class DoltComparison(RowComparison[DoltSession]):
+    def difference(self, old: At, new: At) -> Difference:
+        return difference(self._session, old, new)
 
-    def __init__(self, session: DoltSession) -> None:
-        self._session = session
-        self._latest: tuple[tuple[str, str], Difference] | None = None
-
-    def diff(self, old: At, new: At) -> Difference:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return difference(self._session, old, new)
-        if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), difference(self._session, old, new)
-        return self._latest[1]
-
-    def count(self, old: At, new: At) -> ChangeCounts:
-        old, new = self._committed(old), self._committed(new)
-        versions = [self._session.version(each) for each in (old, new)]
-        if isinstance(old, Working) or isinstance(new, Working) or not all(versions):
+    def changed(self, old: str, new: str) -> ChangeCounts:
+        if not (self._session.version(old) and self._session.version(new)):
             return self.diff(old, new).counts()
         query = (
             f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
             f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
         )
         return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in self._session.connection.rows(query)})
-
-    def _committed(self, at: At) -> At:
-        """A clean branch's head, in place of its working set."""
-        if isinstance(at, str):
-            return at
-        found = self._session.require_branch(at.branch)
-        return at if found.dirty else found.head
 
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:
@@ -125,7 +105,7 @@ def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Ma
 def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
     found: dict[tuple[str, str], DocumentSides] = {}
     where = f"diff_type <> 'modified' OR {_CHANGED}"
-    for old, new in _differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
+    for old, new in differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
         before, after = records.header(old) if old else None, records.document(new) if new else None
         found[(old or new)[0], (old or new)[1]] = before, after
     return found
@@ -140,7 +120,7 @@ def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Ma
 
 def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> dict[Any, RowSides]:
     found: dict[Any, RowSides] = {}
-    for old, new in _differing(connection, step, table, (table.columns, table.columns), "TRUE"):
+    for old, new in differing(connection, step, table, (table.columns, table.columns), "TRUE"):
         before = records.record(table, old) if old else None
         after = records.record(table, new) if new else None
         if row := after or before:
@@ -159,7 +139,7 @@ def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, Doc
     return found | {each.key: (None, each) for each in reading.documents(session, new, None)}
 
 
-def _differing(
+def differing(
     connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""

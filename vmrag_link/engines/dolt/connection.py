@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -77,6 +77,20 @@ class SqlConnection(ABC):
     @abstractmethod
     def release(self) -> None:
         """End the session; the next statement opens another one."""
+
+    def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
+        """Run statements by which Dolt talks to other places; the first that fails ends it.
+
+        `check` is called now and then meanwhile; what it raises ends it, too. A session of its own:
+        Dolt asks a remote only once in a while what it holds.
+        """
+        self.release()
+        try:
+            for each in statements:
+                self.change([each])
+                check()
+        finally:
+            self.release()
 
     def rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:
         """The rows of one query."""

@@ -14,8 +14,8 @@ from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.shell import Shell
-from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.engines.dolt.shell import Shell, longest_answer
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
 _UNFINISHED = ".creating"
@@ -47,6 +47,17 @@ def require_author(author: str) -> re.Match[str]:
     return who
 
 
+def make_empty(folder: Path, access: DoltAccess) -> None:
+    """Make a repository in an empty folder, for what will be fetched into it.
+
+    Its only branch is `vmrag_root`, with a revision that nobody keeps. It says of nobody that it is
+    theirs: who commits there by hand is who their own configuration says.
+    """
+    identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
+    program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
+    (folder / DOLT_FOLDER / "config.json").write_text("{}")
+
+
 def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
     """Make the tables on the branch `vmrag_root`, and commit them."""
     schema.create(connection, ROOT_BRANCH)
@@ -54,9 +65,9 @@ def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, access: DoltAccess) -> Iterator[SqlConnection]:
+def opened(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
     """A connection to a repository that nobody else knows."""
-    connection = Shell(folder, access, longest=USUAL_LIMITS.text_bytes, timeout=30.0)
+    connection = Shell(folder, access, longest=longest_answer(limits), timeout=30.0)
     try:
         yield connection
     finally:

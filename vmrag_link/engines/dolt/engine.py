@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.dolt import (
-    branches,
     creation,
     history,
     links,
     program,
     reading,
+    remotes,
     schema,
     server_check,
     server_database,
+    transfer,
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -25,9 +27,10 @@ from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.dolt.shell import Shell
+from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.undoing import require_kept, undo_of_merge
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,
@@ -39,10 +42,8 @@ from vmrag_link.models import (
     KbBranch,
     Link,
     RevisionInfo,
+    Row,
 )
-
-_ANSWER = 4
-"""How many texts of the largest size one answer may hold."""
 
 
 class DoltEngine:
@@ -62,6 +63,24 @@ class DoltEngine:
         return cls.open(folder, access=access)
 
     @classmethod
+    def clone(
+        cls,
+        folder: Path,
+        remote: str,
+        url: str,
+        *,
+        limits: Limits = USUAL_LIMITS,
+        access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
+    ) -> DoltEngine:
+        """Make a knowledge base of what `url` holds.
+
+        Only `vmrag_root` becomes a branch here; the others are known as the remote's. One without
+        it is another program's: `RemoteDamaged`. Raises as `create` and `fetch`.
+        """
+        transfer.clone(folder, remote, url, limits, access)
+        return cls.open(folder, limits=limits, access=access)
+
+    @classmethod
     def open(
         cls,
         folder: Path,
@@ -79,7 +98,7 @@ class DoltEngine:
         """
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
-        longest = _ANSWER * limits.text_bytes
+        longest = longest_answer(limits)
         connection: SqlConnection
         if server_database.noted(folder):
             access = server_database.access_to(folder, access)
@@ -95,7 +114,7 @@ class DoltEngine:
         return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         return "dolt"
 
     @property
@@ -158,13 +177,13 @@ class DoltEngine:
         return branch_names.legal(name)
 
     def create_branch(self, name: str, at: str) -> None:
-        branches.create(self._session, name, at)
+        self._session.create_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        branches.move(self._session, name, to, expected=expected)
+        self._session.move_branch(name, to, expected=expected)
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        branches.delete(self._session, name, expected=expected)
+        self._session.delete_branch(name, expected=expected)
 
     # -- anchors
 
@@ -185,6 +204,48 @@ class DoltEngine:
 
     def collect_garbage(self) -> None:
         self._session.collect_garbage()
+
+    # -- remotes
+
+    def remote_heads(self, remote: str) -> dict[str, str]:
+        return remotes.heads(self.folder, remote)
+
+    def peek(self, url: str) -> dict[str, str] | None:
+        return transfer.peek(url, self._access)
+
+    def fetch(self, remote: str, url: str) -> None:
+        self._require_reachable(url)
+        transfer.fetch(self._session, remote, url, user=self._remote_user)
+
+    def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
+        self._require_reachable(url)
+        transfer.push(self._session, remote, url, heads, force=force, user=self._remote_user)
+
+    @property
+    def _remote_user(self) -> str:
+        """A server logs in at remotes by itself: it does not have our environment."""
+        return "" if server_database.noted(self.folder) else self._access.user
+
+    def _require_reachable(self, url: str) -> None:
+        if server_database.noted(self.folder):
+            server_database.require_reachable(self._access, url)
+
+    def forget_remote(self, remote: str) -> None:
+        transfer.forget(self._session, remote)
+
+    def vet(
+        self,
+        url: str,
+        revisions: Sequence[str],
+        *,
+        known: Iterable[str],
+        into: Path,
+        limits: Limits,
+        sound: Callable[[Row], None],
+    ) -> list[str]:
+        return transfer.vet(
+            self._session, self._access, url, revisions, known=known, into=into, limits=limits, sound=sound
+        )
 
     # -- reading
 
@@ -257,9 +318,13 @@ class DoltEngine:
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
+        undo = functools.partial(undo_of_merge, self, revision)
         return writing.commit_onto(
-            self._session, revision, rows, joining=joining, message=message, author=author, date=date
+            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
         )
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        writing.take_back(self._session, branch, kept=kept, expected=expected)
+        with self.writing(f"clean the branch {branch}"):
+            if self._session.require_head(branch, expected).dirty:
+                require_kept(self, branch, kept)
+                writing.discard(self._session, branch)

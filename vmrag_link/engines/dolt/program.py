@@ -31,7 +31,13 @@ _PATIENCE = 60.0
 
 DOLTCLI = "doltcli==0.2.2"
 
-_ENV = "/usr/bin/env"
+_SHELL = "/bin/sh"
+_CLEANED = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
+"""doltcli starts a shell in place of Dolt, with these and with words for `env`.
+
+What doltcli starts gets our environment, and our standard input, where a client may speak.
+"""
+
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
 _NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
 
@@ -118,7 +124,7 @@ _UNWRITABLE = ("no space left on device", "read-only file system", "permission d
 _SPACE = "Make room on that disk, or see who may write there, then run the command again."
 
 _SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
-_ADDED = {env.DOLT_NO_REPORT: "1"}
+_ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
 
 
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
@@ -214,17 +220,16 @@ def _doltcli() -> ModuleType | None:
     own = logging.getLogger("doltcli")  # it logs what Dolt said, unescaped
     own.addHandler(logging.NullHandler())
     own.propagate = False
-    doltcli.utils.set_dolt_path(_ENV)
+    doltcli.utils.set_dolt_path(_SHELL)
     untyped: ModuleType = doltcli
     return untyped
 
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
-    """As `run`: doltcli starts `env`, which leaves out variables and starts Dolt."""
     left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
     added = [f"{name}={value}" for name, value in _ADDED.items()]
     try:
-        said: str = doltcli.Dolt(str(cwd)).execute([*left_out, *added, path, *arguments], print_output=False)
+        said: str = doltcli.Dolt(str(cwd)).execute([*_CLEANED, *left_out, *added, path, *arguments], print_output=False)
     except doltcli.DoltException as error:
         raise failure(error.stderr or "", arguments, exit_code=error.exitcode) from error
     except UnicodeDecodeError as error:

@@ -22,6 +22,7 @@ from vmrag_link.errors import (
     EngineFailed,
     FormatTooNew,
     KnowledgeMissing,
+    RemoteInvalid,
     quoted,
     shortened,
 )
@@ -31,6 +32,7 @@ _FORMAT = 1
 _LONGEST_NOTE = 10_000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 _PATIENCE = 30.0
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class _Note(Record, frozen=True):
@@ -64,6 +66,19 @@ def access_to(folder: Path, access: DoltAccess) -> DoltAccess:
             setting="dolt.database",
         )
     return msgspec.structs.replace(access, database=database)
+
+
+def require_reachable(access: DoltAccess, url: str) -> None:
+    """Raise `RemoteInvalid` for a folder of this machine, where the server is on another one: it
+    fetches and pushes by itself.
+    """
+    host = access.server.rpartition(":")[0]
+    if url.startswith(("file://", "git+file://")) and host not in _LOOPBACK:
+        raise RemoteInvalid(
+            f"The Dolt server {access.server} fetches and pushes by itself, and reaches no folder of this machine.",
+            hint="Name a remote that the server reaches, as https://HOST/DATABASE or organisation/repository: vmrag remote",
+            remote=url,
+        )
 
 
 def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:

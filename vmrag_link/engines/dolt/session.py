@@ -1,21 +1,21 @@
-"""An open knowledge base: its write lock, its connection, and the places that were checked."""
+"""An open knowledge base: its connection, and the places that were checked."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link import locks
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, LOCK_NAME
+from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.dolt import anchors, history, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
 
 
-class DoltSession:
+class DoltSession(BaseSession):
     """`connection`: the one connection; each statement names the place where it runs.
 
     A place is checked for our tables and nothing else before anything of it is read or written,
@@ -23,28 +23,15 @@ class DoltSession:
     """
 
     def __init__(self, folder: Path, connection: SqlConnection, *, lock_timeout: float, limits: Limits) -> None:
-        self.folder = folder
+        super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.connection = connection
-        self.limits = limits
-        self._lock_timeout = lock_timeout
-        self._lock_depth = 0
         self._versions: dict[str, int] = {}
 
     def close(self) -> None:
         self.connection.release()
 
-    @contextlib.contextmanager
-    def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
-            if self._lock_depth == 0:
-                seconds = self._lock_timeout if timeout is None else timeout
-                held.enter_context(locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
-                held.enter_context(self.connection.writing(purpose, seconds))
-            self._lock_depth += 1
-            try:
-                yield
-            finally:
-                self._lock_depth -= 1
+    def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:
+        return self.connection.writing(purpose, seconds)
 
     # -- places
 
@@ -84,52 +71,34 @@ class DoltSession:
             with self.connection.transaction(branch):
                 yield branch
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
-        try:
-            self.place(revision)
-        except KnowledgeRefused as error:
-            return error
-        except SchemaTooNew:
-            pass  # its readers are told
-        return None
-
     # -- branches
 
-    def require_branch(self, name: str) -> KbBranch:
-        found = history.branch(self.connection, name)
-        if found is None:
-            raise BranchMissing(f"The knowledge base has no branch {name!r}.", branch=name)
-        return found
+    def require(self, at: At) -> None:
+        self.version(at)
 
-    def require_head(self, name: str, expected: str) -> KbBranch:
-        found = self.require_branch(name)
-        if found.head != expected:
-            raise KnowledgeMoved(
-                f"The branch {name!r} is at {found.head[:12]}, not at {expected[:12]} any more; nothing was written.",
-                hint="Look at what changed and try again: vmrag status",
-                branch=name,
-                head=found.head,
-                expected=expected,
-            )
-        return found
+    def require_revision(self, revision: str) -> None:
+        history.require(self.connection, revision)
 
-    # -- what garbage collection keeps
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        return history.is_ancestor(self.connection, ancestor, descendant)
 
-    def keep(self, revision: str, reason: str, *, without: str = "") -> None:
-        """Anchor a revision, unless a branch other than `without` reaches it.
+    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+        return history.unreachable(self.connection, revisions, without=without)
 
-        Hold the write lock.
-        """
-        if not history.unreachable(self.connection, [revision], without=without):
-            return
-        before = history.branch(self.connection, KEEP_BRANCH)
-        head = self.kept(before.head if before else None, revision, reason=reason)
-        self.connection.call("dolt_branch", "-f", KEEP_BRANCH, head)
+    def branches(self) -> list[KbBranch]:
+        return history.branches(self.connection)
 
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        for each in (revision, *([head] if head else [])):
-            self.place(each)
-        return anchors.kept(self.connection, head, revision, f"Keep {revision}: {reason}")
+    def branch(self, name: str) -> KbBranch | None:
+        return history.branch(self.connection, name)
+
+    def set_branch(self, name: str, to: str) -> None:
+        self.connection.call("dolt_branch", "-f", name, to)
+
+    def drop_branch(self, name: str) -> None:
+        self.connection.call("dolt_branch", "-D", name)
+
+    def anchored(self, head: str | None, revision: str, message: str) -> str:
+        return anchors.kept(self.connection, head, revision, message)
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):

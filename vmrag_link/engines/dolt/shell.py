@@ -15,7 +15,7 @@ import contextlib
 import fcntl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link.engines import stamps
@@ -23,6 +23,7 @@ from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
 
 IDLE_SECONDS = 0.25
@@ -34,7 +35,13 @@ READING_SECONDS = 2.0
 """A session that only reads ends after so long, too, and another one begins."""
 
 _PAUSE = 0.02
+_ANSWER = 4
 _READ_ONLY = "database is read only"
+
+
+def longest_answer(limits: Limits) -> int:
+    """Bytes of one answer: a few texts of the largest size."""
+    return _ANSWER * limits.text_bytes
 
 
 class Shell(SqlConnection):
@@ -62,6 +69,16 @@ class Shell(SqlConnection):
                 session.foretell(statements, at=at)  # the end of the transaction waits for it
                 return []
             return session.tell(statements, at=at)
+
+    def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
+        with self._in_use:
+            self.release()
+            try:
+                session = self._writable()
+                for each in statements:
+                    session.tell([each], at=None, check=check)
+            finally:
+                self.release()
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002

@@ -7,7 +7,7 @@ import os
 import select
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,10 @@ from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
 _PIECE = 1 << 20
 _ENDING_SECONDS = 10.0
+_CHECK_SECONDS = 0.1
+REMOTE_SECONDS = 900.0
+"""As long as git may take over a remote."""
+
 _MARK = "vmrag_end"
 _REPEATED = 300
 """Characters of a statement's end by which it is found in a complaint."""
@@ -62,10 +66,16 @@ class ShellSession:
         """The rows of each query."""
         return self._run([], queries, at=at)
 
-    def tell(self, statements: Sequence[str], *, at: str | None) -> list[SqlRow]:
-        """The rows of the last statement, if it is a call; nothing can be said of any other."""
+    def tell(
+        self, statements: Sequence[str], *, at: str | None, check: Callable[[], None] | None = None
+    ) -> list[SqlRow]:
+        """The rows of the last statement, if it is a call; nothing can be said of any other.
+
+        `check` is called while nothing is answered, for as long as REMOTE_SECONDS; what it raises
+        ends the process.
+        """
         calls = [each for each in statements[-1:] if each.startswith(CALL)]
-        found = self._run(statements[: len(statements) - len(calls)], calls, at=at)
+        found = self._run(statements[: len(statements) - len(calls)], calls, at=at, check=check)
         return found[0] if found else []
 
     def foretell(self, statements: Sequence[str], *, at: str | None) -> None:
@@ -95,14 +105,21 @@ class ShellSession:
         assert self._process.stdout is not None  # noqa: S101  `proc.piped` makes both
         return self._process.stdout
 
-    def _run(self, statements: Sequence[str], queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+    def _run(
+        self,
+        statements: Sequence[str],
+        queries: Sequence[str],
+        *,
+        at: str | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> list[list[SqlRow]]:
         """Each query prints one line; so do some statements, but the queries come last."""
         self._number += 1
         end = f"{_MARK}_{self._number}"
         whole = [*self._moving(at), *statements, *queries, f"SELECT '' AS {end}"]
         try:
             self._say(whole)
-            lines = self._lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode())
+            lines = self._lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode(), check)
         except BaseException:
             self._abandon()
             raise
@@ -122,26 +139,24 @@ class ShellSession:
         except BrokenPipeError as error:
             raise self._failure() from error
 
-    def _lines_until(self, mark: bytes) -> list[bytes]:
+    def _lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
         lines: list[bytes] = []
         while True:
-            line = self._line()
+            line = self._line(check)
             if line == mark:
                 self._unanswered.clear()
                 return lines
             if line:
                 lines.append(line)
 
-    def _line(self) -> bytes:
+    def _line(self, check: Callable[[], None] | None) -> bytes:
         """The next line of standard output. Raises `EngineFailed` where there is none."""
-        start, deadline = 0, time.monotonic() + LONGEST_STATEMENT
+        start, begun = 0, time.monotonic()
         while (end := self._out.find(b"\n", start)) < 0:
             start = len(self._out)
             if start > self._longest:
                 raise LimitExceeded(f"The knowledge base answers with more than {self._longest // _MEGABYTE:,} MB.")
-            ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
+            self._await_output(begun, check)
             piece = os.read(self._output.fileno(), _PIECE)
             if not piece:
                 raise self._failure()
@@ -149,6 +164,16 @@ class ShellSession:
         line = bytes(self._out[:end])
         del self._out[: end + 1]
         return line
+
+    def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
+        most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
+        while (left := begun + most - time.monotonic()) > 0:
+            ready, _, _ = select.select([self._output], [], [], min(left, pause))
+            if check:
+                check()
+            if ready:
+                return
+        raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
 
     def _failure(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
 from vmrag_link.engines import records
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
-from vmrag_link.engines.dolt import comparison, history, reading, schema, unfinished
+from vmrag_link.engines.dolt import history, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
-from vmrag_link.errors import EngineFailed, NoChanges, Uncommitted
-from vmrag_link.models import Difference, Document, Entry, Working
+from vmrag_link.errors import NoChanges
+from vmrag_link.models import Document
 
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
@@ -42,62 +42,29 @@ def commit_onto(
     rows: Sequence[Write],
     *,
     joining: str | None,
+    undo: Callable[[str], Write],
     message: str,
     author: str,
     date: str,
 ) -> str:
+    """`undo`: what takes back the engine's own merge with a revision."""
     connection = session.connection
     with session.writing("merge"):
         history.require(connection, revision)
         if joining and history.is_ancestor(connection, joining, revision):
             joining = None
-        undo = _undo_of_merge(session, revision, joining) if joining else Write()
+        taken_back = undo(joining) if joining else Write()
         session.place(revision)
         made = revision
         with unfinished.branch(connection, revision) as at, connection.transaction(at):
             if joining:
                 _begin_merge(connection, at, joining)
-            for each in (undo, *rows):
+            for each in (taken_back, *rows):
                 _store(connection, at, each)
             if joining or schema.is_dirty(connection, at):
                 made = schema.commit(connection, at, message, author, date, *(["--allow-empty"] if joining else []))
         session.keep(made, "a merge")
     return made
-
-
-def _undo_of_merge(session: DoltSession, revision: str, joining: str) -> Write:
-    """The rows that turn the engine's own merge of the two into `revision` again.
-
-    The engine merges from its own merge base and cannot be told what to make of it. So whatever
-    `joining` changed since then is undone.
-    """
-    base = history.merge_base(session.connection, revision, joining)
-    if base is None:
-        raise EngineFailed(
-            f"The revisions {revision[:12]} and {joining[:12]} have no history in common.",
-            hint="They come from two knowledge bases; take the documents over by: vmrag show, vmrag import",
-            revisions=[revision, joining],
-        )
-    brought = comparison.difference(session, base, joining)
-    names = [change.key for change in brought.collections]
-    held = {each.name: each for each in reading.collections(session, revision)}
-    before = {change.key: reading.document(session, revision, *change.key) for change in brought.documents}
-    entries = [entry for table in ENTRIES for entry in _held(session, revision, table, brought)]
-    there = {each.key for each in entries}
-    return Write(
-        put_collections=[held[name] for name in names if name in held],
-        remove_collections=[name for name in names if name not in held],
-        put_documents=[document for document in before.values() if document],
-        remove_documents=[key for key, document in before.items() if not document],
-        put_entries=entries,
-        remove_entries=[change.key for change in brought.entries if change.key not in there],
-    )
-
-
-def _held(session: DoltSession, revision: str, table: Table, brought: Difference) -> Iterable[Entry]:
-    """What a revision holds of the entries of a difference."""
-    ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
-    return reading.table(session, revision, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
 
 
 def _begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
@@ -163,18 +130,10 @@ def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[
     send()
 
 
-def take_back(session: DoltSession, branch: str, *, kept: str, expected: str) -> None:
-    with session.writing(f"clean the branch {branch}"):
-        if not session.require_head(branch, expected).dirty:
-            return
-        if not comparison.difference(session, kept, Working(branch)).empty:
-            raise Uncommitted(
-                f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
-                hint="Commit them: vmrag commit",
-                branch=branch,
-            )
-        session.connection.call("dolt_reset", "--hard", at=branch)
-        _note_uncommitted(session)
+def discard(session: DoltSession, branch: str) -> None:
+    """Make a branch clean. Hold the write lock."""
+    session.connection.call("dolt_reset", "--hard", at=branch)
+    _note_uncommitted(session)
 
 
 def _note_uncommitted(session: DoltSession) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.engines import changes
+from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.doltlite import differing, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.differing import WORKING, DiffStep
-from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.tables import COLLECTIONS, ENTRIES, Table
 from vmrag_link.models import (
     At,
@@ -18,46 +19,18 @@ from vmrag_link.models import (
     Difference,
     DocumentChange,
     EntryChange,
-    Working,
 )
 
 
-class RowComparison:
-    """Keeps the latest difference between revisions: a sync asks for it several times."""
+class DoltliteComparison(RowComparison[DoltliteSession]):
+    def difference(self, old: At, new: At) -> Difference:
+        return difference(self._session, old, new)
 
-    def __init__(self, session: EngineSession) -> None:
-        self._session = session
-        self._latest: tuple[tuple[str, str], Difference] | None = None
-
-    def diff(self, old: At, new: At) -> Difference:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return difference(self._session, old, new)
-        if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), difference(self._session, old, new)
-        return self._latest[1]
-
-    def count(self, old: At, new: At) -> ChangeCounts:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return difference(self._session, old, new).counts()
-        if self._latest is not None and self._latest[0] == (old, new):
-            return self._latest[1].counts()
-        for each in (old, new):
-            self._session.require(each)
+    def changed(self, old: str, new: str) -> ChangeCounts:
         return differing.count_changes(self._session.main, old, new)
 
-    def _committed(self, at: At) -> At:
-        """A clean branch's head, in place of its working set, which has no name before the first
-        write.
-        """
-        if isinstance(at, str):
-            return at
-        found = self._session.require_branch(at.branch)
-        return at if found.dirty else found.head
 
-
-def difference(session: EngineSession, old: At, new: At) -> Difference:
+def difference(session: DoltliteSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`; each working set is a dirty branch's."""
     with session.reading(old) as before, session.reading(new) as after:
         steps = _steps(session, before, after, old, new)
@@ -75,7 +48,7 @@ def difference(session: EngineSession, old: At, new: At) -> Difference:
         )
 
 
-def _steps(session: EngineSession, before: Connection, after: Connection, old: At, new: At) -> list[DiffStep]:
+def _steps(session: DoltliteSession, before: Connection, after: Connection, old: At, new: At) -> list[DiffStep]:
     """A connection sees one working set only: that of its own branch."""
     if isinstance(new, str):
         return [DiffStep(before, old if isinstance(old, str) else WORKING, new)]

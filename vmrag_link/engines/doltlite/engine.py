@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records, stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.doltlite import (
-    branches,
     creation,
     history,
     links,
@@ -19,14 +19,15 @@ from vmrag_link.engines.doltlite import (
     transfer,
     writing,
 )
-from vmrag_link.engines.doltlite.comparison import RowComparison
+from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.undoing import require_kept, undo_of_merge
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,
@@ -49,8 +50,8 @@ class DoltliteEngine:
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        self._session = EngineSession(folder, lock_timeout=lock_timeout, limits=limits)
-        self._comparison = RowComparison(self._session)
+        self._session = DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits)
+        self._comparison = DoltliteComparison(self._session)
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:
@@ -97,7 +98,7 @@ class DoltliteEngine:
         return (folder / FILE_NAME).exists()
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         return "doltlite"
 
     @property
@@ -157,13 +158,13 @@ class DoltliteEngine:
         return branch_names.legal(name)
 
     def create_branch(self, name: str, at: str) -> None:
-        branches.create(self._session, name, at)
+        self._session.create_branch(name, at)
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        branches.move(self._session, name, to, expected=expected)
+        self._session.move_branch(name, to, expected=expected)
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        branches.delete(self._session, name, expected=expected)
+        self._session.delete_branch(name, expected=expected)
 
     # -- anchors
 
@@ -209,7 +210,7 @@ class DoltliteEngine:
 
     def vet(
         self,
-        file: Path,
+        url: str,
         revisions: Sequence[str],
         *,
         known: Iterable[str],
@@ -217,7 +218,7 @@ class DoltliteEngine:
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        return transfer.vet(self._session, file, revisions, known=known, into=into, limits=limits, sound=sound)
+        return transfer.vet(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
 
     # -- reading
 
@@ -298,9 +299,13 @@ class DoltliteEngine:
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
+        undo = functools.partial(undo_of_merge, self, revision)
         return writing.commit_onto(
-            self._session, revision, rows, joining=joining, message=message, author=author, date=date
+            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
         )
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        writing.take_back(self._session, branch, kept=kept, expected=expected)
+        with self.writing(f"clean the branch {branch}"):
+            if self._session.require_head(branch, expected).dirty:
+                require_kept(self, branch, kept)
+                writing.discard(self._session, branch)

@@ -8,33 +8,22 @@ them (`validation`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from vmrag_link import terminal_text
-from vmrag_link.engines import records
+from vmrag_link.engines import inspection, records
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.limits import MEGABYTE, Limits, too_large
+from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.engines.tables import Table
-from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
-from vmrag_link.models import Collection, Project, Row, content_hash, metadata_from_row
+from vmrag_link.errors import EngineError, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
 """Seconds that one statement may take: what is looked at is what differs from the last time."""
-
-_MOST_SHOWN = 300
-
-MOST_DOCUMENT_MB = 900
-"""What `limits.document_mb` may be at most: the engine stores a gigabyte."""
-
-_HINT = (
-    "Ask who pushed that; until it is mended, what is here goes on answering. To put there what was last fetched: "
-    "vmrag gc --remote --apply"
-)
 
 
 def require_room(url: str, into: Path, limits: Limits) -> None:
@@ -54,21 +43,8 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
 
 
 def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
-    """Check the heads of a file's branches, except those that were checked before (`known`).
-
-    Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
-    nothing reads it here.
-    """
-    if len(heads) > limits.branches:
-        raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
-    seen = set(known.values())
-    nearby = next(iter(known.values()), None)
-    for name, head in heads.items():
-        if head not in seen:
-            seen.add(head)
-            where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
-            if _require_head(file, head, where, base=known.get(name) or nearby, limits=limits):
-                nearby = nearby or head  # what the next one shares with it is not looked at twice
+    """See `engines.inspection.require_sound`."""
+    inspection.require_sound(heads, functools.partial(_require_head, file, limits=limits), known=known, limits=limits)
 
 
 def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
@@ -81,16 +57,16 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
             _require_contents(connection, where, head, since, limits)
             return True
     except StatementGivenUp as error:
-        raise _endless(where, error) from error
+        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
     except LimitExceeded as error:
-        raise _too_long(where, limits) from error
+        raise inspection.too_long(where, limits) from error
 
 
 def _has_tables(connection: Connection, where: str) -> bool:
     """False for a revision without tables, and for one that only a newer program can read."""
     try:
         if odd := schema.strange(connection):
-            raise KnowledgeRefused(f"{where} is not taken: {odd}.", hint=_HINT)
+            raise inspection.not_taken(where, odd)
         return bool(schema.version(connection))
     except SchemaTooNew:
         return False
@@ -98,11 +74,11 @@ def _has_tables(connection: Connection, where: str) -> bool:
 
 def _require_contents(connection: Connection, where: str, head: str, since: str | None, limits: Limits) -> None:
     if much := validation.too_many(connection, limits):
-        raise KnowledgeRefused(f"{where} is not taken: it holds {much}.", hint=_HINT)
+        raise inspection.not_taken(where, f"it holds {much}")
     _require_texts(connection, where, head, since, limits)
     for table, version in validation.tables(connection):
         if _has_other_types(connection, table, version, head, since):
-            raise KnowledgeRefused(f"{where} is not taken: {table.name} hold something else than texts.", hint=_HINT)
+            raise inspection.not_taken(where, f"{table.name} hold something else than texts")
     _require_records(connection, where, head, since)
 
 
@@ -113,7 +89,7 @@ def _require_texts(connection: Connection, where: str, head: str, base: str | No
         sql = "SELECT 1 FROM dolt_diff_documents(?, ?) WHERE octet_length(to_content) > ? LIMIT 1"
         args = (base, head, limits.text_bytes)  # type: ignore[assignment]
     if connection.execute(sql, args):
-        raise _too_long(where, limits)
+        raise inspection.too_long(where, limits)
 
 
 def _has_other_types(connection: Connection, table: Table, version: int, head: str, since: str | None) -> bool:
@@ -130,33 +106,11 @@ def _has_other_types(connection: Connection, table: Table, version: int, head: s
 
 
 def _require_records(connection: Connection, where: str, head: str, since: str | None) -> None:
-    """Require rows that we could have written. `since`: only those that changed.
-
-    The embedding model may be unknown: a newer program may have more of them.
-    """
+    """Require rows that we could have written. `since`: only those that changed."""
     try:
         for row in validation.rows(connection, since, head):
-            _require_ours(row)
+            inspection.require_ours(row)
     except LimitExceeded:
         raise
     except (EngineError, msgspec.ValidationError, ValueError) as error:
-        told = terminal_text.one_line(str(error))[:_MOST_SHOWN].rstrip(".")
-        raise KnowledgeRefused(f"{where} is not taken: {told}.", hint=_HINT) from error
-
-
-def _require_ours(row: Row) -> None:
-    metadata_from_row(row.metadata)
-    if not isinstance(row, Collection | Project) and row.content_hash != content_hash(row.content):
-        raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
-
-
-def _endless(where: str, error: LimitExceeded) -> KnowledgeRefused:
-    return KnowledgeRefused(f"{where} is not taken: it cannot be looked at. {error.message}", hint=_HINT)
-
-
-def _too_long(where: str, limits: Limits) -> KnowledgeRefused:
-    size = limits.text_bytes // MEGABYTE
-    return KnowledgeRefused(
-        f"{where} is not taken: it holds a document of more than {size:,} MB.",
-        hint=f"If that is what you expect: git config vmrag.limits.document-mb {min(4 * size, MOST_DOCUMENT_MB)}",
-    )
+        raise inspection.not_taken(where, str(error)) from error

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from vmrag_link.engines.doltlite import history
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import EngineFailed
-
-
-def base(main: Connection, revision: str, joining: str) -> str:
-    """The engine's merge base. Raises `EngineFailed` for unrelated histories."""
-    found = history.merge_base(main, revision, joining)
-    if found is None:
-        raise EngineFailed(
-            f"The revisions {revision[:12]} and {joining[:12]} have no history in common.",
-            hint="They come from two knowledge bases; take the documents over by: vmrag show, vmrag import",
-            revisions=[revision, joining],
-        )
-    return found
 
 
 def begin(connection: Connection, joining: str) -> None:

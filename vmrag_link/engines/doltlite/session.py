@@ -1,25 +1,25 @@
-"""An open knowledge base: its write lock, and the connections to it."""
+"""An open knowledge base, and the connections to it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vmrag_link import locks, permissions
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, LOCK_NAME
+from vmrag_link import permissions
+from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.doltlite import anchors, history, links, schema, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
 
 IDLE = 2
 """Connections at revisions that stay open: a sync reads both ends of a difference several times."""
 
 
-class EngineSession:
+class DoltliteSession(BaseSession):
     """`main` stays open for revisions and branches.
 
     Documents are read and written through a connection of their own (1 ms), opened at their
@@ -29,11 +29,8 @@ class EngineSession:
     """
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
-        self.folder = folder
+        super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / FILE_NAME
-        self.limits = limits
-        self._lock_timeout = lock_timeout
-        self._lock_depth = 0
         self._checked: set[str] = set()
         self._idle: dict[str, Connection] = {}
         self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
@@ -41,19 +38,6 @@ class EngineSession:
     def close(self) -> None:
         self._close_idle()
         self.main.close()
-
-    @contextlib.contextmanager
-    def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
-            if self._lock_depth == 0:
-                seconds = self._lock_timeout if timeout is None else timeout
-                lock = locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds)
-                held.enter_context(lock)
-            self._lock_depth += 1
-            try:
-                yield
-            finally:
-                self._lock_depth -= 1
 
     # -- connections
 
@@ -115,54 +99,32 @@ class EngineSession:
                 schema.version(connection)
                 yield connection
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
-        try:
-            self.require(revision)
-        except KnowledgeRefused as error:
-            return error
-        except SchemaTooNew:
-            pass  # its readers are told
-        return None
-
     # -- branches
 
-    def require_branch(self, name: str) -> KbBranch:
-        found = history.branch(self.main, name)
-        if found is None:
-            raise BranchMissing(f"The knowledge base has no branch {name!r}.", branch=name)
-        return found
+    def require_revision(self, revision: str) -> None:
+        history.require(self.main, revision)
 
-    def require_head(self, name: str, expected: str) -> KbBranch:
-        found = self.require_branch(name)
-        if found.head != expected:
-            raise KnowledgeMoved(
-                f"The branch {name!r} is at {found.head[:12]}, not at {expected[:12]} any more; nothing was written.",
-                hint="Look at what changed and try again: vmrag status",
-                branch=name,
-                head=found.head,
-                expected=expected,
-            )
-        return found
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        return history.is_ancestor(self.main, ancestor, descendant)
 
-    # -- what garbage collection keeps
+    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+        return history.unreachable(self.main, revisions, without=without)
 
-    def keep(self, revision: str, reason: str, *, without: str = "") -> None:
-        """Anchor a revision, unless a branch other than `without` reaches it.
+    def branches(self) -> list[KbBranch]:
+        return history.branches(self.main)
 
-        Hold the write lock.
-        """
-        if not history.unreachable(self.main, [revision], without=without):
-            return
-        before = history.branch(self.main, KEEP_BRANCH)
-        head = self.kept(before.head if before else None, revision, reason=reason)
-        self.main.execute(
-            "SELECT dolt_branch('-f', ?, ?)" if before else "SELECT dolt_branch(?, ?)", (KEEP_BRANCH, head)
-        )
+    def branch(self, name: str) -> KbBranch | None:
+        return history.branch(self.main, name)
 
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        for each in (revision, *([head] if head else [])):
-            self.require(each)
-        return anchors.kept(self.main, head, revision, f"Keep {revision}: {reason}", self.connection)
+    def set_branch(self, name: str, to: str) -> None:
+        there = self.branch(name) is not None
+        self.main.execute("SELECT dolt_branch('-f', ?, ?)" if there else "SELECT dolt_branch(?, ?)", (name, to))
+
+    def drop_branch(self, name: str) -> None:
+        self.main.execute("SELECT dolt_branch('-D', ?)", (name,))
+
+    def anchored(self, head: str | None, revision: str, message: str) -> str:
+        return anchors.kept(self.main, head, revision, message, self.connection)
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):

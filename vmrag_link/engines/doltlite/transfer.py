@@ -9,29 +9,29 @@ from pathlib import Path
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite import history, inspection, remotes, validation
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import FileSystemError, KnowledgeRefused
 from vmrag_link.models import Row
 
 
-def fetch(session: EngineSession, remote: str, url: str) -> None:
+def fetch(session: DoltliteSession, remote: str, url: str) -> None:
     with session.writing(f"fetch from {remote}"), session.connection(None) as connection:
         _fetch(session, connection, remote, url)
 
 
-def push(session: EngineSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
+def push(session: DoltliteSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
     with session.writing(f"push to {remote}"), session.connection(None) as connection:
         refresh = functools.partial(_fetch, session, connection, remote, url) if force else None
         remotes.push(connection, remote, url, heads, refresh=refresh)
 
 
-def forget(session: EngineSession, remote: str) -> None:
+def forget(session: DoltliteSession, remote: str) -> None:
     with session.writing(f"forget {remote}"), session.connection(None) as connection:
         remotes.forget(connection, remote)
 
 
-def _fetch(session: EngineSession, connection: Connection, remote: str, url: str) -> None:
+def _fetch(session: DoltliteSession, connection: Connection, remote: str, url: str) -> None:
     known, there = remotes.heads(connection, remote), remotes.peek(url)
     inspection.require_room(url, connection.path, session.limits)
     if there is not None and (file := remotes.file_of(url)):
@@ -51,8 +51,8 @@ def _fetch(session: EngineSession, connection: Connection, remote: str, url: str
 
 
 def vet(
-    session: EngineSession,
-    file: Path,
+    session: DoltliteSession,
+    url: str,
     revisions: Sequence[str],
     *,
     known: Iterable[str],
@@ -63,4 +63,6 @@ def vet(
     root = session.require_branch(ROOT_BRANCH).head
     before = history.parents(session.main, [root]).keys() - {root}
     here = history.parents(session.main, [root, *known]).keys() - before
+    file = remotes.file_of(url)
+    assert file is not None  # noqa: S101  `transport.quarantine` makes it
     return validation.take(file, revisions, root=root, known=here, into=into, limits=limits, sound=sound)

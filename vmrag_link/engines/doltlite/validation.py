@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from vmrag_link import terminal_text
-from vmrag_link.engines import records
+from vmrag_link.engines import inspection, records
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.inspection import Sound
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.tables import COLLECTIONS, TABLES, Table
-from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import EngineError, EngineFailed, SchemaTooNew
 from vmrag_link.models import Row
 
-Sound = Callable[[Row], None]
 Ancestors = Mapping[str, tuple[str, ...]]
 """The parents of revisions."""
 
@@ -33,8 +32,6 @@ _REMOTE = "vetted"
 _PARENTS = """
     SELECT commit_hash, parent_hash FROM dolt_commit_ancestors
     WHERE commit_hash IN (SELECT value FROM json_each(?)) ORDER BY parent_index"""
-_MOST_SHOWN = 300
-_STRANGE = "it has no history in common with ours: it is another one"
 
 
 def take(
@@ -47,11 +44,11 @@ def take(
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
             if not history.exists(connection, root):
-                raise _refusal(_STRANGE)
+                raise inspection.refused(inspection.STRANGE)
             there = [each for each in revisions if each not in known and history.exists(connection, each)]
             new = _new(connection, there, known, limits)
     except EngineFailed as error:
-        raise _refusal(_why(error, file)) from error
+        raise inspection.refused(_why(error, file)) from error
     if new:
         inner = {parent for parents in new.values() for parent in parents}
         heads = [each for each in new if each not in inner]
@@ -70,7 +67,7 @@ def take(
 def _require_whole(connection: Connection) -> None:
     """Every piece is the one that its hash names: so what is known by name is known by content."""
     if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
-        raise _refusal("its file is damaged")
+        raise inspection.refused("its file is damaged")
 
 
 def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> Ancestors:
@@ -81,11 +78,8 @@ def _new(connection: Connection, revisions: Sequence[str], known: Collection[str
         layer: dict[str, tuple[str, ...]] = dict.fromkeys(left, ())
         for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(left)),)):
             layer[revision] += (parent,) if parent else ()
-        if not all(layer.values()):
-            raise _refusal(_STRANGE)
         found |= layer
-        if len(found) > limits.revisions:
-            raise _refusal(f"it has more than {limits.revisions:,} new revisions")
+        inspection.require_descent(found, limits)
         left = {parent for parents in layer.values() for parent in parents} - found.keys() - set(known)
     return found
 
@@ -95,7 +89,7 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
     with _checked_connection(file, revision, limits) as connection:
         next(history.log(connection, revision, 1))
         if much := too_many(connection, limits):
-            raise _refusal(f"it holds {much}", revision)
+            raise inspection.refused(f"it holds {much}", revision)
         for row in rows(connection, since, revision):
             sound(row)
 
@@ -113,7 +107,7 @@ def _checked_connection(file: Path, revision: str, limits: Limits) -> Iterator[C
     except SchemaTooNew:
         raise
     except (EngineError, msgspec.ValidationError) as error:
-        raise _refusal(_why(error, file), revision) from error
+        raise inspection.refused(_why(error, file), revision) from error
 
 
 def _require_ours(connection: Connection) -> None:
@@ -166,14 +160,3 @@ def _why(error: Exception, file: Path) -> str:
         return str(error)
     said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
     return said.replace(f"The knowledge base {file}", "it")
-
-
-def _refusal(why: str, revision: str = "") -> KnowledgeRefused:
-    """A stranger's words may be in it."""
-    told = terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
-    what = f"Revision {revision[:12]}" if revision else "The knowledge base"
-    return KnowledgeRefused(
-        f"{what} was refused, and nothing of it was taken: {told}.",
-        hint="Ask who pushed it what that is. The code can be merged without its knowledge: git checkout BASE -- .dolt-version",
-        **({"revision": revision} if revision else {}),
-    )

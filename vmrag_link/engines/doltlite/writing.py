@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
 from vmrag_link.engines import records
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import comparison, history, reading, schema, unfinished
+from vmrag_link.engines.doltlite import history, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
-from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
-from vmrag_link.models import Difference, Document, Entry, Working
+from vmrag_link.errors import Busy, EngineFailed, NoChanges
+from vmrag_link.models import Document
 
 COMPACTED_NAME = "compacted"
 """Holds the size in bytes that the file had after it was last compacted."""
@@ -23,13 +23,13 @@ COMPACTED_NAME = "compacted"
 COMPACT_BYTES = 4_000_000
 
 
-def write(session: EngineSession, branch: str, rows: Write, *, expected: str) -> None:
+def write(session: DoltliteSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as connection:
         permissions.make_file(session.folder / UNCOMMITTED_NAME)
         _store(connection, rows)
 
 
-def commit(session: EngineSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+def commit(session: DoltliteSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
     with session.transaction_on(branch, f"commit on the branch {branch}", expected) as connection:
         if not schema.is_dirty(connection):
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
@@ -40,15 +40,17 @@ def commit(session: EngineSession, branch: str, *, message: str, author: str, da
 
 
 def commit_onto(
-    session: EngineSession,
+    session: DoltliteSession,
     revision: str,
     rows: Sequence[Write],
     *,
     joining: str | None,
+    undo: Callable[[str], Write],
     message: str,
     author: str,
     date: str,
 ) -> str:
+    """`undo`: what takes back the engine's own merge with a revision."""
     with session.writing("merge"):
         history.require(session.main, revision)
         if joining and history.is_ancestor(session.main, joining, revision):
@@ -59,9 +61,9 @@ def commit_onto(
         with unfinished.branch(session.main, revision, session.connection) as connection, connection.transaction():
             schema.version(connection)
             if joining:
-                undo = _undo_of_merge(session, revision, joining)
+                taken_back = undo(joining)
                 joins.begin(connection, joining)
-                _store(connection, undo)
+                _store(connection, taken_back)
             for each in rows:
                 _store(connection, each)
             if joining or schema.is_dirty(connection):
@@ -69,35 +71,6 @@ def commit_onto(
         session.keep(made, "a merge")
     _compact(session)
     return made
-
-
-def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write:
-    """The rows that turn the engine's own merge of the two into `revision` again.
-
-    The engine merges from its own merge base and cannot be told what to make of it. So whatever
-    `joining` changed since then is undone.
-    """
-    brought = comparison.difference(session, joins.base(session.main, revision, joining), joining)
-    names = [change.key for change in brought.collections]
-    with session.reading(revision) as connection:
-        held = {each.name: each for each in reading.collections(connection)} if schema.version(connection) else {}
-        before = {change.key: reading.document(connection, *change.key) for change in brought.documents}
-        entries = [entry for table in ENTRIES for entry in _held(connection, table, brought)]
-    there = {each.key for each in entries}
-    return Write(
-        put_collections=[held[name] for name in names if name in held],
-        remove_collections=[name for name in names if name not in held],
-        put_documents=[document for document in before.values() if document],
-        remove_documents=[key for key, document in before.items() if not document],
-        put_entries=entries,
-        remove_entries=[change.key for change in brought.entries if change.key not in there],
-    )
-
-
-def _held(connection: Connection, table: Table, brought: Difference) -> Iterable[Entry]:
-    """What the connection's place holds of the entries of a difference."""
-    ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
-    return reading.table(connection, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
 
 
 def _store(connection: Connection, rows: Write) -> None:
@@ -129,22 +102,14 @@ def _put(connection: Connection, table: Table, version: int, rows: Iterable[tupl
     connection.executemany(sql, (row[: len(columns)] for row in rows))
 
 
-def take_back(session: EngineSession, branch: str, *, kept: str, expected: str) -> None:
-    with session.writing(f"clean the branch {branch}"):
-        if not session.require_head(branch, expected).dirty:
-            return
-        if not comparison.difference(session, kept, Working(branch)).empty:
-            raise Uncommitted(
-                f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
-                hint="Commit them: vmrag commit",
-                branch=branch,
-            )
-        with session.connection(branch) as connection:
-            connection.execute("SELECT dolt_reset('--hard')")
-        _note_uncommitted(session)
+def discard(session: DoltliteSession, branch: str) -> None:
+    """Make a branch clean. Hold the write lock."""
+    with session.connection(branch) as connection:
+        connection.execute("SELECT dolt_reset('--hard')")
+    _note_uncommitted(session)
 
 
-def _note_uncommitted(session: EngineSession) -> None:
+def _note_uncommitted(session: DoltliteSession) -> None:
     """Remove the note when no branch has uncommitted rows any more.
 
     A kill before that only costs a check.
@@ -154,7 +119,7 @@ def _note_uncommitted(session: EngineSession) -> None:
             (session.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
 
-def _compact(session: EngineSession) -> None:
+def _compact(session: DoltliteSession) -> None:
     """Collect garbage when much was appended since the last time: opening reads it, a millisecond a
     megabyte.
 

@@ -89,7 +89,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     sent = []
     for where, wanted, ends in _publish_requests(ws, push, _own(ws, push, destinations.code_ref(ws))):
         try:
-            ref = own_ref(where)
+            ref = destinations.own_ref(ws, where)
             address = _own(ws, push, ref) if ref else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, publish_to(ws, address, wanted)))

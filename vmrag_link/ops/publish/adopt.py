@@ -29,7 +29,6 @@ from vmrag_link.ops.publish import validate
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places
-from vmrag_link.pin_values import own_ref
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import address, connection, quarantine
 from vmrag_link.transport.address import Address
@@ -123,7 +122,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
     if source in remotes.names(ws.places):
         return Peer(source, ask=True, ref=ref)
     if source.startswith("git+"):
-        found = address.of_url(source, ask=True).peer
+        found = address.of_url(source, engine=ws.engine.name, ask=True).peer
         assert found is not None  # noqa: S101  such a URL is git's
         return found
     path = start / source
@@ -133,7 +132,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
     accepted = ws.settings.accepted_remote()
-    ref = own_ref(accepted)
+    ref = destinations.own_ref(ws, accepted)
     if ref is None:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):
@@ -210,7 +209,7 @@ def _take(
         transfer.advertised(room.places, peer, peer.ref)  # a source that does not exist is an error all the same
         return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
-        theirs = room.knowledge(peer, limits=limits)
+        theirs = room.knowledge(engine.name, peer, limits=limits)
         task.advance(1)
     check = functools.partial(validate.check, allowed=services, known=_services_in_use(engine, known))
     new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 
 from vmrag_link import locks
 from vmrag_link.engines import opening
@@ -18,9 +19,10 @@ from vmrag_link.workspace import Workspace
 
 
 class CloneReport(Record, frozen=True):
-    """`remote` as people know it; its KB `branches`.
+    """`remote` as people know it, or the Dolt server that has the knowledge base.
 
-    `revision`: what the checked-out code pins, if anything; `here`: it came along.
+    `branches`: its KB branches. `revision`: what the checked-out code pins, if anything; `here`: it
+    came along.
     """
 
     remote: str
@@ -33,17 +35,21 @@ class CloneReport(Record, frozen=True):
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
     """Fetch a knowledge base into a repository that has none.
 
+    Where the settings name a Dolt server and no `remote` is named, the server's is used.
+
     `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
     `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
-    `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
+    `AuthenticationFailed`, and as `opening.join`; a kill or a failure leaves no knowledge base.
     """
+    if remote is None and ws.settings.dolt_access.server:
+        return _join(ws, automatic=automatic)
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
     source = clone_from(ws, addresses)
     if source is None:
         if automatic:  # another command was faster
             return _report(ws, addresses[0])
-        raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+        raise _here_already()
     target, others = ws.target(), [each for each in addresses if each != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
@@ -51,14 +57,26 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     return _report(ws, source)
 
 
+def _here_already() -> AlreadyInitialized:
+    return AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+
+
+def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
+    access = ws.settings.dolt_access
+    with _alone(ws):
+        if not ws.initialized:
+            opening.join(ws.places.kb, access).close()
+        elif not automatic:
+            raise _here_already()
+    return _state(ws, access.server, (each.name for each in ws.engine.branches()))
+
+
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
     """Fetch the knowledge base of the first of these remotes that has one; returns that remote.
 
     None: there is a knowledge base here already. Raises as `clone`.
     """
-    sharing.prepare(ws.places)
-    # All work trees of the repository get the same one.
-    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+    with _alone(ws):
         if ws.initialized:
             return None
         names = " or ".join(each.text for each in addresses)
@@ -66,21 +84,32 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
         return _first(ws, addresses)
 
 
+@contextlib.contextmanager
+def _alone(ws: Workspace) -> Iterator[None]:
+    """All work trees of the repository get the same knowledge base."""
+    sharing.prepare(ws.places)
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+        yield
+
+
 def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """The first remote that has a knowledge base, which is here now.
 
     Where none has: raises why one of them could not be asked, else the first one's error.
     """
+    engine = destinations.engine_of(ws)
 
     def make(key: str, url: str) -> Engine:
         settings = ws.settings
-        return opening.clone("doltlite", ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
+        return opening.clone(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.settings.limits)
+                made = connection.clone(
+                    ws.places, each, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
+                )
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)
@@ -93,8 +122,12 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
 
 
 def _report(ws: Workspace, source: Address) -> CloneReport:
+    return _state(ws, source.text, ws.engine.remote_heads(source.key))
+
+
+def _state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
     pin = ws.target().pin
-    names = sorted(name for name in ws.engine.remote_heads(source.key) if not reserved(name))
+    names = sorted(name for name in branches if not reserved(name))
     revision = pin.dolt_commit if pin else None
     here = revision is not None and ws.engine.has_revision(revision)
-    return CloneReport(source.text, str(ws.places.kb), tuple(names), revision, here)
+    return CloneReport(source, str(ws.places.kb), tuple(names), revision, here)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from vmrag_link import pin as pins
+from vmrag_link import pin_values
+from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing, remotes
-from vmrag_link.pin_values import DATA, own_ref
+from vmrag_link.pin import Pin
 from vmrag_link.transport import address, trust
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -22,13 +24,14 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
     `RemoteInvalid`, `RemoteNotTrusted`.
     """
     if remote is not None:
-        return address.parse(ws.places, remote, branch=ws.trigger().branch, ref=code_ref(ws), ask=True)
+        branch, engine = ws.trigger().branch, engine_of(ws)
+        return address.parse(ws.places, remote, branch=branch, engine=engine, ref=code_ref(ws), ask=True)
     return named(ws, stated_remote(ws), ask=True)
 
 
 def to_push(ws: Workspace, remote: str | None) -> list[Address]:
     """As `asked`, for pushing: all places where `git push` would go."""
-    if remote is None and (ref := own_ref(stated_remote(ws))):
+    if remote is None and (ref := own_ref(ws, stated_remote(ws))):
         found = address.to_code(ws.places, ws.trigger().branch, ref=ref, ask=True)
     else:
         found = asked(ws, remote)
@@ -41,9 +44,24 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
     """
     trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
-    if ref := own_ref(remote):
+    if ref := own_ref(ws, remote):
         return address.of_code(ws.places, ws.trigger().branch, ref=ref, ask=ask)
-    return [address.of_url(remote, ask=ask)]
+    return [address.of_url(remote, engine=engine_of(ws), ask=ask)]
+
+
+def engine_of(ws: Workspace) -> EngineName:
+    """The engine of the knowledge base that is here, else of the one that is to come: that of the
+    pinned revision.
+    """
+    if ws.initialized:
+        return ws.engine.name
+    pin = _pin(ws)
+    return "doltlite" if pin is None or pin_values.written_by(pin.dolt_commit) == "doltlite" else "dolt"
+
+
+def own_ref(ws: Workspace, remote: str) -> str | None:
+    """As `pin_values.own_ref`, for the engine of this knowledge base."""
+    return pin_values.own_ref(remote, data=pin_values.ENGINE_DATA[engine_of(ws)])
 
 
 def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
@@ -54,13 +72,15 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     """
     if remotes.find_name(ws.places, remote):
         return
-    address.parse(ws.places, remote, branch=ws.trigger().branch)  # what is no address needs no agreement
+    address.parse(
+        ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws)
+    )  # what is no address needs no agreement
     trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
 def code_ref(ws: Workspace) -> str:
     """The ref at which the code's own remotes hold the knowledge base."""
-    return own_ref(stated_remote(ws)) or DATA
+    return own_ref(ws, stated_remote(ws)) or pin_values.ENGINE_DATA[engine_of(ws)]
 
 
 def stated_remote(ws: Workspace) -> str:
@@ -69,8 +89,13 @@ def stated_remote(ws: Workspace) -> str:
 
 
 def pinned_remote(ws: Workspace) -> str | None:
+    pin = _pin(ws)
+    return pin.dolt_remote if pin else None
+
+
+def _pin(ws: Workspace) -> Pin | None:
     data = plumbing.pin_bytes(ws.places)
     try:
-        return pins.parse(data).dolt_remote if data is not None else None
+        return pins.parse(data) if data is not None else None
     except PinMalformed:
         return None

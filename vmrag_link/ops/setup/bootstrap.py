@@ -219,7 +219,7 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
     if (name := remotes.find_name(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
         return OWN
     text = HOST + url if hosted(url) else url
-    address.of_url(text)
+    address.of_url(text, engine=destinations.engine_of(ws))
     allow(text)
     return text
 

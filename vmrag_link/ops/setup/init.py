@@ -8,8 +8,7 @@ from typing import NamedTuple
 from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Write, root_of
-from vmrag_link.engines.opening import EngineName
+from vmrag_link.engines.base import EngineName, Write, root_of
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.models import Record

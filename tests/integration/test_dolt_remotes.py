@@ -1,0 +1,321 @@
+"""How a knowledge base of the engine dolt travels: between two folders, as the engine does it.
+
+`tests/integration/test_dolt_travel.py` has the same through the commands and through git.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import dolt
+from tests.support.engines import Engines, document, head, root, store
+from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
+from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.errors import (
+    AlreadyInitialized,
+    KnowledgeRefused,
+    RemoteDamaged,
+    RemoteInvalid,
+    RemoteMissing,
+    RemoteMoved,
+    RemoteUnreachable,
+)
+from vmrag_link.models import Row
+
+DOLT = Engines("dolt")
+
+
+@dataclass
+class Two:
+    """Ada's knowledge base, a place, and what Bob cloned from there."""
+
+    ada: Engine
+    bob: Engine
+    url: str
+    place: Path
+
+    def refetch(self, limits: Limits) -> Engine:
+        """Bob's, opened with other limits."""
+        self.bob.close()
+        self.bob = DoltEngine.open(self.bob.folder, limits=limits)
+        return self.bob
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder with both knowledge bases and the place, and a copy of it: what is copied back lies
+    where the remotes say.
+    """
+    dolt.require()
+    folder = tmp_path_factory.mktemp("two")
+    ada, url = DOLT.create(folder / "ada"), f"file://{folder / 'a place'}"
+    main = store(ada, "main", document("one"))
+    ada.push("there", url, {ROOT_BRANCH: root(ada), "main": main})
+    ada.close()
+    DoltEngine.clone(folder / "bob", "there", url).close()
+    saved = folder.with_name(f"{folder.name}-saved")
+    shutil.copytree(folder, saved)
+    return folder, saved
+
+
+@pytest.fixture
+def two(prepared: tuple[Path, Path]) -> Iterator[Two]:
+    folder, saved = prepared
+    shutil.rmtree(folder)
+    shutil.copytree(saved, folder)
+    place = folder / "a place"
+    made = Two(DOLT.open(folder / "ada"), DOLT.open(folder / "bob"), f"file://{place}", place)
+    yield made
+    made.ada.close()
+    made.bob.close()
+
+
+def raw(engine: Engine, branch: str, *statements: str) -> str:
+    """Let Dolt itself change a branch and commit, as a stranger could; returns the revision."""
+    engine.close()
+    sql = [f"CALL dolt_checkout('{branch}')", *statements, "CALL dolt_commit('-A', '--allow-empty', '-m', 'strange')"]
+    said = subprocess.run(
+        ["dolt", "sql"], cwd=engine.folder, input=";\n".join(sql).encode() + b";", capture_output=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert b"error" not in said.stderr, said.stderr
+    return head(engine, branch)
+
+
+def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
+    assert [each.name for each in two.bob.branches()] == [ROOT_BRANCH]
+    assert root(two.bob) == root(two.ada)
+    assert two.bob.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": head(two.ada, "main")}
+    assert two.bob.document(head(two.ada, "main"), "guide", "one") == document("one")
+    with pytest.raises(AlreadyInitialized):
+        DoltEngine.clone(two.bob.folder, "there", two.url)
+
+
+def test_what_one_pushes_the_other_fetches_and_pushes_on(two: Two) -> None:
+    two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
+    theirs = store(two.bob, "main", document("two"))
+    two.bob.push("there", two.url, {"main": theirs, "side": theirs})
+    two.ada.fetch("there", two.url)
+    assert two.ada.remote_heads("there") == {ROOT_BRANCH: root(two.ada), "main": theirs, "side": theirs}
+    assert two.ada.peek(two.url) == two.ada.remote_heads("there")
+    assert [each.name for each in two.ada.branches()] == ["main", ROOT_BRANCH]  # none of ours has moved
+    assert head(two.ada, "main") != theirs
+    assert two.ada.count(theirs) == 2
+    two.ada.push("there", two.url, {"side": ""})
+    two.bob.fetch("there", two.url)
+    assert "side" not in two.bob.remote_heads("there")
+
+
+def test_a_push_is_a_fast_forward_or_refused(two: Two) -> None:
+    two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
+    two.bob.push("there", two.url, {"main": store(two.bob, "main", document("two"))})
+    ours = store(two.ada, "main", document("three"))
+    with pytest.raises(RemoteMoved):
+        two.ada.push("there", two.url, {"new": ours, "main": ours})
+    assert two.ada.remote_heads("there")["new"] == ours  # one after the other: this one arrived
+    assert (two.ada.peek(two.url) or {})["main"] == head(two.bob, "main")
+
+
+def test_a_forced_push_needs_the_state_that_was_fetched_last(two: Two) -> None:
+    two.bob.create_branch("main", two.bob.remote_heads("there")["main"])
+    theirs = store(two.bob, "main", document("two"))
+    two.bob.push("there", two.url, {"main": theirs})
+    ours = store(two.ada, "main", document("three"))
+    with pytest.raises(RemoteMoved):
+        two.ada.push("there", two.url, {"main": ours}, force=True)
+    assert (two.ada.peek(two.url) or {})["main"] == theirs
+    two.ada.push("there", two.url, {"main": ours}, force=True)  # now it was fetched
+    assert (two.ada.peek(two.url) or {})["main"] == ours
+
+
+def test_an_anchor_of_the_remote_grows_from_its_state_there(two: Two) -> None:
+    base = two.bob.remote_heads("there")["main"]
+    two.bob.create_branch("main", base)
+    apart = store(two.bob, "main", document("two"))
+    with two.bob.writing("push"):
+        two.bob.push("there", two.url, {KEEP_BRANCH: two.bob.kept(None, apart, reason="pinned")})
+    other = store(two.ada, "main", document("three"))
+    two.ada.fetch("there", two.url)
+    with two.ada.writing("push"):
+        kept = two.ada.kept(two.ada.remote_heads("there")[KEEP_BRANCH], other, reason="pinned")
+        two.ada.push("there", two.url, {KEEP_BRANCH: kept})
+    two.bob.fetch("there", two.url)
+    two.bob.collect_garbage()  # what the remote's heads reach stays
+    assert two.bob.unreachable([apart, other], heads=[two.bob.remote_heads("there")[KEEP_BRANCH]]) == []
+    assert two.bob.count(other) == 2
+
+
+def test_a_remote_that_is_forgotten_is_known_anew_from_its_next_fetch(two: Two) -> None:
+    two.bob.forget_remote("there")
+    two.bob.forget_remote("never-known")
+    assert two.bob.remote_heads("there") == {}
+    assert two.bob.remote_heads("never-known") == {}
+    two.bob.fetch("there", two.url)
+    assert two.bob.remote_heads("there")["main"] == head(two.ada, "main")
+
+
+def test_a_place_that_holds_nothing_is_missing_and_stays_as_it_is(two: Two, tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing"
+    for act in (two.ada.peek, lambda url: two.ada.fetch("new", url)):
+        with pytest.raises(RemoteMissing):
+            act(f"file://{nothing}")
+    with pytest.raises(RemoteMissing):
+        DoltEngine.clone(tmp_path / "kb", "there", f"file://{nothing}")
+    assert not nothing.exists()
+    assert not DoltEngine.there(tmp_path / "kb")
+    with pytest.raises(RemoteInvalid, match="characters"):
+        two.ada.push("odd", f"file://{tmp_path}/a#b", {"main": head(two.ada, "main")})
+
+
+def test_a_server_that_does_not_answer_is_unreachable(two: Two) -> None:
+    with pytest.raises(RemoteUnreachable):
+        two.ada.fetch("server", "http://127.0.0.1:9/kb")
+    assert two.ada.remote_heads("server") == {}
+
+
+@pytest.mark.parametrize("what", ["manifest", "tables"])
+def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
+    store(two.ada, "main", document("two", "much " * 1000))
+    two.ada.push("there", two.url, {"main": head(two.ada, "main")})
+    if what == "manifest":
+        (two.place / "manifest").write_bytes(b"5:garbage")
+    else:
+        for file in two.place.iterdir():
+            if file.is_file() and file.name not in ("LOCK", "manifest"):
+                file.write_bytes(file.read_bytes()[:-40])
+    known = two.bob.remote_heads("there")
+    with pytest.raises(RemoteDamaged):
+        two.bob.fetch("there", two.url)
+    assert two.bob.remote_heads("there") == known
+    assert two.bob.count(known["main"]) == 1
+
+
+STRANGE = {
+    "a foreign table": (["CREATE TABLE theirs (k int primary key)"], "'theirs'"),
+    "a trigger": (
+        ["CREATE TRIGGER t BEFORE INSERT ON documents FOR EACH ROW SET new.content = 'evil'"],
+        "dolt_schemas",
+    ),
+    "a view in place of a table": (["DROP TABLE documents", "CREATE VIEW documents AS SELECT 1"], "dolt_schemas"),
+    "a column more": (["ALTER TABLE documents ADD COLUMN theirs int"], "'documents'"),
+    "a row that is no record": (["INSERT INTO documents (collection_name, doc_id) VALUES ('guide', 'x')"], "nothing"),
+    "a wrong hash": (["UPDATE documents SET content_hash = 'abc'"], "content_hash"),
+    "no version": (["DELETE FROM vmrag_meta"], "schema"),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two: Two, what: str) -> None:
+    statements, told = STRANGE[what]
+    known = two.bob.remote_heads("there")
+    strange = raw(two.ada, "main", *statements)
+    two.ada.push("there", two.url, {"main": strange})
+    with pytest.raises(KnowledgeRefused, match=told):
+        two.bob.fetch("there", two.url)
+    assert not two.bob.has_revision(strange)
+    assert two.bob.remote_heads("there") == known
+    assert two.bob.count(known["main"]) == 1
+
+
+def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
+    two.ada.push("there", two.url, {"main": raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")})
+    for _ in range(2):
+        with pytest.raises(KnowledgeRefused, match="theirs"):
+            two.bob.fetch("there", two.url)
+    new = two.bob.folder.with_name("new")
+    with pytest.raises(KnowledgeRefused, match="theirs"):
+        DoltEngine.clone(new, "there", two.url)
+    assert not DoltEngine.there(new)
+
+
+def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
+    many = store(two.ada, "main", *(document(f"d{number}", "text " * 200) for number in range(20)))
+    two.ada.push("there", two.url, {"main": many, "side": many})
+    for limits, told in {
+        Limits(documents=20): "more than 20 documents",
+        Limits(text_bytes=999): "MB",
+        Limits(branches=2): "branches",
+        Limits(file_bytes=1000): "MB",
+    }.items():
+        bob = two.refetch(limits)
+        with pytest.raises(KnowledgeRefused, match=told):
+            bob.fetch("there", two.url)
+        assert not bob.has_revision(many)
+    bob = two.refetch(USUAL_LIMITS)
+    bob.fetch("there", two.url)
+    assert bob.count(many) == 21
+
+
+def test_a_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
+    known = two.bob.remote_heads("there")
+    strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
+    two.ada.push("there", two.url, {"main": strange})
+    subprocess.run(  # as far as a fetch of ours is when it is killed before it has looked at anything
+        ["dolt", "fetch", "at-there"], cwd=two.bob.folder, check=True, capture_output=True
+    )
+    assert two.bob.remote_heads("there") == known
+    with pytest.raises(KnowledgeRefused):
+        two.bob.fetch("there", two.url)
+    assert not two.bob.has_revision(strange)
+
+
+# -- what a fork has, in quarantine
+
+
+def no_objection(row: Row) -> None:
+    pass
+
+
+def test_sound_revisions_leave_the_quarantine(two: Two, tmp_path: Path) -> None:
+    known = head(two.ada, "main")
+    first = store(two.ada, "main", document("two"))
+    second = store(two.ada, "main", document("three"))
+    two.ada.push("there", two.url, {"main": second})
+    seen: list[Row] = []
+    into = tmp_path / "room" / "vetted"
+    into.parent.mkdir()
+    new = two.bob.vet(two.url, [second, "v" * 32], known=[known], into=into, limits=USUAL_LIMITS, sound=seen.append)
+    assert sorted(new) == sorted([first, second])
+    assert {each.key for each in seen} == {("guide", "one"), ("guide", "two"), ("guide", "three")}
+    assert not two.bob.has_revision(second)
+    two.bob.fetch("quarantine", f"file://{into}")
+    two.bob.anchor(second, reason="adopted")
+    two.bob.forget_remote("quarantine")
+    two.bob.collect_garbage()
+    assert two.bob.count(second) == 3
+
+
+@pytest.mark.parametrize("what", ["a foreign table", "a row that is no record", "no version", "the first is strange"])
+def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path, what: str) -> None:
+    known = head(two.ada, "main")
+    if what == "the first is strange":
+        raw(two.ada, "main", *STRANGE["a foreign table"][0])
+        strange = raw(two.ada, "main", "DROP TABLE theirs")
+    else:
+        strange = raw(two.ada, "main", *STRANGE[what][0])
+    two.ada.push("there", two.url, {"main": strange})
+    into = tmp_path / "room" / "vetted"
+    into.parent.mkdir()
+    with pytest.raises(KnowledgeRefused):
+        two.bob.vet(two.url, [strange], known=[known], into=into, limits=USUAL_LIMITS, sound=no_objection)
+    assert not into.exists()
+    assert not two.bob.has_revision(strange)
+
+
+def test_another_knowledge_base_is_refused_in_quarantine(two: Two, tmp_path: Path) -> None:
+    other = DOLT.create(tmp_path / "other")
+    strange = store(other, "main", document("x"))
+    url = f"file://{tmp_path / 'elsewhere'}"
+    other.push("there", url, {ROOT_BRANCH: root(other), "main": strange})
+    other.close()
+    into = tmp_path / "room" / "vetted"
+    into.parent.mkdir()
+    with pytest.raises(KnowledgeRefused):
+        two.bob.vet(url, [strange], known=[], into=into, limits=USUAL_LIMITS, sound=no_objection)

@@ -1,0 +1,85 @@
+"""Two people whose knowledge base is one database of a Dolt sql-server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import dolt_server as servers
+from tests.support.dolt_server import DoltServer
+from tests.support.repos import isolate, make_repo
+from tests.support.terminal import Project, new_project
+
+dolt_server = servers.dolt_server
+
+
+@pytest.fixture
+def ada(tmp_path: Path, dolt_server: DoltServer, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A repository whose person has named the server in the repository's git configuration."""
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)
+    project = new_project(tmp_path / "ada")
+    name_server(project, dolt_server, servers.database_for(tmp_path))
+    return project
+
+
+def name_server(project: Project, server: DoltServer, database: str) -> None:
+    project.git("config", "vmrag.dolt.server", server.address)
+    project.git("config", "vmrag.dolt.database", database)
+
+
+def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
+    ada.vmrag("init", "--engine", "dolt")
+    first = ada.record("first", faq="A kettle boils water.")
+    assert ada.status()["kb"]["engine"] == "dolt"
+    assert not (ada.shared / "kb" / ".dolt").exists()
+
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    name_server(bob, dolt_server, servers.database_for(tmp_path))
+    assert f"Fetched the knowledge base from {dolt_server.address}" in bob.vmrag("clone").out
+    assert bob.texts() == {"faq.md": "A kettle boils water."}
+    assert bob.vmrag("clone", code=2).err.startswith("error: There is a knowledge base here already.")
+
+    bob.git("switch", "-q", "-c", "bob")
+    second = bob.record("second", more="An engine needs copper.")
+    ada.git("fetch", "-q", str(bob.top), "bob")
+    ada.git("switch", "-q", "--detach", "FETCH_HEAD")
+    assert ada.status()["kb"]["revision"] == second
+    assert set(ada.texts()) == {"faq.md", "more.md"}
+    ada.git("switch", "-q", "main")
+    assert (ada.pinned, set(ada.texts())) == (first, {"faq.md"})
+
+
+def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    other = Project(make_repo(tmp_path / "other").top)
+    name_server(other, dolt_server, servers.database_for(tmp_path))
+    refused = other.vmrag("init", "--engine", "dolt", code=2).err
+    assert "has a knowledge base in the database" in refused
+    assert "vmrag clone" in refused
+
+
+def test_a_server_that_only_the_clone_names_is_not_spoken_to(
+    ada: Project, dolt_server: DoltServer, tmp_path: Path
+) -> None:
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    ada.write(".vmrag.yaml", f"dolt:\n  server: {dolt_server.address}\n  database: {servers.database_for(tmp_path)}\n")
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "name the server")
+    ada.git("config", "--remove-section", "vmrag.dolt")
+    refused = ada.vmrag("list", code=2).err
+    assert "is a database of a Dolt server, and no settings that count name it" in refused
+    assert "vmrag trust" in refused
+    ada.vmrag("trust", "--yes")
+    assert set(ada.texts()) == {"faq.md"}
+
+
+def test_a_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.git("config", "vmrag.dolt.server", "127.0.0.1:1")
+    said = ada.vmrag("list", code=3).err
+    assert "127.0.0.1:1" in said

@@ -1,0 +1,258 @@
+"""How a knowledge base of the engine dolt travels through git: two people, a bare repository.
+
+What of it is the transport's, and equal for both engines, the tests of travel show on the embedded
+one: credentials, redirections, timeouts, damaged objects.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import dolt, travel
+from tests.support.engines import document, head, store
+from tests.support.repos import Repo
+from tests.support.templates import build_once, copy_tree
+from tests.support.travel import PATIENCE, Clone, Pair, child, git_clone
+from vmrag_link.engines.base import KEEP_BRANCH
+from vmrag_link.engines.limits import Limits
+from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteDiverged, RemoteInvalid, RemoteRejected
+from vmrag_link.pin_values import DATA, DOLT_DATA
+from vmrag_link.transport import address
+
+home = travel.home
+
+
+@pytest.fixture(scope="session")
+def _dolt_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dolt.require()
+    return build_once(tmp_path_factory, "dolt-pair", lambda folder: travel.build_pair(folder, "dolt"))
+
+
+@pytest.fixture
+def pair(_dolt_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
+    """The copies' remotes are other places than those that were fetched from: both fetch once."""
+    for each in ("hub.git", "ada", "bob"):
+        copy_tree(_dolt_pair / each, tmp_path / each)
+    ada, bob = Clone(tmp_path / "ada", kind="dolt"), Clone(tmp_path / "bob", kind="dolt")
+    yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
+    ada.close()
+    bob.close()
+
+
+def test_two_people_work_through_the_codes_own_remote_and_no_branch_shows_there(pair: Pair) -> None:
+    refs = set(pair.hub.git("for-each-ref", "--format=%(refname)").split())
+    assert refs == {"refs/heads/main", DOLT_DATA}
+    pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
+    theirs = pair.bob.record("two")
+    assert [(each.branch, each.new) for done in pair.bob.push("origin", "main") for each in done.branches] == [
+        ("main", theirs)
+    ]
+    assert pair.ada.fetch()
+    assert pair.ada.heads()["main"] == theirs
+    assert pair.ada.engine.document(theirs, "guide", "two") == document("two", "text")
+    assert set(pair.hub.git("for-each-ref", "--format=%(refname)").split()) == refs
+    said = pair.hub.git("log", "--format=%an <%ae> %cn <%ce>", DOLT_DATA)
+    assert set(said.splitlines()) == {"vmrag <vmrag@localhost> vmrag <vmrag@localhost>"}
+
+
+def test_plain_dolt_clones_what_lies_there(pair: Pair, tmp_path: Path) -> None:
+    url = f"git+file://{pair.hub.top}"
+    subprocess.run(
+        ["dolt", "clone", "--ref", DOLT_DATA, "--branch", "main", url, "plain"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        env=os.environ | {"DOLT_REMOTE_INFO_BRANCH": ""},
+    )
+    counted = ["dolt", "sql", "-r", "csv", "-q", "SELECT count(*) FROM documents"]
+    said = subprocess.run(counted, cwd=tmp_path / "plain", check=True, capture_output=True, text=True)
+    assert said.stdout.split()[-1] == "1"
+
+
+def test_a_fetch_of_nothing_new_asks_git_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pair.bob.fetch()
+    monkeypatch.setattr(type(pair.bob.engine), "fetch", lambda *_: pytest.fail("the engine was asked"))
+    assert pair.bob.fetch()
+
+
+def test_who_pushes_at_the_same_time_loses_nothing(pair: Pair) -> None:
+    body = "me = Clone(Path({top!r}), kind='dolt')\nfor number in range(2):\n    me.record(f'{name}-{{number}}', branch={name!r})\n    me.push('origin', {name!r})\nme.close()"
+    running = [child(body.format(top=str(pair.folder / who), name=f"of-{who}")) for who in ("ada", "bob")]
+    for each in running:
+        _, complaint = each.communicate(timeout=300)
+        assert each.returncode == 0, complaint
+    cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
+    assert cleo.clone_knowledge()
+    heads = cleo.heads()
+    for who in ("ada", "bob"):
+        found = {each.doc_id for each in cleo.engine.headers(heads[f"of-{who}"])}
+        assert {f"of-{who}-0", f"of-{who}-1"} <= found
+    cleo.close()
+
+
+def test_a_branch_that_cannot_move_forward_diverges_and_force_keeps_what_it_held(pair: Pair) -> None:
+    pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
+    theirs = pair.bob.record("two")
+    pair.bob.push("origin", "main")
+    ours = pair.ada.record("three")
+    with pytest.raises(RemoteDiverged):
+        pair.ada.push("origin", "main")
+    pair.ada.push("origin", "main", force=True)
+    assert pair.bob.fetch()
+    assert pair.bob.heads()["main"] == ours
+    kept = pair.bob.engine.remote_heads(pair.bob.at().key)[KEEP_BRANCH]
+    assert pair.bob.engine.unreachable([theirs], heads=[kept]) == []
+
+
+def test_strange_content_is_refused_and_is_nowhere_afterwards(pair: Pair) -> None:
+    assert pair.bob.fetch()
+    known = pair.bob.heads()
+    pair.ada.close()
+    sql = b"CALL dolt_checkout('main'); CREATE TABLE theirs (k int primary key); CALL dolt_commit('-Am', 'strange');"
+    subprocess.run(["dolt", "sql"], cwd=pair.ada.places.kb, input=sql, check=True, capture_output=True)
+    strange = head(pair.ada.engine, "main")
+    pair.ada.push("origin", "main")
+    for _ in range(2):  # the second one is refused unfetched
+        with pytest.raises(KnowledgeRefused, match="theirs"):
+            pair.bob.fetch()
+    assert not pair.bob.engine.has_revision(strange)
+    assert pair.bob.heads() == known
+    assert pair.bob.store.run("cat-file", "-e", pair.tip).returncode != 0
+    assert not list(pair.bob.places.kb.glob(".dolt/git-remote-cache/*"))
+    assert pair.bob.engine.count(known["main"]) == 1
+    cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
+    with pytest.raises(KnowledgeRefused, match="theirs"):
+        cleo.clone_knowledge()
+    assert not cleo.places.kb.joinpath(".dolt").exists()
+
+
+def test_another_knowledge_base_is_rejected(pair: Pair) -> None:
+    assert pair.bob.fetch()
+    known = pair.bob.heads()
+    eve = Clone(pair.folder / "eve", create=True, kind="dolt")
+    store(eve.engine, "main", document("one", "another"))
+    eve.repo.git("remote", "add", "origin", str(pair.hub.top))
+    pair.hub.git("update-ref", "-d", DOLT_DATA)
+    eve.push("origin", "main")
+    theirs = head(eve.engine, "main")
+    eve.close()
+    with pytest.raises(RemoteRejected, match="another knowledge base"):
+        pair.bob.fetch()
+    assert not pair.bob.engine.has_revision(theirs)
+    assert pair.bob.engine.count(known["main"]) == 1
+
+
+@pytest.mark.parametrize("what", ["no manifest", "a manifest of nothing", "another file", "too large"])
+def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> None:
+    tree = pair.hub.git("ls-tree", DOLT_DATA)
+    lines = [line for line in tree.splitlines() if "manifest" not in line or what in ("another file", "too large")]
+    if what == "a manifest of nothing":
+        empty = subprocess.run(
+            ["git", "hash-object", "-w", "--stdin"], cwd=pair.hub.top, input=b"5:x", capture_output=True, check=True
+        )
+        lines.append(f"100644 blob {empty.stdout.decode().strip()}\tmanifest")
+    if what == "another file":
+        lines.append(lines[0].partition("\t")[0] + "\t..evil name")
+    made = subprocess.run(
+        ["git", "mktree"], cwd=pair.hub.top, input=("\n".join(lines) + "\n").encode(), capture_output=True, check=True
+    )
+    commit = pair.hub.git("commit-tree", "-m", "x", made.stdout.decode().strip(), "-p", DOLT_DATA)
+    pair.hub.git("update-ref", DOLT_DATA, commit)
+    known = pair.bob.engine.remote_heads(pair.bob.at().key)
+    if what == "too large":
+        pair.bob.reopen(Limits(file_bytes=100))
+    with pytest.raises(KnowledgeRefused if what == "too large" else RemoteDamaged):
+        pair.bob.fetch()
+    assert pair.bob.engine.remote_heads(pair.bob.at().key) == known
+
+
+# -- kills
+
+
+MOMENTS = {
+    "the engine pushed": "from vmrag_link.transport.dolt_copy import DoltCopy\nDoltCopy.store = die",
+    "git pushed": "from vmrag_link.git import transfer\nreal = transfer.set_ref\n"
+    "transfer.set_ref = lambda where, ref, to: die() if 'remotes' in ref else real(where, ref, to)",
+    "the note was written": "from vmrag_link.transport.dolt_copy import DoltCopy\nDoltCopy.note = die",
+}
+"""Where a push is killed: right before this is done."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_push_is_done_by_the_next_one_or_was_done(pair: Pair, moment: str) -> None:
+    assert pair.ada.fetch()
+    revision = pair.ada.record("two")
+    pair.ada.close()
+    body = (
+        "def die(*_, **__):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{MOMENTS[moment]}\nClone(Path({str(pair.ada.repo.top)!r}), kind='dolt').push('origin', 'main')"
+    )
+    killed = child(body)
+    killed.communicate(timeout=PATIENCE)
+    assert killed.returncode == -signal.SIGKILL
+    pair.ada.push("origin", "main")
+    assert pair.ada.heads()["main"] == revision
+    assert pair.bob.fetch()
+    assert pair.bob.heads()["main"] == revision
+    assert pair.bob.engine.count(revision) == 2
+
+
+def test_a_killed_fetch_is_done_by_the_next_one(pair: Pair) -> None:
+    pair.bob.engine.create_branch("main", pair.bob.heads()["main"])
+    revision = pair.bob.record("two")
+    pair.bob.push("origin", "main")
+    known = pair.ada.engine.remote_heads(pair.ada.at().key)
+    pair.ada.close()
+    body = (
+        "from vmrag_link.engines.dolt import inspection\n"
+        "inspection.require_sound = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"Clone(Path({str(pair.ada.repo.top)!r}), kind='dolt').fetch()"
+    )
+    killed = child(body)
+    killed.communicate(timeout=PATIENCE)
+    assert killed.returncode == -signal.SIGKILL
+    assert pair.ada.engine.remote_heads(pair.ada.at().key) == known
+    assert pair.ada.fetch()
+    assert pair.ada.heads()["main"] == revision
+
+
+def test_a_killed_clone_leaves_no_knowledge_base(pair: Pair) -> None:
+    cleo = git_clone(pair.hub.top, pair.folder / "cleo", kind="dolt")
+    body = (
+        "from vmrag_link.engines.dolt import inspection\n"
+        "inspection.require_sound = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"Clone(Path({str(cleo.repo.top)!r}), kind='dolt').clone_knowledge()"
+    )
+    killed = child(body)
+    killed.communicate(timeout=PATIENCE)
+    assert killed.returncode == -signal.SIGKILL
+    assert travel.opening.engine_of(cleo.places.kb) is None
+    assert cleo.clone_knowledge()
+    assert cleo.heads() == pair.ada.heads()
+    cleo.close()
+
+
+# -- what a remote is for this engine
+
+
+@pytest.mark.parametrize(
+    "text", ["org/repo", "aws://bucket/db", "https://doltremoteapi.dolthub.com/org/repo", "gs://bucket/db"]
+)
+def test_what_only_dolt_reaches_goes_to_dolt_and_is_refused_for_the_embedded_engine(text: str) -> None:
+    assert address.of_url(text, engine="dolt").url == text
+    if not text.startswith("https"):
+        with pytest.raises(RemoteInvalid, match="engine dolt"):
+            address.of_url(text)
+
+
+def test_each_engine_has_a_ref_of_its_own_in_a_git_repository(pair: Pair) -> None:
+    text = f"git+file://{pair.hub.top}"
+    ours, theirs = address.of_url(text, engine="dolt"), address.of_url(text)
+    assert (ours.peer.ref, theirs.peer.ref) == (DOLT_DATA, DATA)  # type: ignore[union-attr]  # git carries both
+    assert ours.key != theirs.key

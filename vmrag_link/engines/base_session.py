@@ -1,0 +1,167 @@
+"""What every engine does alike with an open knowledge base: its write lock, and the rules of
+branches and anchors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from vmrag_link import locks
+from vmrag_link.engines import branch_names
+from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME
+from vmrag_link.engines.limits import Limits
+from vmrag_link.errors import (
+    BranchExists,
+    BranchMissing,
+    KnowledgeMoved,
+    KnowledgeRefused,
+    NameInvalid,
+    SchemaTooNew,
+    Uncommitted,
+)
+from vmrag_link.models import At, KbBranch
+
+
+class BaseSession(ABC):
+    """The contracts of what is public here are those of `engines.base.Engine`."""
+
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
+        self.folder = folder
+        self.limits = limits
+        self._lock_timeout = lock_timeout
+        self._lock_depth = 0
+
+    # -- what an engine does in its own way
+
+    @abstractmethod
+    def require(self, at: At) -> None:
+        """Raises `RevisionMissing`, `BranchMissing`, and what is said of a place that is not ours:
+        `KnowledgeRefused`, `SchemaTooNew`.
+        """
+
+    @abstractmethod
+    def require_revision(self, revision: str) -> None:
+        """Raises `RevisionMissing`. It may hold anything."""
+
+    @abstractmethod
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool: ...
+
+    @abstractmethod
+    def unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
+        """Those that no branch other than `without` reaches."""
+
+    @abstractmethod
+    def branches(self) -> list[KbBranch]: ...
+
+    @abstractmethod
+    def branch(self, name: str) -> KbBranch | None: ...
+
+    @abstractmethod
+    def set_branch(self, name: str, to: str) -> None:
+        """Make a branch, or move it. Its uncommitted rows are discarded silently."""
+
+    @abstractmethod
+    def drop_branch(self, name: str) -> None:
+        """Its uncommitted rows are discarded silently."""
+
+    @abstractmethod
+    def anchored(self, head: str | None, revision: str, message: str) -> str:
+        """See `kept`; both were looked at."""
+
+    def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Keep other machines from writing, where there are any."""
+        return contextlib.nullcontext()
+
+    # -- the write lock
+
+    @contextlib.contextmanager
+    def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            if self._lock_depth == 0:
+                seconds = self._lock_timeout if timeout is None else timeout
+                held.enter_context(locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
+                held.enter_context(self.locked_elsewhere(purpose, seconds))
+            self._lock_depth += 1
+            try:
+                yield
+            finally:
+                self._lock_depth -= 1
+
+    # -- branches
+
+    def refusal(self, revision: str) -> KnowledgeRefused | None:
+        try:
+            self.require(revision)
+        except KnowledgeRefused as error:
+            return error
+        except SchemaTooNew:
+            pass  # its readers are told
+        return None
+
+    def require_branch(self, name: str) -> KbBranch:
+        found = self.branch(name)
+        if found is None:
+            raise BranchMissing(f"The knowledge base has no branch {name!r}.", branch=name)
+        return found
+
+    def require_head(self, name: str, expected: str) -> KbBranch:
+        found = self.require_branch(name)
+        if found.head != expected:
+            raise KnowledgeMoved(
+                f"The branch {name!r} is at {found.head[:12]}, not at {expected[:12]} any more; nothing was written.",
+                hint="Look at what changed and try again: vmrag status",
+                branch=name,
+                head=found.head,
+                expected=expected,
+            )
+        return found
+
+    def create_branch(self, name: str, at: str) -> None:
+        if not branch_names.legal(name):
+            raise NameInvalid(f"A knowledge base cannot carry a branch named {name[:80]!r}.", name=name)
+        with self.writing(f"create the branch {name}"):
+            self.require_revision(at)
+            for taken in self.branches():
+                if taken.name.lower() == name.lower():
+                    raise BranchExists(f"The knowledge base has a branch {taken.name!r} already.", branch=taken.name)
+            self.set_branch(name, at)
+
+    def move_branch(self, name: str, to: str, *, expected: str) -> None:
+        with self.writing(f"move the branch {name}"):
+            self.require_revision(to)
+            self._require_clean(name, expected)
+            if not self.is_ancestor(expected, to):
+                self.keep(expected, f"the head of {name}", without=name)
+            self.set_branch(name, to)
+
+    def delete_branch(self, name: str, *, expected: str) -> None:
+        with self.writing(f"delete the branch {name}"):
+            self._require_clean(name, expected)
+            self.keep(expected, f"the head of {name}", without=name)
+            self.drop_branch(name)
+
+    def _require_clean(self, name: str, expected: str) -> None:
+        if self.require_head(name, expected).dirty:
+            raise Uncommitted(
+                f"The branch {name!r} carries uncommitted documents.", hint="Commit them: vmrag commit", branch=name
+            )
+
+    # -- anchors
+
+    def keep(self, revision: str, reason: str, *, without: str = "") -> None:
+        """Anchor a revision, unless a branch other than `without` reaches it.
+
+        Hold the write lock.
+        """
+        if self.unreachable([revision], without=without):
+            before = self.branch(KEEP_BRANCH)
+            self.set_branch(KEEP_BRANCH, self.kept(before.head if before else None, revision, reason=reason))
+
+    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+        for each in (revision, *([head] if head else [])):
+            self.require(each)
+        return self.anchored(head, revision, f"Keep {revision}: {reason}")

@@ -1,0 +1,114 @@
+"""Checks of the heads of a remote's branches, without executing anything of theirs.
+
+Older revisions are checked when they are opened (`DoltSession.check`); `vmrag adopt` checks all of
+them (`validation`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from vmrag_link.engines import inspection, records
+from vmrag_link.engines.dolt import comparison, history, reading, schema
+from vmrag_link.engines.dolt.comparison import Comparable
+from vmrag_link.engines.dolt.literals import literals
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, TABLES
+from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
+from vmrag_link.models import Row
+
+UNREADABLE = (EngineError, msgspec.DecodeError, UnicodeDecodeError, ValueError)
+"""What reading rows raises that are not records."""
+
+
+def require_sound(session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str]) -> None:
+    """See `engines.inspection.require_sound`."""
+    here = history.existing(session.connection, known.values())
+    inspection.require_sound(
+        heads,
+        functools.partial(_require_head, session),
+        known={name: head for name, head in known.items() if head in here},
+        limits=session.limits,
+    )
+
+
+def _require_head(session: DoltSession, head: str, where: str, *, base: str | None) -> bool:
+    try:
+        odd, version = schema.inspect(session.connection, head)
+        if odd:
+            raise inspection.not_taken(where, odd)
+        if version:
+            _require_contents(session, head, where, base)
+    except SchemaTooNew:
+        return False
+    except StatementGivenUp as error:
+        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
+    except LimitExceeded as error:
+        raise inspection.too_long(where, session.limits) from error
+    except UNREADABLE as error:
+        raise inspection.not_taken(where, str(error)) from error
+    return bool(version)
+
+
+def _require_contents(session: DoltSession, head: str, where: str, since: str | None) -> None:
+    if much := too_many(session, head, session.limits):
+        raise inspection.not_taken(where, f"it holds {much}")
+    if since and not _has_tables(session, since):
+        since = None
+    if has_longer(session, head, since, session.limits.text_bytes):
+        raise inspection.too_long(where, session.limits)
+    for row in rows(session, since, head):
+        inspection.require_ours(row)
+
+
+def _has_tables(session: DoltSession, revision: str) -> bool:
+    try:
+        return bool(session.version(revision))
+    except (SchemaTooNew, KnowledgeRefused):
+        return False
+
+
+def too_many(session: DoltSession, revision: str, limits: Limits) -> str:
+    """What a revision holds too many of, as `more than 10 documents`; empty if nothing."""
+    queries = [f"SELECT count(*) AS v FROM {table.name}" for table in TABLES]
+    for table, found in zip(TABLES, session.connection.results(queries, at=revision), strict=True):
+        most = limits.collections if table is COLLECTIONS else limits.documents
+        if int(found[0]["v"]) > most:
+            return f"more than {most:,} {table.name.replace('_', ' ')}"
+    return ""
+
+
+def has_longer(session: DoltSession, revision: str, since: str | None, most: int) -> bool:
+    """Whether a document that a revision holds, or has changed `since`, is longer than so many
+    bytes.
+    """
+    if since is None:
+        query = f"SELECT 1 AS v FROM documents WHERE octet_length(content) > {most:d} LIMIT 1"
+        return bool(session.connection.rows(query, at=revision))
+    changed = f"dolt_diff({literals([since, revision, DOCUMENTS.name])})"
+    return bool(
+        session.connection.rows(f"SELECT 1 AS v FROM {changed} WHERE octet_length(to_content) > {most:d} LIMIT 1")
+    )
+
+
+def rows(session: DoltSession, since: str | None, revision: str) -> Iterator[Row]:
+    """The rows of a revision, or those that it has changed `since`.
+
+    Raises one of UNREADABLE for one that is no record.
+    """
+    for table in TABLES:
+        if since is not None:
+            step = Comparable(None, since, revision)
+            pairs = comparison.differing(session.connection, step, table, ((), table.columns), "diff_type <> 'removed'")
+            found: Iterator[Row] = (records.record(table, after) for _, after in pairs)
+        elif table is DOCUMENTS:
+            found = reading.documents(session, revision, None, None)
+        else:
+            found = reading.table(session, revision, table)
+        for each in found:
+            records.row(msgspec.convert(msgspec.structs.asdict(each), type=type(each)))
+            yield each

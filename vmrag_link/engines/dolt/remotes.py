@@ -1,0 +1,215 @@
+"""The contents of other places, as Dolt fetched them last, and how it is told to fetch and push.
+
+Dolt's own tracking refs keep what was fetched from being collected as garbage. What they say
+counts only once it was looked at: `noted` says what a remote held then. So a fetch that was killed,
+or that brought what is refused, leaves the state before it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import env
+from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
+from vmrag_link.engines.dolt import remote_errors
+from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.literals import literal, literals
+from vmrag_link.engines.limits import too_large
+from vmrag_link.errors import EngineFailed, RemoteInvalid, RemoteMissing
+from vmrag_link.models import Record
+from vmrag_link.paths import require_space, write_atomically
+from vmrag_link.pin_values import DOLT_DATA
+
+_PREFIX = "at-"
+_NAME = r"[A-Za-z0-9_-]{1,100}"
+_FILE, _GIT = "file://", "git+"
+_NOTES = "remotes.json"
+_GIT_CACHE = "git-remote-cache"
+_MANIFEST = "manifest"
+_LOOPBACK = r"http://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?(/|$)"
+_UNOPENABLE = frozenset("#?%")
+"""Dolt takes them for the end of a path, however they are written."""
+
+
+class Noted(Record, frozen=True):
+    """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last."""
+
+    url: str
+    heads: dict[str, str]
+
+
+# -- what is noted
+
+
+def noted(folder: Path) -> dict[str, Noted]:
+    """By the short names of the remotes."""
+    try:
+        return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, Noted])
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):  # what is not noted is fetched and looked at again
+        return {}
+
+
+def heads(folder: Path, remote: str) -> dict[str, str]:
+    known = noted(folder).get(remote)
+    return dict(known.heads) if known else {}
+
+
+def note(folder: Path, remote: str, known: Noted | None) -> None:
+    """Hold the write lock."""
+    found = {name: each for name, each in noted(folder).items() if name != remote}
+    if known:
+        found[remote] = known
+    write_atomically(folder / _NOTES, msgspec.json.encode(found))
+
+
+# -- Dolt's own remotes
+
+
+def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> None:
+    """Let Dolt know the remote. There is no changing the URL of one.
+
+    Another URL under the same short name is the same place: its copy here was moved.
+    """
+    known = noted(folder).get(remote)
+    if known and known.url == url and _is_registered(connection, remote):
+        return
+    clear(folder, connection, remote)
+    options = ("--ref", DOLT_DATA) if url.startswith(_GIT) else ()
+    connection.call("dolt_remote", "add", *options, _name(remote), _openable(url))
+    note(folder, remote, Noted(url, known.heads if known else {}))
+
+
+def forget(folder: Path, connection: SqlConnection, remote: str) -> None:
+    """The remote with all that was known of its branches."""
+    clear(folder, connection, remote)
+    note(folder, remote, None)
+
+
+def clear(folder: Path, connection: SqlConnection, remote: str) -> None:
+    """Let nothing reach what came from the remote; what was noted of its heads stays."""
+    if _is_registered(connection, remote):
+        connection.call("dolt_remote", "remove", _name(remote))
+    connection.release()
+    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # of all remotes; it is derived
+
+
+def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:
+    """The heads of the remote's branches as Dolt fetched them, looked at or not.
+
+    Names that no engine allows are left out.
+    """
+    start = f"remotes/{_name(remote)}/"
+    rows = connection.rows("SELECT name, hash FROM dolt_remote_branches")
+    found = {str(row["name"]): str(row["hash"]) for row in rows}
+    names = {each.removeprefix(start): head for each, head in found.items() if each.startswith(start)}
+    return {name: head for name, head in names.items() if name.isprintable() and name != UNFINISHED_BRANCH}
+
+
+def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check: Callable[[], None]) -> None:
+    """Fetch everything that the branches at `url` reach."""
+    require_there(url)
+    _remotely(connection, url, [("dolt_fetch", "--prune", *_login(url, user), _name(remote))], check)
+
+
+def push(
+    connection: SqlConnection,
+    remote: str,
+    url: str,
+    heads: Mapping[str, str],
+    *,
+    force: bool,
+    user: str,
+    check: Callable[[], None],
+) -> None:
+    """Make revisions the heads of branches at `url`, one after the other; an empty one deletes.
+
+    Raises `RemoteMoved` for one that is no fast-forward, unless `force`.
+    """
+    options = (*_login(url, user), *(("--force",) if force else ()), _name(remote))
+    _remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
+
+
+def _remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]], check: Callable[[], None]) -> None:
+    try:
+        connection.remotely([f"CALL {name}({literals(args)})" for name, *args in calls], check=check)
+    except EngineFailed as error:
+        raise remote_errors.translated(error, url) from error
+
+
+def growth_check(folder: Path, most: int) -> Callable[[], None]:
+    """A function that raises `KnowledgeRefused` once the folder has grown by more than `most`
+    bytes, and `FileFailed` where the disk is nearly full.
+
+    Not every remote tells its size before.
+    """
+    before = _size(folder)
+
+    def check() -> None:
+        grown = _size(folder) - before
+        if grown > most:
+            raise too_large(grown, most)
+        require_space(folder, 0, "the remote's knowledge base")
+
+    return check
+
+
+def require_there(url: str) -> None:
+    """Raises `RemoteMissing` for a folder that holds no remote; Dolt would make one."""
+    folder = folder_of(url)
+    if folder is not None and not (folder / _MANIFEST).exists():
+        raise RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", remote=url)
+
+
+def folder_of(url: str) -> Path | None:
+    """Where the remote of a `file://` URL lies; None for all others."""
+    return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
+
+
+def size_of(url: str) -> int:
+    """Bytes of a `file://` remote; 0 for what does not tell them before."""
+    folder = folder_of(url)
+    return _size(folder) if folder and folder.exists() else 0
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for each in folder.rglob("*"):
+        try:
+            total += each.lstat().st_size
+        except FileNotFoundError:  # Dolt moves its files while it works
+            continue
+    return total
+
+
+def _login(url: str, user: str) -> tuple[str, ...]:
+    """Dolt sends the password of the environment as this user's.
+
+    Never in the clear to another machine: without it a server says what it wants.
+    """
+    safe = url.startswith("https://") or re.match(_LOOPBACK, url)
+    return ("--user", user) if user and safe and env.has_dolt_remote_password() else ()
+
+
+def _openable(url: str) -> str:
+    path = url.partition("://")[2]
+    if url.startswith((_FILE, f"{_GIT}file://")) and _UNOPENABLE.intersection(path):
+        raise RemoteInvalid(
+            f"Dolt cannot open {path}: the path has one of the characters {' '.join(sorted(_UNOPENABLE))}.",
+            hint="Give the folder another name.",
+            remote=url,
+        )
+    return url
+
+
+def _is_registered(connection: SqlConnection, remote: str) -> bool:
+    return bool(connection.rows(f"SELECT 1 AS v FROM dolt_remotes WHERE name = {literal(_name(remote))}"))
+
+
+def _name(remote: str) -> str:
+    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
+    return _PREFIX + remote

@@ -1,0 +1,162 @@
+"""Fetching from remotes and pushing to them. The contracts are those of `engines.base.Engine`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH
+from vmrag_link.engines.dolt import creation, history, inspection, program, remote_errors, remotes, validation
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.remotes import Noted
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.limits import Limits, too_large
+from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteDamaged, RemoteMoved
+from vmrag_link.models import Row
+from vmrag_link.paths import require_space
+
+_OLDER = "oldgen"
+_NO_STATE = f'{{"head": "refs/heads/{ROOT_BRANCH}", "remotes": {{}}, "backups": {{}}, "branches": {{}}}}'
+
+
+def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
+    """Make a knowledge base of what `url` holds, with the branch `vmrag_root`."""
+    program.find(access.binary)
+    heads: dict[str, str] = {}
+
+    def fill(new: Path) -> None:
+        creation.make_empty(new, access)
+        with creation.opened(new, access, limits) as connection:
+            session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
+            _fetch(session, remote, url, access.user)
+            heads.update(remotes.heads(new, remote))
+            if ROOT_BRANCH not in heads:
+                raise RemoteDamaged(
+                    f"What is at {url} is no knowledge base of ours: it has no branch {ROOT_BRANCH!r}.",
+                    hint="vmrag remote (shows what is contacted)",
+                    remote=url,
+                )
+            connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
+
+    creation.make(folder, fill)
+    # Whoever is killed before this has it fetched, and looked at, once more.
+    remotes.note(folder, remote, Noted(url, heads))
+
+
+def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
+    """See `Engine.peek`. Dolt opens a copy of the manifest, with links to the files that it names:
+    opening changes a folder.
+    """
+    there = remotes.folder_of(url)
+    if there is None:
+        return None
+    remotes.require_there(url)
+    with tempfile.TemporaryDirectory(prefix="vmrag-dolt-") as folder:
+        noms = Path(folder, DOLT_FOLDER, "noms")
+        (noms / _OLDER).mkdir(parents=True)
+        for file in [*there.iterdir(), *(there / _OLDER).glob("*")]:
+            if file.is_file() and file.name != "LOCK":
+                (noms / file.relative_to(there)).symlink_to(file)
+        manifest = noms / "manifest"
+        manifest.unlink()
+        manifest.write_bytes((there / "manifest").read_bytes())
+        Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
+        try:
+            with creation.opened(Path(folder), access) as connection:
+                return {each.name: each.head for each in history.branches(connection)}
+        except EngineFailed as error:
+            raise remote_errors.translated(error, url) from error
+
+
+def fetch(session: DoltSession, remote: str, url: str, *, user: str) -> None:
+    with session.writing(f"fetch from {remote}"):
+        _fetch(session, remote, url, user)
+
+
+def push(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str], *, force: bool, user: str) -> None:
+    """Dolt has no lease; with `force`, what is there is asked right before."""
+    with session.writing(f"push to {remote}"):
+        if force and wanted:
+            _require_unmoved(session, remote, url, wanted, user)
+        remotes.register(session.folder, session.connection, remote, url)
+        try:
+            check = remotes.growth_check(session.folder, session.limits.file_bytes)
+            remotes.push(session.connection, remote, url, wanted, force=force, user=user, check=check)
+        finally:
+            _note_pushed(session, remote, url, wanted)
+
+
+def _require_unmoved(session: DoltSession, remote: str, url: str, wanted: Iterable[str], user: str) -> None:
+    before = remotes.heads(session.folder, remote)
+    _fetch(session, remote, url, user)
+    now = remotes.heads(session.folder, remote)
+    if any(before.get(branch) != now.get(branch) for branch in wanted):
+        raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
+
+
+def _note_pushed(session: DoltSession, remote: str, url: str, wanted: Iterable[str]) -> None:
+    """Of what was pushed, Dolt tracks what arrived; other branches are as they were looked at."""
+    there = remotes.tracked(session.connection, remote)
+    found = {name: head for name, head in remotes.heads(session.folder, remote).items() if name not in set(wanted)}
+    found |= {name: there[name] for name in wanted if name in there}
+    remotes.note(session.folder, remote, Noted(url, found))
+
+
+def forget(session: DoltSession, remote: str) -> None:
+    with session.writing(f"forget {remote}"):
+        remotes.forget(session.folder, session.connection, remote)
+
+
+def _fetch(session: DoltSession, remote: str, url: str, user: str) -> None:
+    folder, connection = session.folder, session.connection
+    remotes.require_there(url)
+    require_room(url, folder, session.limits)
+    remotes.register(folder, connection, remote, url)
+    known = remotes.heads(folder, remote)
+    try:
+        check = remotes.growth_check(folder, session.limits.file_bytes)
+        remotes.fetch(connection, remote, url, user=user, check=check)
+        found = remotes.tracked(connection, remote)
+        inspection.require_sound(session, found, known=known)
+    except (KnowledgeRefused, FileSystemError):
+        _give_up(session, remote, known)
+        raise
+    remotes.note(folder, remote, Noted(url, found))
+
+
+def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> None:
+    """Drop all that came; what was known of the remote before stays known, and here."""
+    for head in dict.fromkeys(known.values()):  # nothing else may reach what came from there before
+        if not session.refusal(head):
+            session.keep(head, "what a remote held")
+    remotes.clear(session.folder, session.connection, remote)
+    session.collect_garbage()
+
+
+def require_room(url: str, folder: Path, limits: Limits) -> None:
+    """Require that a `file://` remote is not too large, and that the disk has room for it.
+
+    Raises `KnowledgeRefused`, `FileFailed`.
+    """
+    size = remotes.size_of(url)
+    if size > limits.file_bytes:
+        raise too_large(size, limits.file_bytes)
+    require_space(folder, max(0, size - remotes.size_of(f"file://{folder}")), "the remote's knowledge base")
+
+
+def vet(
+    session: DoltSession,
+    access: DoltAccess,
+    url: str,
+    revisions: Sequence[str],
+    *,
+    known: Iterable[str],
+    into: Path,
+    limits: Limits,
+    sound: Callable[[Row], None],
+) -> list[str]:
+    root = session.require_branch(ROOT_BRANCH).head
+    before = history.parents(session.connection, [root]).keys() - {root}
+    here = history.parents(session.connection, [root, *known]).keys() - before
+    return validation.take(url, revisions, root=root, known=here, into=into, limits=limits, sound=sound, access=access)
