@@ -50,7 +50,11 @@ def noted(folder: Path) -> dict[str, Noted]:
     """By the short names of the remotes."""
     try:
         return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, Noted])
-    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):  # what is not noted is fetched and looked at again
+    except (
+        FileNotFoundError,
+        UnicodeDecodeError,
+        msgspec.DecodeError,
+    ):  # what is not noted is fetched and looked at again
         return {}
 
 
