@@ -80,9 +80,10 @@ def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
     assert "vmrag.dolt.server" in raised.value.hint
 
 
-@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1"])
-def test_nothing_goes_to_another_machine_in_the_clear(tmp_path, server):
-    access = DoltAccess(server=server, database="kb", password="s3cret")
+@pytest.mark.parametrize("password", ["", "s3cret"])
+@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1", "127.0.0.1.evil:1"])
+def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
+    access = DoltAccess(server=server, database="kb", password=password)
     with pytest.raises(ConfigInvalid, match="in the clear") as raised:
         opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
     assert "dolt.tls" in raised.value.hint
