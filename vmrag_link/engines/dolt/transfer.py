@@ -76,8 +76,10 @@ def fetch(session: DoltSession, remote: str, url: str, *, user: str) -> None:
 
 def push(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str], *, force: bool, user: str) -> None:
     """Dolt has no lease; with `force`, what is there is asked right before."""
+    if not wanted:
+        return
     with session.writing(f"push to {remote}"):
-        if force and wanted:
+        if force:
             _require_unmoved(session, remote, url, wanted, user)
         session.connection.release()  # see `SqlConnection.remotely`
         remotes.register(session.folder, session.connection, remote, url)
