@@ -28,14 +28,16 @@ _CODE = "refs/vmrag/code"
 
 
 class Quarantine(NamedTuple):
-    """`places`: a repository of its own. `vetted`: the path of a new remote for what may leave."""
+    """`places`: a repository of its own. `vetted`: the path of a new remote of the engine's, for
+    what may leave.
+    """
 
     places: Places
     folder: Path
 
     @property
     def vetted(self) -> Path:
-        return self.folder / "vetted.doltlite"
+        return self.folder / "vetted"
 
     def code(self, peer: Peer, ref: str) -> str | None:
         """Fetch the commit of a ref with its history; None if there is no such ref.
