@@ -17,6 +17,7 @@ from vmrag_link import proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
+from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
 _PIECE = 1 << 20
