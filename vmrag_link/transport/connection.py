@@ -1,7 +1,7 @@
 """An open connection to one remote, by one of two transports.
 
-The embedded engine reaches files and servers by itself (`direct_transport`); git carries the file
-of every other remote (`git_transport`).
+An engine reaches files and servers by itself (`direct_transport`); git carries what every other
+remote holds (`git_transport`).
 """
 
 from __future__ import annotations

@@ -72,9 +72,8 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     """
     if remotes.find_name(ws.places, remote):
         return
-    address.parse(
-        ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws)
-    )  # what is no address needs no agreement
+    # What is no address needs no agreement.
+    address.parse(ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws))
     trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
