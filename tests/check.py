@@ -57,6 +57,7 @@ ON_DOLT = [
             "merge_ops merge_driver merge_kills resolve resolve_texts threeway replay kills concurrency leases"
         ).split()
     ),
+    "tests/e2e/test_two_users.py",
     "tests/model",
 ]
 """Tests that start their knowledge bases on the engine that VMRAG_TEST_ENGINE names. Those that are

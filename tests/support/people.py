@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import OFF, ON, UNTENDED, Repo, isolate, make_repo
+from tests.support.repos import ON, UNTENDED, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
@@ -76,7 +76,7 @@ class User(Project):
         self.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
         self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
         self.git("add", "-A")
-        self.git("commit", "-q", "-m", message or name, env=OFF)
+        self.git("commit", "-q", "-m", message or name)
         return self.pinned
 
     def fingerprint(self) -> str:
@@ -143,14 +143,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "people", build)
 
 
-def build(top: Path) -> None:
+def build(top: Path, *options: str) -> None:
+    """`options` of `vmrag init`."""
     world = World(top)
     world.bare("code.git")
     ada = world.join("ada")
     ada.write(".vmrag.yaml", SETTINGS)
     for name, text in DOCUMENTS.items():
         ada.write(f"docs/{name}", text)
-    ada.vmrag("init")
+    ada.vmrag("init", *options)
     ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     ada.vmrag("commit", "-m", "first")
     ada.git("add", "-A")

@@ -50,7 +50,11 @@ def noted(folder: Path) -> dict[str, Noted]:
     """By the short names of the remotes."""
     try:
         return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, Noted])
-    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):  # what is not noted is fetched and looked at again
+    except (
+        FileNotFoundError,
+        UnicodeDecodeError,
+        msgspec.DecodeError,
+    ):  # what is not noted is fetched and looked at again
         return {}
 
 
@@ -113,7 +117,7 @@ def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:
 def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check: Callable[[], None]) -> None:
     """Fetch everything that the branches at `url` reach."""
     require_there(url)
-    _remotely(connection, url, [("dolt_fetch", "--prune", *_login(url, user), _name(remote))], check)
+    _remotely(connection, url, [("dolt_fetch", "--prune", *login(url, user), _name(remote))], check)
 
 
 def push(
@@ -130,7 +134,7 @@ def push(
 
     Raises `RemoteMoved` for one that is no fast-forward, unless `force`.
     """
-    options = (*_login(url, user), *(("--force",) if force else ()), _name(remote))
+    options = (*login(url, user), *(("--force",) if force else ()), _name(remote))
     _remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
 
 
@@ -186,7 +190,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _login(url: str, user: str) -> tuple[str, ...]:
+def login(url: str, user: str) -> tuple[str, ...]:
     """Dolt sends the password of the environment as this user's.
 
     Never in the clear to another machine: without it a server says what it wants.
