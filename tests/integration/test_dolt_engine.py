@@ -40,6 +40,7 @@ CREATE TABLE `knowledge_docs` (`doc_id` varchar(255) NOT NULL, `category` longte
 
 STRANGE = {
     "another table": "CREATE TABLE more (a int primary key)",
+    "a table whose name ends in a backslash": "CREATE TABLE `more\\` (a int primary key)",
     "a view": "CREATE VIEW more AS SELECT 1 AS a",
     "a view in place of a table": "DROP TABLE projects; CREATE VIEW projects AS SELECT 1 AS project_id",
     "a trigger": "CREATE TRIGGER t BEFORE INSERT ON documents FOR EACH ROW SET NEW.content = 'theirs'",

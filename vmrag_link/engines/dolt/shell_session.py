@@ -54,6 +54,7 @@ class ShellSession:
         argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
         try:
             self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
+            os.set_blocking(self._input.fileno(), False)
             begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
             program.find(access.binary)  # raises what is wrong with the program
@@ -131,12 +132,20 @@ class ShellSession:
         return [f"USE {place(self._database, at)}"]
 
     def _say(self, statements: Sequence[str]) -> None:
+        """What is answered meanwhile is taken in: the program does not go on reading before."""
         self._unanswered += [each[-_REPEATED:] for each in statements]
-        try:
-            self._input.write("".join(f"{each};\n" for each in statements).encode())
-            self._input.flush()
-        except BrokenPipeError as error:
-            raise self._failure() from error
+        left = memoryview("".join(f"{each};\n" for each in statements).encode())
+        while left:
+            answers, ready, _ = select.select([self._output], [self._input], [], LONGEST_STATEMENT)
+            if not (answers or ready):
+                raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
+            if answers:
+                self._take_in()
+            if ready:
+                try:
+                    left = left[os.write(self._input.fileno(), left[:_PIECE]) :]
+                except BrokenPipeError as error:
+                    raise self._failure() from error
 
     def _lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
         lines: list[bytes] = []
@@ -153,16 +162,20 @@ class ShellSession:
         start, begun = 0, time.monotonic()
         while (end := self._out.find(b"\n", start)) < 0:
             start = len(self._out)
-            if start > self._longest:
-                raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
             self._await_output(begun, check)
-            piece = os.read(self._output.fileno(), _PIECE)
-            if not piece:
-                raise self._failure()
-            self._out += piece
+            self._take_in()
         line = bytes(self._out[:end])
         del self._out[: end + 1]
         return line
+
+    def _take_in(self) -> None:
+        """More of standard output, of which there is some, or its end."""
+        if len(self._out) > self._longest:
+            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
+        piece = os.read(self._output.fileno(), _PIECE)
+        if not piece:
+            raise self._failure()
+        self._out += piece
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
