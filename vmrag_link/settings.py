@@ -304,7 +304,8 @@ class DoltSettings(Record, frozen=True):
     tls: Annotated[
         bool,
         Meta(
-            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is.",
+            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is; "
+            "otherwise only one on this machine is spoken to.",
             extra=_agreed(_first_of(True, False)),
         ),
     ] = False

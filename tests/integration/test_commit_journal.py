@@ -25,8 +25,6 @@ from vmrag_link.ops.follow import follow_pin
 from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
 from vmrag_link.sync import apply
 
-pytestmark = pytest.mark.hooks("off")
-
 template, project = terminal.template, terminal.project
 
 STEPS = {
@@ -137,7 +135,6 @@ def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_unco
 
 @pytest.mark.parametrize("step", COMMITTED)
 @pytest.mark.sample(2)
-@pytest.mark.hooks("on")
 def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -176,7 +173,6 @@ def test_the_next_command_on_another_branch_says_that_a_revision_is_not_pinned_a
     assert noted.pinned == revision
 
 
-@pytest.mark.hooks("on")
 def test_the_hook_of_the_checkout_says_it_too(noted):
     dies(noted, "once the knowledge base is committed")
     said = noted.run("switch", "feature").stderr
@@ -198,7 +194,6 @@ def test_another_worktree_on_the_same_branch_finishes_the_commit(noted, tmp_path
     settled(noted)
 
 
-@pytest.mark.hooks("on")
 def test_an_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_branch(project, tmp_path):
     project.git("worktree", "add", "-q", "-b", "third", str(tmp_path / "third"), "main")
     third = Project(tmp_path / "third")

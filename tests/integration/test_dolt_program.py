@@ -42,6 +42,7 @@ def adapter(request, monkeypatch):
     """Both ways of `run`."""
     if request.param == "doltcli":
         pytest.importorskip("doltcli", reason="doltcli is not installed")
+        program._doltcli.cache_clear()  # another test has looked where it was hidden
         monkeypatch.setattr(proc, "run", checking_only(proc.run))
     else:
         monkeypatch.setattr(program, "_doltcli", lambda: None)

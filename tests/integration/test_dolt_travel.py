@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import dolt, travel
+from tests.support import dolt, people, travel
 from tests.support.engines import document, head, store
-from tests.support.repos import Repo
+from tests.support.people import World
+from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import PATIENCE, Clone, Pair, child, git_clone
 from vmrag_link.engines.base import KEEP_BRANCH
@@ -256,3 +257,73 @@ def test_each_engine_has_a_ref_of_its_own_in_a_git_repository(pair: Pair) -> Non
     ours, theirs = address.of_url(text, engine="dolt"), address.of_url(text)
     assert (ours.peer.ref, theirs.peer.ref) == (DOLT_DATA, DATA)  # type: ignore[union-attr]  # git carries both
     assert ours.key != theirs.key
+
+
+# -- the commands
+
+
+def build_world(top: Path) -> None:
+    people.build(top, "--engine", "dolt")
+
+
+@pytest.fixture(scope="session")
+def _dolt_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dolt.require()
+    return build_once(tmp_path_factory, "dolt-people", build_world)
+
+
+@pytest.fixture
+def world(_dolt_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Ada has begun on Dolt, imported three documents, and pushed them."""
+    isolate(monkeypatch, tmp_path / "home")
+    return people.arrive(_dolt_world, tmp_path / "world")
+
+
+def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World) -> None:
+    ada, bob = world.ada, world.join("bob")
+    assert bob.vmrag("clone").out.startswith("Fetched the knowledge base from origin")
+    bob.vmrag("install", "-q")
+    theirs = bob.write_document("new.md", "news of Bob")
+    assert bob.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
+    ada.git("pull", "-q")
+    ada.vmrag("fetch")
+    ada.vmrag("sync")
+    assert ada.pinned == theirs
+    assert ada.texts() == bob.texts()
+    assert ada.fingerprint() == bob.fingerprint()
+    assert ada.vmrag("verify").code == 0
+    refs = world.hub.git("for-each-ref", "--format=%(refname)").split()
+    assert refs == ["refs/heads/main", DOLT_DATA]
+
+
+def test_a_forks_knowledge_is_adopted_from_quarantine(world: World) -> None:
+    fork = world.bare("fork.git")
+    eve = world.join("eve")
+    eve.vmrag("clone")
+    eve.vmrag("install", "-q")
+    eve.git("remote", "set-url", "origin", str(fork.top))
+    eve.git("switch", "-q", "-c", "topic")
+    theirs = eve.write_document("eve.md", "what Eve knows")
+    eve.git("push", "-q", "-u", "origin", "topic")
+    ada = world.ada
+    ada.git("remote", "add", "eve", str(fork.top))
+    ada.git("fetch", "-q", "eve")
+    said = ada.vmrag("adopt", "eve", "eve/topic").out
+    assert "Took 1 revision from eve" in said
+    assert not list(ada.top.glob(".git/vmrag/quarantine/*"))
+    assert world.holds(theirs)
+
+
+def test_a_remote_is_written_anew_without_what_nothing_reaches(world: World) -> None:
+    ada = world.ada
+    for number in range(3):
+        ada.write_document("new.md", f"news {number} " * 200)
+        ada.git("push", "-q")
+    count = int(world.hub.git("rev-list", "--count", DOLT_DATA))
+    assert count == 4  # one a push
+    assert "pushed 4 times" in ada.vmrag("gc", "--remote").out
+    ada.vmrag("gc", "--remote", "--apply")
+    assert int(world.hub.git("rev-list", "--count", DOLT_DATA)) == 1
+    bob = world.join("bob")
+    bob.vmrag("clone")
+    assert bob.texts() == ada.texts()

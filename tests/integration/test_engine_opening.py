@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import dolt
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, document, root, store
 from tests.support.repos import isolate
@@ -31,8 +32,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def git_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_git(tmp_path / "programs", monkeypatch)
+
+
+def only_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A PATH with git, and no dolt."""
-    folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("git", "env", "sh"):
         found = subprocess.run(["/bin/sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
@@ -76,9 +80,10 @@ def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
     assert "vmrag.dolt.server" in raised.value.hint
 
 
-@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1"])
-def test_nothing_goes_to_another_machine_in_the_clear(tmp_path, server):
-    access = DoltAccess(server=server, database="kb", password="s3cret")
+@pytest.mark.parametrize("password", ["", "s3cret"])
+@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1", "127.0.0.1.evil:1"])
+def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
+    access = DoltAccess(server=server, database="kb", password=password)
     with pytest.raises(ConfigInvalid, match="in the clear") as raised:
         opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
     assert "dolt.tls" in raised.value.hint
@@ -188,3 +193,28 @@ def test_doctor_names_a_program_that_is_missing(project, git_alone):
     assert "DOLT_EXECUTABLE_NOT_FOUND" in [each["code"] for each in topic["findings"]]
     with pytest.raises(DoltMissing):
         opening.require("dolt", DoltAccess())
+
+
+def test_a_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):
+    dolt.require()
+    project.vmrag("init", "--engine", "dolt")
+    project.record("first", faq="A kettle boils water.")
+    project.git("switch", "-q", "-c", "other")
+    project.record("second", more="An engine needs copper.")
+    project.git("init", "-q", "--bare", str(tmp_path / "hub"))
+    project.git("remote", "add", "origin", str(tmp_path / "hub"))
+    project.git("push", "-q", "origin", "main", "other")
+    project.git("clone", "-q", "-b", "main", str(tmp_path / "hub"), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone")
+
+    with monkeypatch.context() as patch:
+        only_git(tmp_path / "programs", patch)
+        clone.vmrag("install")
+        for command in (["clone"], ["list"], ["query", "kettle"]):
+            said = clone.vmrag(*command, code=None)
+            assert said.code in (1, 2)
+            assert "There is no dolt on PATH" in said.err + said.out, command
+        moved = clone.run("switch", "-q", "other")
+        assert (moved.returncode, "Traceback" in moved.stderr) == (0, False)
+        assert len(moved.stderr.splitlines()) <= 1
+    assert clone.texts().keys() == {"faq.md", "more.md"}

@@ -16,8 +16,6 @@ from tests.support.mcp import Tools
 from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
 
-pytestmark = pytest.mark.hooks("off")
-
 template, project = terminal.template, terminal.project
 
 COUNT = 5

@@ -109,7 +109,7 @@ DAMAGE: dict[str, Callable[[Path, str], None]] = {
 }
 """How a disk damages a closed knowledge base; the text is in one of its documents."""
 
-PACE = {"doltlite": 1.0, "dolt": 10.0, "dolt-server": 10.0}
+PACE = {"doltlite": 1.0, "dolt": 10.0, "dolt-server": 3.0}
 """How long an engine takes for a small write, beside the embedded one."""
 
 

@@ -143,14 +143,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "people", build)
 
 
-def build(top: Path) -> None:
+def build(top: Path, *options: str) -> None:
+    """`options` of `vmrag init`."""
     world = World(top)
     world.bare("code.git")
     ada = world.join("ada")
     ada.write(".vmrag.yaml", SETTINGS)
     for name, text in DOCUMENTS.items():
         ada.write(f"docs/{name}", text)
-    ada.vmrag("init")
+    ada.vmrag("init", *options)
     ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     ada.vmrag("commit", "-m", "first")
     ada.git("add", "-A")

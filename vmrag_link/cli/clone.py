@@ -15,13 +15,14 @@ from vmrag_link.ops.remotes import clone as operation
 @click.argument("remote", required=False)
 def command(invocation: Invocation, *, remote: str | None) -> int:
     """Fetch the knowledge base of a repository that was just cloned: from the code's own git
-    remote, or from REMOTE.
+    remote, or from REMOTE. Where the settings name a Dolt server, the one there is used.
 
     Exit code 1 when what the checked-out code pins is not there.
     """
     with invocation.workspace() as ws:
         report = operation.clone(ws, remote)
-        lines = [f"Fetched the knowledge base from {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
+        done = "Uses the knowledge base on the server" if ws.engine.shared else "Fetched the knowledge base from"
+        lines = [f"{done} {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
         if report.revision and not report.here:
             lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
         elif report.here:

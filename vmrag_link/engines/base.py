@@ -135,6 +135,10 @@ class Engine(Protocol):
     def limits(self) -> Limits:
         """How much is taken of what remotes hold."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other repositories' branches are in it: it is on a server."""
+
     def close(self) -> None: ...
 
     def damage(self) -> str:

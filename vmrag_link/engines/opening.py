@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_link.engines import stamps
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
@@ -118,9 +118,10 @@ def require(name: EngineName, access: DoltAccess) -> None:
     if name != "dolt":
         return
     if access.server:
-        from vmrag_link.engines.dolt.server_session import require_encrypted
+        from vmrag_link.engines.dolt import server_session
 
         require_encrypted(access)
+        server_session.library()
     else:
         from vmrag_link.engines.dolt import program
 

@@ -45,13 +45,18 @@ def write_commit(
     """
     listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
     tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
+    return commit_tree(places, tree, parent=parent, message=message, signature=signature)
+
+
+def commit_tree(places: Places, tree: str, *, parent: str | None, message: str, signature: str) -> str:
+    """Make a commit of a tree, or of that of another commit, as `write_commit` does."""
     name, _, email = signature.removesuffix(">").partition(" <")
     identity = {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", name), ("EMAIL", email))
     }
-    arguments = ("commit-tree", tree, "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
+    arguments = ("commit-tree", f"{tree}^{{tree}}", "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
     done = git(places, *arguments, extra=identity)
     if done.returncode != 0:
         raise failure(arguments, done)

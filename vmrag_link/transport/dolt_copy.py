@@ -24,6 +24,7 @@ NAME = "remote.git"
 _BRANCH = f"{BRANCHES}vmrag"
 """Dolt takes no repository without a branch."""
 
+_MESSAGE = "Knowledge base"
 _SIGNATURE = "vmrag <vmrag@localhost>"
 _MANIFEST = "manifest"
 _ENTRY = r"[0-9a-z.]{1,64}(/[0-9]{1,8})?"
@@ -78,11 +79,16 @@ class DoltCopy:
         self._note.unlink(missing_ok=True)
 
     def store(self, before: str | None) -> str:
+        """One commit, whatever Dolt made of the push."""
         sidecar_repo.keep(self._repo, self._git)
         made = transfer.tip(self._repo, DOLT_DATA)
         if made is None or (before and not transfer.contains(self._git, made, before)):
             raise RemoteDamaged("What was pushed does not build on what the remote held.", hint="vmrag push")
-        return made
+        if made == before:
+            return made
+        commit = objects.commit_tree(self._git, made, parent=before, message=_MESSAGE, signature=_SIGNATURE)
+        transfer.set_ref(self._repo, DOLT_DATA, commit)
+        return commit
 
     def fresh(self) -> DoltCopy:
         made = DoltCopy(self._folder, self._git, name=f"new-{NAME}")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+from vmrag_link.errors import ConfigInvalid, shortened
 from vmrag_link.models import Record
+
+_ADDRESS = r"(?:(?P<name>[A-Za-z0-9_.-]+)|\[(?P<number>[0-9a-fA-F:.]+)\]):(?P<port>[0-9]{1,5})"
+_PORTS = 65536
+_LOOPBACK = r"localhost|127(?:\.\d{1,3}){3}|::1"
 
 
 class DoltAccess(Record, frozen=True):
@@ -25,3 +32,42 @@ class DoltAccess(Record, frozen=True):
     def __repr__(self) -> str:
         """Without the password: logs of bugs show values."""
         return f"DoltAccess(binary={self.binary!r}, server={self.server!r}, database={self.database!r})"
+
+
+def address(server: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[HOST]:PORT`. Raises `ConfigInvalid`."""
+    found = re.fullmatch(_ADDRESS, server)
+    if not found or not 0 < int(found["port"]) < _PORTS:
+        raise ConfigInvalid(
+            f"{shortened(server)!r} is not the host and the port of a server.",
+            hint="git config vmrag.dolt.server HOST:PORT",
+            setting="dolt.server",
+        )
+    return found["name"] or found["number"], int(found["port"])
+
+
+def is_here(access: DoltAccess) -> bool:
+    """Whether the server is on this machine, or a tunnel to it begins here."""
+    return bool(re.fullmatch(_LOOPBACK, address(access.server)[0]))
+
+
+def require_encrypted(access: DoltAccess) -> None:
+    """Raise `ConfigInvalid` for a server on another machine to which documents and password would
+    go in the clear.
+    """
+    if not access.tls and not is_here(access):
+        raise ConfigInvalid(
+            f"What is said to the Dolt server {access.server} would go over the network in the clear.",
+            hint="Encrypt it: git config vmrag.dolt.tls true",
+            setting="dolt.tls",
+        )
+
+
+def require_server(access: DoltAccess, what: str) -> None:
+    """Raise `ConfigInvalid` where no settings that count name a server; `what` needs one."""
+    if not access.server:
+        raise ConfigInvalid(
+            f"{what}, and no settings that count here name it.",
+            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
+            setting="dolt.server",
+        )

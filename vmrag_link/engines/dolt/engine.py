@@ -125,11 +125,15 @@ class DoltEngine:
     def limits(self) -> Limits:
         return self._session.limits
 
+    @property
+    def shared(self) -> bool:
+        return server_database.noted(self.folder)
+
     def close(self) -> None:
         self._session.close()
 
     def damage(self) -> str:
-        if server_database.noted(self.folder):
+        if self.shared:
             return server_check.damage(self._session)
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself

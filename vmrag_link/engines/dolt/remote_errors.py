@@ -19,6 +19,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     VmragError,
 )
+from vmrag_link.pin_values import hosted
 
 _MOST_SAID = 200
 
@@ -64,9 +65,9 @@ def _of_server(says: Callable[[tuple[str, ...]], bool], told: str, url: str, det
     if says(_MISSING):
         return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
     if says(_UNREACHABLE):
-        return RemoteUnreachable(
-            f"{url} cannot be reached: {told}.", hint=f"See who answers: curl -sS {url}", **details
-        )
+        where = url if url.startswith("http") else "https://www.dolthub.com" if hosted(url) else ""
+        hint = f"See who answers: curl -sS {where}" if where else "vmrag remote (shows what is contacted)"
+        return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=hint, **details)
     return RemoteRejected(
         f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
     )

@@ -124,7 +124,7 @@ def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check:
     require_there(url)
     before = _tags(connection)
     try:
-        _remotely(connection, url, [("dolt_fetch", "--prune", *_login(url, user), _name(remote))], check)
+        _remotely(connection, url, [("dolt_fetch", "--prune", *login(url, user), _name(remote))], check)
     finally:
         for tag in _tags(connection) - before:
             connection.call("dolt_tag", "-d", tag)
@@ -148,7 +148,7 @@ def push(
 
     Raises `RemoteMoved` for one that is no fast-forward, unless `force`.
     """
-    options = (*_login(url, user), *(("--force",) if force else ()), _name(remote))
+    options = (*login(url, user), *(("--force",) if force else ()), _name(remote))
     _remotely(connection, url, [("dolt_push", *options, f"{to}:{branch}") for branch, to in heads.items()], check)
 
 
@@ -203,7 +203,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _login(url: str, user: str) -> tuple[str, ...]:
+def login(url: str, user: str) -> tuple[str, ...]:
     """Dolt sends the password of the environment as this user's.
 
     Never in the clear to another machine: without it a server says what it wants.

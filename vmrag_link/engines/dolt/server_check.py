@@ -9,7 +9,7 @@ from vmrag_link.engines.dolt import history
 from vmrag_link.engines.dolt.literals import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import TABLES
-from vmrag_link.errors import EngineFailed, ServerUnreachable
+from vmrag_link.errors import EngineFailed, KnowledgeMissing, LoginRefused, ServerUnreachable
 from vmrag_link.models import KbBranch
 
 
@@ -22,8 +22,8 @@ def damage(session: DoltSession) -> str:
         connection.rows(f"SELECT count(*) AS v, max(length(message)) FROM dolt_log({heads})")
         for each in branches:
             _read(session, each)
-    except ServerUnreachable:
-        raise
+    except (ServerUnreachable, LoginRefused, KnowledgeMissing):
+        raise  # that says nothing of its soundness
     except EngineFailed as error:
         return error.message
     return ""

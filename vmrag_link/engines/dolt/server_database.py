@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import creation, schema
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_encrypted, require_server
 from vmrag_link.engines.dolt.connection import said
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.server import Server
@@ -32,7 +32,6 @@ _FORMAT = 1
 _LONGEST_NOTE = 10_000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 _PATIENCE = 30.0
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class _Note(Record, frozen=True):
@@ -52,13 +51,9 @@ def access_to(folder: Path, access: DoltAccess) -> DoltAccess:
 
     Raises `ConfigInvalid` where the settings name no server, or another database.
     """
+    require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
+    require_encrypted(access)
     database = _read(folder / SERVER_FILE).database
-    if not access.server:
-        raise ConfigInvalid(
-            f"The knowledge base in {folder} is a database of a Dolt server, and no settings that count name it.",
-            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
-            setting="dolt.server",
-        )
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(
             f"The knowledge base in {folder} is the database {database!r}, and dolt.database names {access.database!r}.",
@@ -72,8 +67,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
     """Raise `RemoteInvalid` for a folder of this machine, where the server is on another one: it
     fetches and pushes by itself.
     """
-    host = access.server.rpartition(":")[0]
-    if url.startswith(("file://", "git+file://")) and host not in _LOOPBACK:
+    if url.startswith(("file://", "git+file://")) and not is_here(access):
         raise RemoteInvalid(
             f"The Dolt server {access.server} fetches and pushes by itself, and reaches no folder of this machine.",
             hint="Name a remote that the server reaches, as https://HOST/DATABASE or organisation/repository: vmrag remote",
@@ -247,7 +241,7 @@ def _default(server: Server, database: str) -> str:
     try:
         server.anywhere(f"USE {identifier(database)}")
     except EngineFailed as error:
-        if "cannot resolve default branch" not in said(error):
+        if not any(each in said(error) for each in ("cannot resolve default branch", f"not found: {database}/")):
             raise
         return ""
     return str(server.anywhere("SELECT active_branch() AS v")[0]["v"])

@@ -28,8 +28,11 @@ _GONE_WORDS = ("this connection can no longer be used",)
 _MOST_SHOWN = 500
 
 
-def told(access: DoltAccess, code: int, words: str) -> VmragError:
-    """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes."""
+def told(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError:
+    """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
+
+    `gone`: the session has ended by it.
+    """
     lower = words.lower()
     if code == _LOGIN_DENIED:
         return login_refused(access)
@@ -43,7 +46,7 @@ def told(access: DoltAccess, code: int, words: str) -> VmragError:
             hint="Ask who runs it for the rights that docs/dolt-server.md lists.",
             said=words,
         )
-    if code in _GONE or any(each in lower for each in _GONE_WORDS):
+    if gone or code in _GONE or any(each in lower for each in _GONE_WORDS):
         return unreachable(access, words)
     return failure(words)
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import program, server_errors, server_socket
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, address, require_encrypted
 from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
 from vmrag_link.engines.dolt.server_socket import Allowance
 from vmrag_link.errors import (
@@ -23,7 +23,6 @@ from vmrag_link.errors import (
     ServerUnreachable,
     StatementGivenUp,
     VmragError,
-    shortened,
 )
 
 LOGIN_SECONDS = 10.0
@@ -31,9 +30,6 @@ LOGIN_SECONDS = 10.0
 
 _MOST_AT_LOGIN = 1_000_000
 _MEGABYTE = 1_000_000
-_PORTS = 65536
-_ADDRESS = r"(?:(?P<name>[A-Za-z0-9_.-]+)|\[(?P<number>[0-9a-fA-F:.]+)\]):(?P<port>[0-9]{1,5})"
-_LOOPBACK = r"localhost|127(?:\.\d{1,3}){3}|::1"
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
 _NOT_FOUND = "database not found"
 
@@ -52,7 +48,7 @@ class ServerSession:
         self._at: str | None = None
         self._logged_in = False
         self._allowance = Allowance()
-        self._mysql = _pymysql()
+        self._mysql = library()
         self._connection = self._prepared()
         try:
             self._log_in()
@@ -171,8 +167,7 @@ class ServerSession:
         try:
             asked()
         except self._mysql.err.Error as error:
-            code, words = (error.args[0], str(error.args[-1])) if error.args else (0, "")
-            raise self._failure(server_errors.told(self._access, code, words)) from error
+            raise self._failure(self._told(*error.args)) from error
         except OSError as error:
             raise self._failure(server_errors.unreachable(self._access, error.strerror or str(error))) from error
         except _GARBLED as error:
@@ -180,6 +175,12 @@ class ServerSession:
         except BaseException:
             self.end()  # it is in the middle of something
             raise
+
+    def _told(self, code: object = None, words: object = "", *_: object) -> VmragError:
+        """What an error of PyMySQL's says: one without a code is about the protocol."""
+        if not isinstance(code, int):
+            return server_errors.other_program(self._access)
+        return server_errors.told(self._access, code, str(words) or "it has ended", gone=self.ended)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""
@@ -201,31 +202,6 @@ class _Row(dict[str, Any]):
         raise EngineFailed(f"The server answers without the column {column!r}.")
 
 
-def address(server: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT` or `[HOST]:PORT`. Raises `ConfigInvalid`."""
-    found = re.fullmatch(_ADDRESS, server)
-    if not found or not 0 < int(found["port"]) < _PORTS:
-        raise ConfigInvalid(
-            f"{shortened(server)!r} is not the host and the port of a server.",
-            hint="git config vmrag.dolt.server HOST:PORT",
-            setting="dolt.server",
-        )
-    return found["name"] or found["number"], int(found["port"])
-
-
-def require_encrypted(access: DoltAccess) -> None:
-    """Raise `ConfigInvalid` for a server on another machine to which documents and password would
-    go in the clear.
-    """
-    host, _ = address(access.server)
-    if not access.tls and not re.fullmatch(_LOOPBACK, host):
-        raise ConfigInvalid(
-            f"What is said to the Dolt server {access.server} would go over the network in the clear.",
-            hint="Encrypt it: git config vmrag.dolt.tls true",
-            setting="dolt.tls",
-        )
-
-
 def _keyless(mysql: Any, access: DoltAccess) -> Any:
     """PyMySQL's connection that sends no password: neither in the clear, nor encrypted for whoever
     answers at the port and sends a key.
@@ -244,7 +220,8 @@ def _keyless(mysql: Any, access: DoltAccess) -> Any:
     return Keyless
 
 
-def _pymysql() -> Any:
+def library() -> Any:
+    """PyMySQL. Raises `EngineFailed` where it is not installed."""
     try:
         import pymysql
         import pymysql.constants.FIELD_TYPE

@@ -109,6 +109,10 @@ class DoltliteEngine:
     def limits(self) -> Limits:
         return self._session.limits
 
+    @property
+    def shared(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._session.close()
 

@@ -90,6 +90,8 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     for where, wanted, ends in _publish_requests(ws, push, _own(ws, push, destinations.code_ref(ws))):
         try:
             ref = destinations.own_ref(ws, where)
+            if ref and ws.engine.shared:
+                continue  # whoever works on the server has it
             address = _own(ws, push, ref) if ref else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, publish_to(ws, address, wanted)))

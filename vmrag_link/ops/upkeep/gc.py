@@ -177,16 +177,20 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
 
 
 def _branches(ws: Workspace) -> _Branches:
-    """KB branches without code branch, and entries of deleted code branches, by their fate."""
+    """KB branches without code branch, and entries of deleted code branches, by their fate.
+
+    On a shared server, a branch without an entry here is another repository's.
+    """
     mappings = plumbing.kb_mappings(ws.places)
     existing = worktrees.code_branches(ws.places)
     stale = [(code, kb) for code, kb in mappings if code not in existing]
+    deleted = {kb for _, kb in stale}
     in_use = {kb for code, kb in mappings if code in existing} | set(_journaled(ws))
     prune, keep = [], []
     for each in ws.engine.branches():
         if each.name.startswith(ASIDE_PREFIX):
             keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
-        elif reserved(each.name) or each.name in in_use:
+        elif reserved(each.name) or each.name in in_use or (ws.engine.shared and each.name not in deleted):
             continue
         elif each.dirty:
             hint = f"vmrag branch --switch {shlex.quote(each.name)}"

@@ -1,0 +1,280 @@
+"""What only a knowledge base on a running `dolt sql-server` promises: sessions that are lost, and
+other machines that write, too. Here each machine is a folder of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.support.dolt_server import DoltServer, database_for
+from tests.support.engines import AUTHOR, DATE, Engines, commit, document, head, put, root, store
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.dolt import server_database
+from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.errors import Busy, EngineUnwritable, KnowledgeMissing, LoginRefused, ServerUnreachable
+from vmrag_link.models import Working
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server that the test may kill."""
+    server = DoltServer(tmp_path / "databases")
+    server.start()
+    yield server
+    server.stop()
+
+
+def create(server, folder):
+    return DoltEngine.create(folder, author=AUTHOR, date=DATE, access=server.access(database_for(folder)))
+
+
+def join(server, engine, folder):
+    """The same knowledge base, used by another machine."""
+    access = server.access(database_for(engine.folder))
+    server_database.join(folder, access)
+    return DoltEngine.open(folder, access=access, lock_timeout=0.3)
+
+
+@pytest.fixture
+def engine(dolt_server, tmp_path):
+    made = create(dolt_server, tmp_path / "kb")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(dolt_server, engine, tmp_path):
+    joined = join(dolt_server, engine, tmp_path / "other")
+    yield joined
+    joined.close()
+
+
+def ids(engine, at):
+    return [each.doc_id for each in engine.documents(at)]
+
+
+# -- sessions that are lost
+
+
+def test_after_a_restart_of_the_server_the_next_statement_finds_it(own_server, tmp_path):
+    engine = create(own_server, tmp_path / "kb")
+    store(engine, "main", document("a"))
+    own_server.restart()
+    assert ids(engine, Working("main")) == ["a"]
+    own_server.restart()
+    store(engine, "main", document("b"))
+    assert ids(engine, Working("main")) == ["a", "b"]
+
+
+def test_a_transaction_is_lost_with_the_server_as_a_whole_and_nothing_of_it_is_said_again(own_server, tmp_path):
+    engine = create(own_server, tmp_path / "kb")
+    before = store(engine, "main", document("a"))
+
+    def rows():
+        yield from (document(f"b{number}") for number in range(2000))  # some are with the server by now
+        own_server.stop(signal.SIGKILL)
+        yield document("c")
+
+    with pytest.raises(ServerUnreachable):
+        engine.write("main", Write(put_documents=rows()), expected=before)
+    own_server.start()
+    assert ids(engine, Working("main")) == ["a"]
+    assert not engine.branch("main").dirty
+    store(engine, "main", document("d"))
+
+
+def test_what_depends_on_the_lock_does_not_go_on_without_it(own_server, tmp_path):
+    engine = create(own_server, tmp_path / "kb")
+    store(engine, "main", document("a"))
+    with engine.writing("do several things"):
+        put(engine, "main", document("b"))
+        own_server.restart()
+        for _ in range(2):
+            with pytest.raises(ServerUnreachable):
+                put(engine, "main", document("c"))
+    assert ids(engine, Working("main")) == ["a", "b"]
+    put(engine, "main", document("c"))
+
+
+def test_a_session_that_somebody_ends_on_the_server_is_begun_anew(dolt_server, engine):
+    store(engine, "main", document("a"))
+    for number, *_ in dolt_server.sql("SHOW PROCESSLIST")[:-1]:
+        dolt_server.sql(f"KILL {number}")
+    assert ids(engine, Working("main")) == ["a"]
+
+
+def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine, other):
+    store(engine, "main", document("a"))
+    with engine.writing("collect and go on"):
+        engine.collect_garbage()
+        put(engine, "main", document("b"))
+        with pytest.raises(Busy):
+            other.create_branch("other", root(other))
+    assert ids(other, Working("main")) == ["a", "b"]
+
+
+# -- others who write
+
+
+def test_a_writer_on_another_machine_is_waited_for_and_named(engine, other):
+    with engine.writing("import a library"):
+        begun = time.monotonic()
+        with pytest.raises(Busy, match=r"root on .* has held the knowledge base kb_\w+ on 127.0.0.1:\d+") as busy:
+            other.create_branch("main", root(other))
+        assert 0.3 <= time.monotonic() - begun < 5
+        assert "KILL" in busy.value.hint
+    other.create_branch("main", root(other))
+
+
+KILLED = """
+def rows():
+    yield document('lost')
+    print('writing', flush=True)
+    input()
+with engine.writing('hold on'):
+    put(engine, 'main', document('kept'))
+    engine.write('main', Write(put_documents=rows()), expected=head(engine, 'main'))
+"""
+
+
+def test_a_killed_writer_frees_the_lock_and_leaves_nothing_half_done(dolt_server, engine, other):
+    store(engine, "main", document("a"))
+    with Engines("dolt-server").child(engine.folder, KILLED) as child:
+        assert child.stdout.readline() == "writing\n"
+        with pytest.raises(Busy):
+            put(other, "main", document("b"))
+        child.kill()
+    patient = DoltEngine.open(other.folder, access=dolt_server.access(), lock_timeout=10)
+    put(patient, "main", document("b"))
+    assert ids(patient, Working("main")) == ["a", "b", "kept"]
+    patient.close()
+
+
+def test_two_machines_write_at_once_and_lose_nothing(dolt_server, engine, tmp_path):
+    failures = []
+
+    def work(name):
+        try:
+            mine = join(dolt_server, engine, tmp_path / name)
+            patient = DoltEngine.open(mine.folder, access=dolt_server.access(), lock_timeout=60)
+            for number in range(5):
+                store(patient, name, document(f"{name}-{number}"))
+                patient.move_branch(name, root(patient), expected=head(patient, name))
+                store(patient, name, document(f"{name}-{number}"), document("shared", name))
+            patient.close()
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("ada", "bob")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert failures == []
+    for name in ("ada", "bob"):
+        assert ids(engine, Working(name)) == [f"{name}-4", "shared"]
+    assert (
+        engine.unreachable([each.revision for name in ("ada", "bob") for each in engine.log(head(engine, name))]) == []
+    )
+
+
+def test_what_another_client_changes_at_the_same_time_is_no_silent_loss(dolt_server, engine):
+    """The lock is ours alone: a person's client does not ask for it."""
+    store(engine, "main", document("a", "before"))
+    database = database_for(engine.folder)
+
+    def rows():
+        yield document("a", "ours")
+        dolt_server.sql(f"USE `{database}/main`", "UPDATE documents SET content = 'theirs' WHERE doc_id = 'a'")
+
+    with pytest.raises(Busy, match="at the same time"):
+        engine.write("main", Write(put_documents=rows()), expected=head(engine, "main"))
+    [kept] = engine.documents(Working("main"))
+    assert kept.content == "theirs"
+    put(engine, "main", document("a", "ours"))
+
+
+def test_the_stamp_changes_with_whatever_anybody_writes(dolt_server, engine, other):
+    database = database_for(engine.folder)
+    stamps = [engine.stamp()]
+    assert other.stamp() == stamps[0]
+    other.create_branch("main", root(other))
+    stamps.append(engine.stamp())
+    for doc_id in "ab":
+        put(other, "main", document(doc_id))
+        stamps.append(engine.stamp())
+    dolt_server.sql(f"USE `{database}/main`", "UPDATE documents SET title = 'theirs' WHERE doc_id = 'a'")
+    stamps.append(engine.stamp())
+    commit(other, "main")
+    stamps.append(engine.stamp())
+    assert len(set(stamps)) == len(stamps)
+    assert other.stamp() == engine.stamp() == stamps[-1]
+
+
+# -- whom the server lets in
+
+
+def test_a_wrong_password_is_said_and_none_is_shown(dolt_server, tmp_path):
+    folder = tmp_path / "kb"
+    create(dolt_server, folder).close()
+    access = dolt_server.access(password="wrong-guess")
+    with pytest.raises(LoginRefused, match="does not let in the user 'root'") as refused:
+        DoltEngine.open(folder, access=access).branches()
+    said = f"{refused.value.to_dict()} {access!r} {refused.value.__cause__!r}"
+    assert "wrong-guess" not in said
+    assert dolt_server.password not in said
+    assert refused.value.code == "AUTHENTICATION_FAILED"
+    assert "VMRAG_DOLT_PASSWORD" in refused.value.hint
+
+
+def test_a_database_that_was_dropped_is_said_to_be_missing(dolt_server, engine):
+    database = database_for(engine.folder)
+    dolt_server.sql(f"DROP DATABASE `{database}`")
+    with pytest.raises(KnowledgeMissing, match=database):
+        engine.branches()
+    with pytest.raises(KnowledgeMissing):
+        engine.damage()
+
+
+def test_a_user_who_may_only_read_reads_and_is_told_why_nothing_is_written(dolt_server, engine):
+    database = database_for(engine.folder)
+    store(engine, "main", document("a"))
+    dolt_server.sql(
+        "CREATE USER IF NOT EXISTS reader@localhost IDENTIFIED BY 'pw'",
+        f"GRANT SELECT ON `{database}`.* TO reader@localhost",
+    )
+    reader = DoltEngine.open(engine.folder, access=dolt_server.access(user="reader", password="pw"))
+    assert ids(reader, Working("main")) == ["a"]
+    with pytest.raises(EngineUnwritable, match="does not allow that") as refused:
+        put(reader, "main", document("b"))
+    assert "rights" in refused.value.hint
+    assert ids(engine, Working("main")) == ["a"]
+    reader.close()
+
+
+def test_the_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine, tmp_path):
+    """As docs/dolt-server.md says."""
+    database = database_for(engine.folder)
+    dolt_server.sql(
+        "CREATE USER IF NOT EXISTS member@localhost IDENTIFIED BY 'pw'",
+        f"GRANT ALL ON `{database}`.* TO member@localhost",
+    )
+    member = DoltEngine.open(engine.folder, access=dolt_server.access(user="member", password="pw"))
+    first = store(member, "main", document("a"))
+    assert member.damage() == ""
+    member.move_branch("main", root(member), expected=first)
+    member.commit_onto(
+        first, [Write(put_documents=[document("b")])], joining=root(member), message="m", author=AUTHOR, date=DATE
+    )
+    member.delete_branch("main", expected=root(member))
+    assert member.unreachable([first]) == []
+    with pytest.raises(EngineUnwritable):
+        member.collect_garbage()
+    dolt_server.sql(f"GRANT EXECUTE ON PROCEDURE `{database}`.dolt_gc TO member@localhost")
+    member.collect_garbage()
+    member.close()

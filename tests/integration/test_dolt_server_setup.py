@@ -1,0 +1,341 @@
+"""A knowledge base on a Dolt server is made, joined, and reached encrypted."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import ipaddress
+import json
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.support.dolt_server import DoltServer, database_for
+from tests.support.engines import AUTHOR, DATE, document, head, root, store
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE
+from vmrag_link.engines.dolt import server_database
+from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.engines.dolt.server_session import ServerSession
+from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
+from vmrag_link.models import Working
+from vmrag_link.ops.checks import push_check
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+
+def create(folder, access):
+    return DoltEngine.create(folder, author=AUTHOR, date=DATE, access=access)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "kb"
+
+
+@pytest.fixture
+def access(dolt_server, folder):
+    return dolt_server.access(database_for(folder))
+
+
+# -- creating
+
+
+def test_a_new_knowledge_base_is_a_database_with_the_root_as_the_branch_of_who_names_none(dolt_server, folder, access):
+    engine = create(folder, access)
+    assert json.loads((folder / SERVER_FILE).read_bytes()) == {"format": 1, "database": access.database}
+    assert [each.name for each in engine.branches()] == [ROOT_BRANCH]
+    assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
+    assert engine.info(root(engine)).author == AUTHOR
+    engine.close()
+    dolt_server.restart()
+    assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
+
+
+def test_a_database_that_its_owner_made_for_it_is_taken(dolt_server, folder, access):
+    dolt_server.sql(f"CREATE DATABASE `{access.database}`")
+    engine = create(folder, access)
+    assert [each.name for each in engine.branches()] == [ROOT_BRANCH]
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "CREATE TABLE theirs (a int primary key)",
+        "CALL dolt_branch('theirs')",
+        "CALL dolt_commit('--allow-empty', '-m', 'theirs')",
+    ],
+)
+def test_a_database_that_holds_something_else_is_not_touched(dolt_server, folder, access, held):
+    dolt_server.sql(f"CREATE DATABASE `{access.database}`", f"USE `{access.database}`", held)
+    before = dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches")
+    with pytest.raises(AlreadyInitialized, match="which holds something else") as refused:
+        create(folder, access)
+    assert "dolt.database" in refused.value.hint
+    assert dolt_server.sql(f"USE `{access.database}`", "SELECT name, hash, dirty FROM dolt_branches") == before
+    assert not DoltEngine.there(folder)
+
+
+def test_a_knowledge_base_that_is_used_is_not_begun_again_but_joined(tmp_path, folder, access):
+    engine = create(folder, access)
+    store(engine, "main", document("a"))
+    with pytest.raises(AlreadyInitialized, match="has a knowledge base in the database") as refused:
+        create(tmp_path / "other", access)
+    assert "vmrag clone" in refused.value.hint
+    server_database.join(tmp_path / "other", access)
+    joined = DoltEngine.open(tmp_path / "other", access=access)
+    assert [each.doc_id for each in joined.documents(Working("main"))] == ["a"]
+    for each in (engine, joined):
+        each.close()
+
+
+def test_there_is_nothing_to_join_where_nothing_was_made(tmp_path, dolt_server, access):
+    with pytest.raises(KnowledgeMissing):
+        server_database.join(tmp_path / "other", access)
+    assert not DoltEngine.there(tmp_path / "other")
+
+
+class _Killed(BaseException):
+    pass
+
+
+def test_a_creation_that_is_killed_anywhere_is_finished_by_the_next_one(dolt_server, tmp_path, monkeypatch):
+    """After every statement that changes something."""
+    run, left = ServerSession.run, 0
+
+    def counted(session, statement):
+        nonlocal left
+        rows = run(session, statement)
+        if statement.startswith(("CREATE", "CALL", "INSERT", "SET GLOBAL")):
+            left -= 1
+            if left == 0:
+                session.end()
+                raise _Killed
+        return rows
+
+    monkeypatch.setattr(ServerSession, "run", counted)
+    number, killed = 0, True
+    while killed:
+        number += 1
+        folder = tmp_path / f"kb{number}"
+        access = dolt_server.access(database_for(folder))
+        left = number
+        try:
+            create(folder, access)
+            killed = False
+        except _Killed:
+            assert not DoltEngine.there(folder)
+            left = 0
+            engine = create(folder, access)
+            assert [(each.name, each.dirty) for each in engine.branches()] == [(ROOT_BRANCH, False)]
+            assert len(list(engine.log(root(engine)))) == 2
+            store(engine, "main", document("a"))
+            assert dolt_server.sql(f"USE `{access.database}`", "SELECT active_branch()") == [(ROOT_BRANCH,)]
+            engine.close()
+    assert number > 10
+
+
+def test_one_that_was_dropped_can_be_made_again(dolt_server, tmp_path, folder, access):
+    create(folder, access).close()
+    dolt_server.sql(f"DROP DATABASE `{access.database}`")
+    engine = create(tmp_path / "again", access)
+    store(engine, "main", document("a"))
+    engine.close()
+
+
+# -- the note
+
+
+@pytest.mark.parametrize(
+    ("note", "error"),
+    [
+        ("{}", EngineFailed),
+        ("", EngineFailed),
+        ('{"format": 1, "database": "kb`; DROP DATABASE x"}', ConfigInvalid),
+        ('{"format": 1, "database": ""}', ConfigInvalid),
+        ('{"format": 2, "database": "kb"}', Exception),
+    ],
+)
+def test_a_note_that_cannot_be_meant_is_refused(dolt_server, folder, note, error):
+    folder.mkdir()
+    (folder / SERVER_FILE).write_text(note)
+    with pytest.raises(error) as raised:
+        DoltEngine.open(folder, access=dolt_server.access())
+    assert raised.value.hint
+
+
+def test_settings_that_name_another_database_than_the_note_are_refused(folder, access, dolt_server):
+    create(folder, access).close()
+    with pytest.raises(ConfigInvalid, match=access.database):
+        DoltEngine.open(folder, access=dolt_server.access("another"))
+    DoltEngine.open(folder, access=dolt_server.access(access.database.upper())).close()
+
+
+@pytest.mark.parametrize(
+    "server", ["", "localhost", "localhost:", ":3306", "localhost:0", "a b:1", "x:70000", "::1:3306"]
+)
+def test_an_address_is_a_host_and_a_port(folder, server, dolt_server):
+    folder.mkdir()
+    (folder / SERVER_FILE).write_text('{"format": 1, "database": "kb"}')
+    with pytest.raises(ConfigInvalid):
+        DoltEngine.open(folder, access=dolt_server.access("kb", server=server))
+
+
+# -- encryption
+
+
+def _certificate(folder, name, address):
+    """A certificate of an authority, and by it one for an address; the files of both."""
+    now = dt.datetime.now(dt.UTC)
+
+    def made(subject, issuer, key, signing, *extensions):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(hours=1))
+        )
+        for each, critical in extensions:
+            builder = builder.add_extension(each, critical)
+        return builder.sign(signing, hashes.SHA256())
+
+    def named(text):
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    signer = made(
+        named("authority"),
+        named("authority"),
+        authority,
+        authority,
+        (x509.BasicConstraints(ca=True, path_length=None), True),
+        (usage, True),
+        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
+    )
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    server = made(named(name), named("authority"), own, authority, (alternative, False), (issuer, False))
+    files = folder / f"{name}-ca.pem", folder / f"{name}.pem", folder / f"{name}-key.pem"
+    files[0].write_bytes(signer.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    files[2].write_bytes(
+        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory):
+    """A server that speaks to nobody in the clear, and the file of its authority."""
+    folder = tmp_path_factory.mktemp("encrypted")
+    authority, certificate, key = _certificate(folder, "server", "127.0.0.1")
+    server = DoltServer(
+        folder / "databases",
+        settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n  require_secure_transport: true\n",
+    )
+    server.start()
+    yield server, authority
+    server.stop()
+
+
+def test_an_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, folder):
+    server, authority = encrypted
+    engine = create(folder, server.access("sound", tls=True, authorities=str(authority)))
+    store(engine, "main", document("a", "x" * 100_000))
+    assert [each.content for each in engine.documents(head(engine, "main"))] == ["x" * 100_000]
+    engine.close()
+
+
+def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, folder, tmp_path):
+    server, _ = encrypted
+    stranger, *_ = _certificate(tmp_path, "stranger", "127.0.0.1")
+    for authorities in ("", str(stranger)):
+        with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):
+            create(folder, server.access("unsound", tls=True, authorities=authorities))
+
+
+def test_a_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
+    authority, certificate, key = _certificate(tmp_path, "elsewhere", "127.0.0.2")
+    server = DoltServer(tmp_path / "databases", settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n")
+    server.start()
+    with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):
+        create(folder, server.access("kb", tls=True, authorities=str(authority)))
+    server.stop()
+
+
+def test_a_server_that_demands_encryption_says_so_to_who_does_not_encrypt(encrypted, folder):
+    server, _ = encrypted
+    with pytest.raises(EngineFailed) as refused:
+        create(folder, server.access("plain"))
+    assert server.password not in str(refused.value.to_dict())
+
+
+def test_a_file_without_certificates_is_named(encrypted, folder, tmp_path):
+    server, _ = encrypted
+    (tmp_path / "empty.pem").touch()
+    for authorities in (tmp_path / "empty.pem", tmp_path / "missing.pem"):
+        with pytest.raises(ConfigInvalid, match=authorities.name):
+            create(folder, server.access("kb", tls=True, authorities=str(authorities)))
+
+
+# -- vmrag
+
+
+def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    database = database_for(tmp_path)
+    monkeypatch.setenv("VMRAG_DOLT_SERVER", dolt_server.address)
+    monkeypatch.setenv("VMRAG_DOLT_DATABASE", database)
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)
+    ada = new_project(tmp_path / "ada")
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.put("backup", "Backups run nightly.")
+    ada.vmrag("commit", "-m", "backups")
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "backups")
+
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    assert bob.ask("clone")["remote"] == dolt_server.address
+    assert bob.status()["kb"]["engine"] == "dolt"
+    bob.put("restore", "A restore takes an hour.")
+    bob.vmrag("commit", "-m", "restore")
+    [own] = [each["name"] for each in bob.ask("branch")["branches"] if each["current"]]
+    assert own != "main", "that one is Ada's"
+    assert bob.ask("gc")["pruned"] == []
+
+    ada.put("draft", "Not yet committed.")
+    assert sorted(ada.texts()) == ["backup", "draft"]
+    assert sorted(bob.texts()) == ["backup", "restore"]
+    bob.vmrag("commit", "-m", "nothing", code=1)
+    assert bob.vmrag("init", "--engine", "doltlite", code=2).err
+
+    bob.git("commit", "-q", "-a", "-m", "restore")
+    tip, before = bob.git("rev-parse", "HEAD", "origin/main").split()
+    pushed = push_check.Push((push_check.Ref("refs/heads/main", tip, "refs/heads/main", before),), "origin")
+    with contextlib.closing(Workspace.open(bob.top, QUIET)) as ws:
+        assert push_check.check(ws, pushed) == push_check.PushCheckReport(()), "the server has it"
+
+
+def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    server = DoltServer(tmp_path / "databases")
+    server.start()
+    monkeypatch.setenv("VMRAG_DOLT_SERVER", server.address)
+    monkeypatch.setenv("VMRAG_DOLT_DATABASE", "kb")
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", server.password)
+    project = new_project(tmp_path / "project")
+    project.vmrag("init", "--engine", "dolt", "--no-hooks")
+    server.stop()
+    said = project.vmrag("list", "--json", code=3).error
+    assert said["code"] == "DATABASE_ERROR"
+    assert f"The server {server.address} cannot be reached" in said["message"]
+    assert server.password not in str(said)
