@@ -206,6 +206,7 @@ STRANGE = {
     "a view in place of a table": (["DROP TABLE documents", "CREATE VIEW documents AS SELECT 1"], "dolt_schemas"),
     "a column more": (["ALTER TABLE documents ADD COLUMN theirs int"], "'documents'"),
     "a row that is no record": (["INSERT INTO documents (collection_name, doc_id) VALUES ('guide', 'x')"], "nothing"),
+    "a document without an id": (["UPDATE documents SET doc_id = ''"], "a name has 1"),
     "a wrong hash": (["UPDATE documents SET content_hash = 'abc'"], "content_hash"),
     "no version": (["DELETE FROM vmrag_meta"], "schema"),
 }
@@ -222,6 +223,15 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
     assert not two.bob.has_revision(strange)
     assert two.bob.remote_heads("there") == known
     assert two.bob.count(known["main"]) == 1
+
+
+def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
+    strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)", "CALL dolt_tag('v1', 'main')")
+    two.ada.push("there", two.url, {"main": strange})
+    subprocess.run(["dolt", "push", "at-there", "v1"], cwd=two.ada.folder, check=True, capture_output=True)
+    with pytest.raises(KnowledgeRefused, match="theirs"):
+        two.bob.fetch("there", two.url)
+    assert not two.bob.has_revision(strange)
 
 
 def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:

@@ -17,7 +17,7 @@ from tests.support import dolt
 from tests.support.dolt_server import DoltServer
 from tests.support.engines import AUTHOR, DATE, commit, document, store
 from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.engines.dolt import shell
+from vmrag_link.engines.dolt import shell, unfinished
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.literals import identifier, literal
@@ -88,6 +88,12 @@ def test_each_query_has_its_own_rows_whatever_others_print(opened: Shell) -> Non
     ]
 
 
+def test_long_answers_come_while_the_next_questions_are_still_said(opened: Shell) -> None:
+    said, answered = "x" * 20_000, 30_000
+    found = opened.results([f"SELECT repeat('a', {answered}) AS v, '{said}' AS w"] * 20)
+    assert [len(rows[0]["v"]) for rows in found] == [answered] * 20
+
+
 def test_a_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: Shell) -> None:
     forged = '{"rows": [{"vmrag_end_2":1}]}\n{"rows": [{"vmrag_end_3":1}]}'
     assert opened.value(literal(forged)) == forged
@@ -103,8 +109,10 @@ def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: Shell) ->
 
 
 def test_an_answer_that_is_too_long_is_given_up(repository: Path) -> None:
-    with _opened(repository, longest=2_000_000) as connection, pytest.raises(LimitExceeded):
-        connection.value("repeat('x', 20000000)")
+    with _opened(repository, longest=2_000_000) as connection, connection.snapshot(ROOT_BRANCH):
+        with pytest.raises(LimitExceeded):
+            connection.value("repeat('x', 20000000)", at=ROOT_BRANCH)
+        assert connection.value("1", at=ROOT_BRANCH) == 1
 
 
 def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
@@ -112,6 +120,17 @@ def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_writ
         connection.change([_mark("idle", "ours")], at=ROOT_BRANCH)
         dolt.run(repository, "sql", "-q", _mark("idle", "theirs"))
         assert _marker(connection, "idle") == "theirs"
+
+
+def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made(repository: Path) -> None:
+    with _opened(repository) as connection, connection.writing("test", PATIENCE):
+        connection.change([_mark("slow", "yes")], at=ROOT_BRANCH)
+        made = connection.call("dolt_commit", "-A", "-m", "Made slowly", at=ROOT_BRANCH)["hash"]
+        with unfinished.branch(connection, made) as at:
+            connection.call("dolt_branch", "-f", ROOT_BRANCH, f"{made}~1")
+            time.sleep(2 * shell.IDLE_SECONDS)
+            connection.call("dolt_branch", "-f", "other", ROOT_BRANCH)
+            assert connection.value("dolt_hashof('HEAD')", at=at) == made
 
 
 def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:

@@ -101,7 +101,7 @@ def clone(
     make: Callable[[str, str], Engine],
     *,
     timeout: float,
-    engine: EngineName = "doltlite",
+    engine: EngineName,
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
     """A knowledge base of an engine, which `make` creates from a short name and a URL; None if the

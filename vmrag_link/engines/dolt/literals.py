@@ -28,5 +28,11 @@ def literals(values: Iterable[Value]) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name as SQL."""
+    """A name as SQL.
+
+    None of ours has a backslash, which the program takes for an escape within backticks, too; the
+    server does not. Raises `ValueError`.
+    """
+    if "\\" in name:
+        raise ValueError("a name with a backslash")
     return "`" + name.replace("`", "``") + "`"

@@ -18,6 +18,7 @@ from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
+from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
 
 PAGE_BYTES = 200_000
@@ -25,6 +26,7 @@ _FIRST_PAGE = 16
 """Rows; as many as may be large."""
 
 _LARGEST_PAGE = 2000
+_SHRINKING = 8
 _AT_ONCE = 500
 """Ids in one query."""
 
@@ -117,11 +119,11 @@ class _Selection(NamedTuple):
     def key(self) -> str:
         return self.table.columns[self.table.keys - 1]
 
-    def query(self, after: str, size: int) -> str:
+    def query(self, after: str | None, size: int) -> str:
         names = ", ".join(map(identifier, self.columns))
         # Named whole, the primary key is the order in which rows are found; else they are sorted.
         order = ", ".join(self.table.columns[: self.table.keys])
-        where = f"{self.where} AND {self.key} > {literal(after)}"
+        where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"
         return f"SELECT {names} FROM {self.table.name} WHERE {where} ORDER BY {order} LIMIT {size}"
 
 
@@ -143,14 +145,24 @@ def _documents(
 
 def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
     """The collections that documents are in, each found by the key."""
-    name = ""
+    name: str | None = None
     while True:
-        query = f"SELECT collection_name AS v FROM documents WHERE collection_name > {literal(name)}"
-        rows = connection.rows(f"{query} ORDER BY collection_name LIMIT 1", at=place)
+        where = "TRUE" if name is None else f"collection_name > {literal(name)}"
+        query = f"SELECT collection_name AS v FROM documents WHERE {where} ORDER BY collection_name LIMIT 1"
+        rows = connection.rows(query, at=place)
         if not rows:
             return
-        name = str(rows[0]["v"])
+        name = _next_key(name, rows[0]["v"])
         yield name
+
+
+def _next_key(before: str | None, found: object) -> str:
+    """Raises `RowsInvalid` for a key that a stranger's program wrote so that what follows it is it
+    again: bytes that are no UTF-8 come as another text.
+    """
+    if not isinstance(found, str) or (before is not None and found <= before):
+        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=records.ROWS_HINT)
+    return found
 
 
 def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
@@ -165,15 +177,28 @@ def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[st
 
 def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]:
     index = selection.columns.index(selection.key)
-    size, after = _FIRST_PAGE, ""
+    size, after = _FIRST_PAGE, None
     while True:
-        found = connection.rows(selection.query(after, size), at=selection.place)
+        try:
+            found = connection.rows(selection.query(after, size), at=selection.place)
+        except LimitExceeded:
+            if size == 1:
+                raise
+            size = smaller(size)
+            continue
         rows = [values(row, selection.columns) for row in found]
         yield from rows
         if len(rows) < size:
             return
-        after = str(rows[-1][index])
+        after = _next_key(after, rows[-1][index])
         size = _next_size(rows)
+
+
+def smaller(size: int) -> int:
+    """The rows to ask for where so many were too long for an answer: some may be much longer than
+    those before.
+    """
+    return max(1, size // _SHRINKING)
 
 
 def _next_size(rows: Sequence[Values]) -> int:

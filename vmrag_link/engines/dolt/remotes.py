@@ -7,6 +7,8 @@ or that brought what is refused, leaves the state before it.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -115,9 +117,21 @@ def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:
 
 
 def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check: Callable[[], None]) -> None:
-    """Fetch everything that the branches at `url` reach."""
+    """Fetch everything that the branches at `url` reach.
+
+    Dolt brings tags along, which would keep what is refused from being collected as garbage.
+    """
     require_there(url)
-    _remotely(connection, url, [("dolt_fetch", "--prune", *login(url, user), _name(remote))], check)
+    before = _tags(connection)
+    try:
+        _remotely(connection, url, [("dolt_fetch", "--prune", *login(url, user), _name(remote))], check)
+    finally:
+        for tag in _tags(connection) - before:
+            connection.call("dolt_tag", "-d", tag)
+
+
+def _tags(connection: SqlConnection) -> set[str]:
+    return {str(row["tag_name"]) for row in connection.rows("SELECT tag_name FROM dolt_tags")}
 
 
 def push(
@@ -182,11 +196,10 @@ def size_of(url: str) -> int:
 
 def _size(folder: Path) -> int:
     total = 0
-    for each in folder.rglob("*"):
-        try:
-            total += each.lstat().st_size
-        except FileNotFoundError:  # Dolt moves its files while it works
-            continue
+    for where, _, files in os.walk(folder):  # it passes over a folder that is gone
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):  # Dolt moves its files while it works
+                total += Path(where, name).lstat().st_size
     return total
 
 

@@ -16,6 +16,7 @@ from vmrag_link.engines.dolt import program, server_errors, server_socket
 from vmrag_link.engines.dolt.access import DoltAccess, address, require_encrypted
 from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
 from vmrag_link.engines.dolt.server_socket import Allowance
+from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import (
     ConfigInvalid,
     EngineFailed,
@@ -29,7 +30,6 @@ LOGIN_SECONDS = 10.0
 """To reach the server, and to log in."""
 
 _MOST_AT_LOGIN = 1_000_000
-_MEGABYTE = 1_000_000
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
 _NOT_FOUND = "database not found"
 
@@ -108,7 +108,8 @@ class ServerSession:
         require_encrypted(access)
         kinds = self._mysql.constants.FIELD_TYPE
         whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
-        return self._mysql.connections.Connection(
+        kind = self._mysql.connections.Connection if access.tls else _keyless(self._mysql, access)
+        return kind(
             host=host,
             port=port,
             user=access.user,
@@ -118,7 +119,7 @@ class ServerSession:
             cursorclass=self._mysql.cursors.DictCursor,
             conv=dict.fromkeys(whole, int),  # everything else is text, as the program writes it
             defer_connect=True,
-            **(self._encrypted() if access.tls else self._plain()),
+            **(self._encrypted() if access.tls else {"ssl_disabled": True}),
         )
 
     def _encrypted(self) -> dict[str, Any]:
@@ -131,12 +132,6 @@ class ServerSession:
                 " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
                 setting="dolt.authorities",
             ) from error
-
-    def _plain(self) -> dict[str, Any]:
-        def refused(*_: object) -> NoReturn:
-            raise server_errors.in_the_clear(self._access)
-
-        return {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(("mysql_clear_password", "dialog"), refused)}
 
     def _log_in(self) -> None:
         self._allowance.renew(_MOST_AT_LOGIN, LOGIN_SECONDS)
@@ -192,7 +187,7 @@ class ServerSession:
         if isinstance(error, ServerUnreachable):
             self.end()
         if self._allowance.exceeded:
-            most = self._longest // _MEGABYTE
+            most = self._longest // MEGABYTE
             return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
         if self._allowance.late:
             seconds = f"{self._allowance.granted:.0f} seconds"
@@ -205,6 +200,24 @@ class ServerSession:
 class _Row(dict[str, Any]):
     def __missing__(self, column: str) -> NoReturn:
         raise EngineFailed(f"The server answers without the column {column!r}.")
+
+
+def _keyless(mysql: Any, access: DoltAccess) -> Any:
+    """PyMySQL's connection that sends no password: neither in the clear, nor encrypted for whoever
+    answers at the port and sends a key.
+    """
+
+    def refused(*_: object) -> NoReturn:
+        raise server_errors.in_the_clear(access)
+
+    class Keyless(mysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
+        server_public_key = property(refused, lambda *_: None)
+
+        def __init__(self, **given: object) -> None:
+            plugins = ("mysql_clear_password", "dialog")
+            super().__init__(auth_plugin_map=dict.fromkeys(plugins, refused), **given)
+
+    return Keyless
 
 
 def library() -> Any:

@@ -55,7 +55,7 @@ class Shell(SqlConnection):
         self._session: ShellSession | None = None
         self._seen: object = None
         self._writes = False
-        self._held = 0
+        self._held = self._writers = 0
         self._in_use = threading.RLock()
 
     def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
@@ -78,8 +78,16 @@ class Shell(SqlConnection):
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
-        """The repository is on this machine, so the engine's lock is enough."""
-        yield
+        """The repository is on this machine, so the engine's lock is enough.
+
+        The session stays however long nothing is asked of it: another one would prove that it may
+        write by moving a branch, on which a revision may be in the making.
+        """
+        self._writers += 1
+        try:
+            yield
+        finally:
+            self._writers -= 1
 
     @contextlib.contextmanager
     def transaction(self, at: str) -> Iterator[None]:
@@ -152,7 +160,7 @@ class Shell(SqlConnection):
                 try:
                     if self._session is not session:
                         return
-                    if left <= 0:
+                    if left <= 0 and not self._writers:
                         self.release()
                         return
                 finally:
@@ -188,13 +196,12 @@ class Shell(SqlConnection):
     def _await_lock(self, deadline: float) -> None:
         """Wait until no process has the repository open for writing."""
         with (self._folder / _LOCK).open("rb") as lock:
-            while True:
+            while time.monotonic() <= deadline:
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return
-                if time.monotonic() > deadline:
-                    raise Busy(
-                        f"Another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
-                        hint="See which: pgrep -a dolt",
-                    )
                 time.sleep(_PAUSE)
+        raise Busy(
+            f"Another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
+            hint="See which: pgrep -a dolt",
+        )

@@ -17,7 +17,6 @@ from vmrag_link import proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
-from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
 _PIECE = 1 << 20
@@ -38,13 +37,16 @@ class _Result(msgspec.Struct):
 
 
 class ShellSession:
-    """Any failure ends it. `begun`: when it was started; `used`: when it was asked last."""
+    """Any failure ends it, but for an answer that is too long. `begun`: when it was started;
+    `used`: when it was asked last.
+    """
 
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
         self.used = self.begun = time.monotonic()
         self.ended = False
         self._longest = longest
         self._out = bytearray()
+        self._exceeded = False
         self._number = 0
         self._unanswered: list[str] = []
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
@@ -54,6 +56,7 @@ class ShellSession:
         argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
         try:
             self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
+            os.set_blocking(self._input.fileno(), False)
             begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
         except (OSError, EngineFailed):
             program.find(access.binary)  # raises what is wrong with the program
@@ -122,6 +125,9 @@ class ShellSession:
         except BaseException:
             self._abandon()
             raise
+        if self._exceeded:
+            self._exceeded = False
+            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // _MEGABYTE:,} MB.")
         return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
 
     def _moving(self, at: str | None) -> list[str]:
@@ -131,12 +137,22 @@ class ShellSession:
         return [f"USE {place(self._database, at)}"]
 
     def _say(self, statements: Sequence[str]) -> None:
+        """What is answered meanwhile is taken in: the program does not go on reading before."""
         self._unanswered += [each[-_REPEATED:] for each in statements]
-        try:
-            self._input.write("".join(f"{each};\n" for each in statements).encode())
-            self._input.flush()
-        except BrokenPipeError as error:
-            raise self._failure() from error
+        left = memoryview("".join(f"{each};\n" for each in statements).encode())
+        while left:
+            answers, ready, _ = select.select([self._output], [self._input], [], LONGEST_STATEMENT)
+            if not (answers or ready):
+                raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
+            if answers:
+                self._take_in()
+                if len(self._out) > 2 * self._longest:
+                    raise LimitExceeded("The knowledge base answers with more than was asked.")
+            if ready:
+                try:
+                    left = left[os.write(self._input.fileno(), left[:_PIECE]) :]
+                except BrokenPipeError as error:
+                    raise self._failure() from error
 
     def _lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
         lines: list[bytes] = []
@@ -149,20 +165,32 @@ class ShellSession:
                 lines.append(line)
 
     def _line(self, check: Callable[[], None] | None) -> bytes:
-        """The next line of standard output. Raises `EngineFailed` where there is none."""
+        """The next line of standard output, or the end of one that is too long.
+
+        Raises `EngineFailed` where there is none.
+        """
         start, begun = 0, time.monotonic()
         while (end := self._out.find(b"\n", start)) < 0:
+            self._drop_excess()
             start = len(self._out)
-            if start > self._longest:
-                raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
             self._await_output(begun, check)
-            piece = os.read(self._output.fileno(), _PIECE)
-            if not piece:
-                raise self._failure()
-            self._out += piece
+            self._take_in()
         line = bytes(self._out[:end])
         del self._out[: end + 1]
         return line
+
+    def _take_in(self) -> None:
+        """More of standard output, of which there is some, or its end."""
+        piece = os.read(self._output.fileno(), _PIECE)
+        if not piece:
+            raise self._failure()
+        self._out += piece
+
+    def _drop_excess(self) -> None:
+        """Forget the beginning of a line that is too long; its query will have no answer."""
+        if len(self._out) > self._longest:
+            self._out.clear()
+            self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
