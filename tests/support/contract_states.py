@@ -278,6 +278,14 @@ def newer(state: State) -> None:
         connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
 
 
+def no_dolt(state: State) -> None:
+    """A knowledge base of Dolt's, where the program that is named is gone."""
+    shutil.rmtree(state.file.parent)
+    (state.file.parent / ".dolt" / "noms").mkdir(parents=True)
+    (state.file.parent / ".dolt" / "noms" / "manifest").touch()
+    state.git("config", "vmrag.dolt.binary", str(state.top.parent / "gone"))
+
+
 def bad_settings(state: State) -> None:
     state.write(".vmrag.yaml", "embedding:\n  modle: hash\n")
 
@@ -365,6 +373,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "broken_index": ("notes", broken_index),
     "bad_rows": ("notes", bad_rows),
     "newer": ("notes", newer),
+    "no_dolt": ("notes", no_dolt),
     "bad_settings": ("notes", bad_settings),
     "malformed": ("team", malformed),
     "missing": ("team", missing),
