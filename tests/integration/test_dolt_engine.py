@@ -12,6 +12,7 @@ from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Collection, IssueLog, KnowledgeDoc, Project, Working, content_hash
 
@@ -138,6 +139,20 @@ def test_every_kind_of_row_is_stored_and_compared(engine: DoltEngine) -> None:
     assert {each.after for each in engine.diff(before, after).entries} == set(found)
     engine.write("main", Write(remove_entries=[each.key for each in found]), expected=after)
     assert [each.kind for each in engine.diff(after, Working("main")).entries] == ["removed"] * 3
+
+
+def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> None:
+    before = head(engine, "main")
+    engine.close()
+    engine = DoltEngine.open(engine.folder, limits=Limits(text_bytes=100_000))
+    documents = [document(f"{number:02}", "x" * (10 if number < 20 else 60_000)) for number in range(40)]
+    engine.write("main", Write(put_documents=documents), expected=before)
+    for found in (
+        [each.doc_id for each in engine.documents(Working("main"))],
+        [change.after.doc_id for change in engine.diff(before, Working("main")).documents if change.after] + ["a"],
+    ):
+        assert found == [each.doc_id for each in documents] + ["a"]
+    engine.close()
 
 
 def test_a_dolt_user_sees_branches_authors_and_dates(engine: DoltEngine) -> None:

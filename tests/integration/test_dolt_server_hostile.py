@@ -94,6 +94,19 @@ def test_a_password_that_is_asked_for_in_the_clear_is_not_sent(plugin):
     assert PASSWORD not in str(error.to_dict())
 
 
+def test_no_password_is_sent_that_whoever_answers_could_decrypt():
+    def speak(it):
+        greet(it)
+        it.say(b"\xfe" + b"caching_sha2_password\0" + b"a" * 20 + b"\0")
+        it.hear()
+        it.say(b"\x01\x04")  # the whole password, please; it would be asked for our key next
+        it.hear()
+
+    error, _ = ask(speak)
+    assert isinstance(error, ServerUnreachable)
+    assert "in the clear" in error.message
+
+
 def test_nothing_is_said_to_a_server_that_offers_no_encryption_where_it_is_demanded():
     error, heard = ask(lambda it: (greet(it), it.hear()), tls=True)
     assert isinstance(error, ServerUnreachable)

@@ -39,7 +39,7 @@ def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltS
     ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
     bob = Project(tmp_path / "bob")
     name_server(bob, dolt_server, servers.database_for(tmp_path))
-    assert f"Fetched the knowledge base from {dolt_server.address}" in bob.vmrag("clone").out
+    assert f"Uses the knowledge base on the server {dolt_server.address}" in bob.vmrag("clone").out
     assert bob.texts() == {"faq.md": "A kettle boils water."}
     assert bob.vmrag("clone", code=2).err.startswith("error: There is a knowledge base here already.")
 

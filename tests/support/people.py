@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import ON, UNTENDED, Repo, isolate, make_repo
+from tests.support.repos import ENGINE, ON, UNTENDED, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
-DATA = "refs/vmrag/data"
+DATA = {"doltlite": "refs/vmrag/data", "dolt": "refs/vmrag/dolt"}[ENGINE]
 SETTINGS = "embedding:\n  model: hash\n"
 CONFIG = """[user]
 	name = {name}

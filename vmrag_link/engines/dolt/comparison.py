@@ -17,6 +17,7 @@ from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, ENTRIES, HEADER_COLUMNS, Table
+from vmrag_link.errors import LimitExceeded
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -156,10 +157,16 @@ def differing(
 
 def _pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
     """The rows of a difference, which Dolt gives in the order of the key."""
-    start = 0
+    start, size = 0, _PAGE
     while True:
-        rows = connection.rows(f"{query} LIMIT {_PAGE} OFFSET {start}", at=at)
+        try:
+            rows = connection.rows(f"{query} LIMIT {size} OFFSET {start}", at=at)
+        except LimitExceeded:
+            if size == 1:
+                raise
+            size = reading.smaller(size)
+            continue
         yield from rows
-        if len(rows) < _PAGE:
+        if len(rows) < size:
             return
-        start += _PAGE
+        start += size

@@ -18,7 +18,7 @@ from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
-from vmrag_link.errors import RowsInvalid
+from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
 
 PAGE_BYTES = 200_000
@@ -26,6 +26,7 @@ _FIRST_PAGE = 16
 """Rows; as many as may be large."""
 
 _LARGEST_PAGE = 2000
+_SHRINKING = 8
 _AT_ONCE = 500
 """Ids in one query."""
 
@@ -178,13 +179,26 @@ def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]
     index = selection.columns.index(selection.key)
     size, after = _FIRST_PAGE, None
     while True:
-        found = connection.rows(selection.query(after, size), at=selection.place)
+        try:
+            found = connection.rows(selection.query(after, size), at=selection.place)
+        except LimitExceeded:
+            if size == 1:
+                raise
+            size = smaller(size)
+            continue
         rows = [values(row, selection.columns) for row in found]
         yield from rows
         if len(rows) < size:
             return
         after = _next_key(after, rows[-1][index])
         size = _next_size(rows)
+
+
+def smaller(size: int) -> int:
+    """The rows to ask for where so many were too long for an answer: some may be much longer than
+    those before.
+    """
+    return max(1, size // _SHRINKING)
 
 
 def _next_size(rows: Sequence[Values]) -> int:

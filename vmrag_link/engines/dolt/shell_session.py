@@ -38,13 +38,16 @@ class _Result(msgspec.Struct):
 
 
 class ShellSession:
-    """Any failure ends it. `begun`: when it was started; `used`: when it was asked last."""
+    """Any failure ends it, but for an answer that is too long. `begun`: when it was started;
+    `used`: when it was asked last.
+    """
 
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
         self.used = self.begun = time.monotonic()
         self.ended = False
         self._longest = longest
         self._out = bytearray()
+        self._exceeded = False
         self._number = 0
         self._unanswered: list[str] = []
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
@@ -123,6 +126,9 @@ class ShellSession:
         except BaseException:
             self._abandon()
             raise
+        if self._exceeded:
+            self._exceeded = False
+            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
         return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
 
     def _moving(self, at: str | None) -> list[str]:
@@ -141,6 +147,8 @@ class ShellSession:
                 raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
             if answers:
                 self._take_in()
+                if len(self._out) > 2 * self._longest:
+                    raise LimitExceeded("The knowledge base answers with more than was asked.")
             if ready:
                 try:
                     left = left[os.write(self._input.fileno(), left[:_PIECE]) :]
@@ -158,9 +166,13 @@ class ShellSession:
                 lines.append(line)
 
     def _line(self, check: Callable[[], None] | None) -> bytes:
-        """The next line of standard output. Raises `EngineFailed` where there is none."""
+        """The next line of standard output, or the end of one that is too long.
+
+        Raises `EngineFailed` where there is none.
+        """
         start, begun = 0, time.monotonic()
         while (end := self._out.find(b"\n", start)) < 0:
+            self._drop_excess()
             start = len(self._out)
             self._await_output(begun, check)
             self._take_in()
@@ -170,12 +182,16 @@ class ShellSession:
 
     def _take_in(self) -> None:
         """More of standard output, of which there is some, or its end."""
-        if len(self._out) > self._longest:
-            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
         piece = os.read(self._output.fileno(), _PIECE)
         if not piece:
             raise self._failure()
         self._out += piece
+
+    def _drop_excess(self) -> None:
+        """Forget the beginning of a line that is too long; its query will have no answer."""
+        if len(self._out) > self._longest:
+            self._out.clear()
+            self._exceeded = True
 
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
