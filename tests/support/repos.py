@@ -16,7 +16,7 @@ DATE = "2026-01-02T03:04:05+00:00"
 
 ENGINE = os.environ.get("VMRAG_TEST_ENGINE", "doltlite")
 """The engine of the knowledge bases that tests start by `init`, instead of the usual one: the tests
-of the loop, of merges, of replays and of travelling run on each.
+of the loop, of merges, of replays and of two users run on each.
 """
 
 ENGINE_CLASS = {

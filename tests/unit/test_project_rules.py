@@ -156,6 +156,16 @@ def test_relative_links_between_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_test_that_shows_what_is_said_of_security_is_there() -> None:
+    """`…::name` is in the file that was named before it."""
+    named = re.findall(r"`(?:([a-z0-9_]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text())
+    file = ""
+    for path, test in named:
+        file = path or file
+        source = (ROOT / "tests" / file).read_text()
+        assert not test or f"def {test}(" in source, f"{file} has no {test}"
+
+
 def test_every_dependency_says_why_it_is_there() -> None:
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     requirements = [line for line in lines if re.match(r'    "[\w.-]+[<>=]=', line)]
