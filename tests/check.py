@@ -53,10 +53,11 @@ ON_DOLT = [
     *(
         f"tests/integration/test_{name}.py"
         for name in (
-            "loop switch workspaces uncommitted commit_journal documents_ops query_ops history_ops links references "
+            "loop switch workspaces uncommitted commit_journal documents_ops query_ops history_ops links references pull_push "
             "merge_ops merge_driver merge_kills resolve resolve_texts threeway replay kills concurrency leases"
         ).split()
     ),
+    "tests/e2e/test_two_users.py",
     "tests/model",
 ]
 """Tests that start their knowledge bases on the engine that VMRAG_TEST_ENGINE names. Those that are

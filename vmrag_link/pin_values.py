@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import Literal
 
 OWN = "git:"
 """The code repository's own remote."""
@@ -92,7 +93,7 @@ def _own_branch_flaw(value: str) -> str | None:
     return None
 
 
-def written_by(revision: str) -> str:
+def written_by(revision: str) -> Literal["doltlite", "dolt"]:
     """The engine whose revisions are written like this one."""
     return "doltlite" if len(revision) == _DOLTLITE_LENGTH else "dolt"
 

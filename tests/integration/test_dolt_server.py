@@ -117,6 +117,28 @@ def test_garbage_collection_on_the_server_keeps_the_session_and_its_lock(engine,
     assert ids(other, Working("main")) == ["a", "b"]
 
 
+def test_a_garbage_collection_that_ends_all_sessions_ends_no_command(tmp_path):
+    """As Dolt did it once, and does where it is told to."""
+    server = DoltServer(
+        tmp_path / "databases",
+        settings="behavior:\n  auto_gc_behavior:\n    enable: false\n",
+        variables={"DOLT_GC_SAFEPOINT_CONTROLLER_CHOICE": "kill_connections"},
+    )
+    server.start()
+    engine = create(server, tmp_path / "kb")
+    other = join(server, engine, tmp_path / "other")
+    store(engine, "main", document("a"))
+    assert ids(other, Working("main")) == ["a"]
+    before = {number for number, *_ in server.sql("SHOW PROCESSLIST")}
+    engine.collect_garbage()
+    assert ids(other, Working("main")) == ["a"]
+    put(engine, "main", document("b"))
+    put(other, "main", document("c"))
+    assert ids(engine, Working("main")) == ["a", "b", "c"]
+    assert not before & {number for number, *_ in server.sql("SHOW PROCESSLIST")}
+    server.stop()
+
+
 # -- others who write
 
 

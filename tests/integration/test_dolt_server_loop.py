@@ -10,6 +10,7 @@ from tests.support import dolt_server as servers
 from tests.support.dolt_server import DoltServer
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, new_project
+from vmrag_link.engines.dolt.engine import DoltEngine
 
 dolt_server = servers.dolt_server
 
@@ -38,7 +39,7 @@ def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltS
     ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
     bob = Project(tmp_path / "bob")
     name_server(bob, dolt_server, servers.database_for(tmp_path))
-    assert f"Fetched the knowledge base from {dolt_server.address}" in bob.vmrag("clone").out
+    assert f"Uses the knowledge base on the server {dolt_server.address}" in bob.vmrag("clone").out
     assert bob.texts() == {"faq.md": "A kettle boils water."}
     assert bob.vmrag("clone", code=2).err.startswith("error: There is a knowledge base here already.")
 
@@ -83,3 +84,13 @@ def test_a_server_that_is_down_is_an_error_that_names_it(ada: Project) -> None:
     ada.git("config", "vmrag.dolt.server", "127.0.0.1:1")
     said = ada.vmrag("list", code=3).err
     assert "127.0.0.1:1" in said
+
+
+def test_doctor_says_who_can_look_into_a_damaged_database(ada: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which damage is seen depends on the bytes that are hit: the contract's tests hit some."""
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    monkeypatch.setattr(DoltEngine, "damage", lambda _: "A checksum differs.")
+    report = ada.ask("doctor", code=1)
+    found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
+    assert found["KB_DAMAGED"]["fix"] == "Whoever runs the server checks the database, in its folder: dolt fsck"

@@ -281,6 +281,9 @@ def world(_dolt_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_git_push_takes_the_knowledge_along_and_git_pull_brings_it(world: World) -> None:
     ada, bob = world.ada, world.join("bob")
+    missing = bob.vmrag("clone", code=None, env={"VMRAG_DOLT_BINARY": "/nowhere/dolt"})
+    assert "/nowhere/dolt cannot be run" in missing.err
+    assert not bob.top.joinpath(".git/vmrag/remotes.git").exists()  # it was asked before anything was fetched
     assert bob.vmrag("clone").out.startswith("Fetched the knowledge base from origin")
     bob.vmrag("install", "-q")
     theirs = bob.write_document("new.md", "news of Bob")

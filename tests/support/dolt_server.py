@@ -46,6 +46,9 @@ class DoltServer:
     settings: str = ""
     """Further lines of its configuration."""
 
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment."""
+
     process: subprocess.Popen[bytes] | None = None
     _private: str = ""
 
@@ -126,7 +129,7 @@ class DoltServer:
         return f"{self.port} {self.password} {self.folder}"
 
     def _environment(self) -> Mapping[str, str]:
-        return os.environ | {"DOLT_ROOT_PASSWORD": self.password, "DOLT_DISABLE_EVENT_FLUSH": "1"}
+        return os.environ | {"DOLT_ROOT_PASSWORD": self.password, "DOLT_DISABLE_EVENT_FLUSH": "1", **self.variables}
 
     def _answers(self) -> bool:
         deadline = time.monotonic() + _PATIENCE

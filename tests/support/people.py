@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import OFF, ON, UNTENDED, Repo, isolate, make_repo
+from tests.support.repos import ENGINE, ON, UNTENDED, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
-DATA = "refs/vmrag/data"
+DATA = {"doltlite": "refs/vmrag/data", "dolt": "refs/vmrag/dolt"}[ENGINE]
 SETTINGS = "embedding:\n  model: hash\n"
 CONFIG = """[user]
 	name = {name}
@@ -76,7 +76,7 @@ class User(Project):
         self.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
         self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
         self.git("add", "-A")
-        self.git("commit", "-q", "-m", message or name, env=OFF)
+        self.git("commit", "-q", "-m", message or name)
         return self.pinned
 
     def fingerprint(self) -> str:

@@ -9,7 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.long import LONG
 from vmrag_link.env import SWITCH
 from vmrag_link.settings_keys import KEYS
 
@@ -64,8 +63,6 @@ def isolate(monkeypatch, home: Path) -> None:
 
 ON = {SWITCH: "1"}
 """For git where our hooks have to work whatever marker the test has."""
-OFF = {SWITCH: "1" if LONG else "0"}
-"""For git in a helper, whose commits every test needs and none is about."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.repos import OFF, ON, Repo, isolate, make_repo
+from tests.support.repos import ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
 from vmrag_link.ops.index import query
@@ -99,7 +99,7 @@ class Project(Repo):
         for name, text in documents.items():
             self.put(f"{name}.md", text)
         revision = self.ask("commit", "-m", message)["revision"]
-        self.git("commit", "-q", "-m", message, env=OFF)
+        self.git("commit", "-q", "-m", message)
         return revision
 
     def push(self, *arguments: str) -> str:

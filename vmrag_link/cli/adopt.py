@@ -8,11 +8,10 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import MEGABYTE, USUAL_LIMITS, Limits
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.publish import adopt as operation
 from vmrag_link.ops.publish.adopt import AdoptReport
-from vmrag_link.transport.quarantine import MEGABYTE
 
 PAID = ("openai", "cohere", "huggingface")
 

@@ -238,7 +238,7 @@ class Engine(Protocol):
     def collect_garbage(self) -> None:
         """Drop what no branch reaches and give its space back. Working sets survive."""
 
-    # -- remotes: `remote` is a short name, under which what was fetched or pushed last is remembere
+    # -- remotes: `remote` is a short name for what was fetched or pushed last ---------------------
 
     def remote_heads(self, remote: str) -> dict[str, str]:
         """The head of each of its branches, as of the last fetch or push; empty for an unknown

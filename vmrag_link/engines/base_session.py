@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.engines import branch_names
-from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME
+from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
@@ -90,6 +90,18 @@ class BaseSession(ABC):
                 yield
             finally:
                 self._lock_depth -= 1
+
+    # -- the note of uncommitted rows
+
+    def note_uncommitted(self) -> None:
+        """Before rows change: a kill in between leaves a note too many, never one too few."""
+        permissions.make_file(self.folder / UNCOMMITTED_NAME)
+
+    def note_committed(self) -> None:
+        """Remove the note, if no branch has uncommitted rows any more."""
+        with self.writing("note what is committed"):
+            if not any(each.dirty for each in self.branches()):
+                (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
     # -- branches
 

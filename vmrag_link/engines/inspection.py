@@ -11,6 +11,7 @@ from typing import Protocol
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.limits import MEGABYTE, Limits
+from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Project, Row, content_hash, metadata_from_row
 
@@ -62,6 +63,11 @@ def require_ours(row: Row) -> None:
     metadata_from_row(row.metadata)
     if not isinstance(row, Collection | Project) and row.content_hash != content_hash(row.content):
         raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
+
+
+def not_ours(where: str, odd: str) -> KnowledgeRefused:
+    """The refusal of a place that holds anything but our tables; `odd` is safe to show."""
+    return KnowledgeRefused(f"{where} is neither read nor written on: {odd}.", hint=ROWS_HINT)
 
 
 def not_taken(where: str, why: str) -> KnowledgeRefused:

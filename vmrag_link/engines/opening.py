@@ -63,7 +63,7 @@ def open_engine(
         return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)
 
 
 def create(name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS) -> Engine:
@@ -78,7 +78,7 @@ def create(name: EngineName, folder: Path, *, author: str, date: str, access: Do
         return DoltliteEngine.create(folder, author=author, date=date)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+    return DoltEngine.create(folder, author=author, date=date, access=access)
 
 
 def join(folder: Path, access: DoltAccess) -> Engine:
@@ -107,7 +107,7 @@ def clone(
         return DoltliteEngine.clone(folder, remote, url, limits=limits)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)
 
 
 def require(name: EngineName, access: DoltAccess) -> None:

@@ -17,6 +17,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     Entry,
+    Link,
     Record,
     Row,
     canonical_json,
@@ -73,6 +74,11 @@ def entry_row(entry: Entry) -> tuple[Value, ...]:
     what = f"{table}/{name}"
     _name(name, what)
     return _exact_fields(what, entry.__struct_fields__, msgspec.structs.astuple(entry))
+
+
+def link_row(link: Link) -> tuple[str, ...]:
+    fields = msgspec.structs.asdict(link)
+    return tuple(exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())
 
 
 def collection(row: Sequence[Any]) -> Collection:

@@ -1,7 +1,7 @@
 """An open connection to one remote, by one of two transports.
 
-The embedded engine reaches files and servers by itself (`direct_transport`); git carries the file
-of every other remote (`git_transport`).
+An engine reaches files and servers by itself (`direct_transport`); git carries what every other
+remote holds (`git_transport`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def clone(
     make: Callable[[str, str], Engine],
     *,
     timeout: float,
-    engine: EngineName = "doltlite",
+    engine: EngineName,
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
     """A knowledge base of an engine, which `make` creates from a short name and a URL; None if the

@@ -1,4 +1,4 @@
-"""A remote that the embedded engine reaches by itself: a file or a server."""
+"""A remote that the engine reaches by itself: a file or a server."""
 
 from __future__ import annotations
 

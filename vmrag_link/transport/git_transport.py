@@ -304,7 +304,7 @@ def release(places: Places, key: str) -> None:
 
 
 def store(places: Places) -> Places:
-    """The repository with the segments of all remotes; made if it is missing."""
+    """The repository with the objects of all remotes; made if it is missing."""
     return sidecar_repo.lasting(places, places.remote_objects)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import EngineName
-from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
@@ -24,19 +24,20 @@ from vmrag_link.transport import copies
 KEY = "url-quarantine"
 """The short name under which the engine fetches what came out of here; forgotten at once."""
 
-MEGABYTE = 1_000_000
 _CODE = "refs/vmrag/code"
 
 
 class Quarantine(NamedTuple):
-    """`places`: a repository of its own. `vetted`: the path of a new remote for what may leave."""
+    """`places`: a repository of its own. `vetted`: the path of a new remote of the engine's, for
+    what may leave.
+    """
 
     places: Places
     folder: Path
 
     @property
     def vetted(self) -> Path:
-        return self.folder / "vetted.doltlite"
+        return self.folder / "vetted"
 
     def code(self, peer: Peer, ref: str) -> str | None:
         """Fetch the commit of a ref with its history; None if there is no such ref.

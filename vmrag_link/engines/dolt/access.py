@@ -67,7 +67,7 @@ def require_server(access: DoltAccess, what: str) -> None:
     """Raise `ConfigInvalid` where no settings that count name a server; `what` needs one."""
     if not access.server:
         raise ConfigInvalid(
-            f"{what}, and no settings that count here name it.",
+            f"{what}, and no settings that count name it.",
             hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
             setting="dolt.server",
         )

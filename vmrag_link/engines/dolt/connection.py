@@ -81,16 +81,12 @@ class SqlConnection(ABC):
     def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         """Run statements by which Dolt talks to other places; the first that fails ends it.
 
-        `check` is called now and then meanwhile; what it raises ends it, too. A session of its own:
-        Dolt asks a remote only once in a while what it holds.
+        `check` is called now and then meanwhile; what it raises ends it, too. `release` before:
+        within a session, Dolt asks a remote only once in a while what it holds.
         """
-        self.release()
-        try:
-            for each in statements:
-                self.change([each])
-                check()
-        finally:
-            self.release()
+        for each in statements:
+            self.change([each])
+            check()
 
     def rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:
         """The rows of one query."""

@@ -57,7 +57,10 @@ class DoltEngine:
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, access: DoltAccess = DoltAccess()) -> DoltEngine:  # noqa: B008  frozen
-        """As `DoltliteEngine.create`; on the server, where `access` names one."""
+        """A new knowledge base; a database of the server, where `access` names one.
+
+        `opening.create` has the contract.
+        """
         make = server_database.create if access.server else creation.create
         make(folder, author=author, date=date, access=access)
         return cls.open(folder, access=access)

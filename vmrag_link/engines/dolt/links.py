@@ -11,7 +11,7 @@ from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
-from vmrag_link.engines.records import exact
+from vmrag_link.engines.records import link_row
 from vmrag_link.models import Link
 
 _TABLE = "git_links"
@@ -37,7 +37,7 @@ def rows(connection: SqlConnection, asked: Mapping[str, str]) -> list[Link]:
 
 def store(connection: SqlConnection, put: Iterable[Link], remove: Iterable[str]) -> None:
     """Replace and remove links, by git commit."""
-    replaced = [_row(each) for each in put]
+    replaced = [link_row(each) for each in put]
     gone = [*remove, *(row[0] for row in replaced)]
     for start in range(0, len(gone), _AT_ONCE):
         keys = literals(gone[start : start + _AT_ONCE])
@@ -49,8 +49,3 @@ def store(connection: SqlConnection, put: Iterable[Link], remove: Iterable[str])
 
 def _link(row: Mapping[str, Any]) -> Link:
     return msgspec.convert({name: row.get(name) for name in _FIELDS}, type=Link)
-
-
-def _row(link: Link) -> tuple[str, ...]:
-    fields = msgspec.structs.asdict(link)
-    return tuple(exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())

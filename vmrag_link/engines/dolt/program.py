@@ -21,8 +21,7 @@ from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable, quote
 from vmrag_link.models import Record
 
 OLDEST = (2, 3, 0)
-"""The oldest version that works. The tests were run with 2.3.1.
-"""
+"""The oldest version that works. The tests were run with 2.3.1."""
 
 _CONFIGURATION = '{"metrics.disabled":"true","versioncheck.disabled":"true"}'
 _VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
@@ -30,6 +29,10 @@ _PATIENCE = 60.0
 """Seconds for a program to say its version: Dolt takes a sixth of one."""
 
 DOLTCLI = "doltcli==0.2.2"
+_WITHOUT_WHEEL = (3, 12)
+
+_SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
+_ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
 
 _SHELL = "/bin/sh"
 _CLEANED = ("-c", 'exec /usr/bin/env "$@" </dev/null', "dolt")
@@ -40,6 +43,8 @@ What doltcli starts gets our environment, and our standard input, where a client
 
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
 _NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
+_UNWRITABLE = ("no space left on device", "read-only file system", "permission denied", "disk quota exceeded")
+_SPACE = "Make room on that disk, or see who may write there, then run the command again."
 
 
 class Program(Record, frozen=True):
@@ -120,13 +125,6 @@ def failure(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> Engin
     return kind(f"dolt {arguments[0]} failed: {words}", hint=hint, arguments=list(arguments), said=words)
 
 
-_UNWRITABLE = ("no space left on device", "read-only file system", "permission denied", "disk quota exceeded")
-_SPACE = "Make room on that disk, or see who may write there, then run the command again."
-
-_SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
-_ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
-
-
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
     if not cwd.is_dir():
         return EngineFailed(f"{cwd} is not a directory any more.", hint="Change to a directory that exists.")
@@ -202,9 +200,6 @@ def how_to_install_doltcli(python: tuple[int, int]) -> str:
     never imports, has no wheel.
     """
     return f"pip install {'' if python < _WITHOUT_WHEEL else '--no-deps '}{DOLTCLI}"
-
-
-_WITHOUT_WHEEL = (3, 12)
 
 
 @functools.cache

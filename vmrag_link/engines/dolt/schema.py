@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 
 from vmrag_link import terminal_text
-from vmrag_link.engines import records, tables
+from vmrag_link.engines import inspection, records, tables
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.records import ROWS_HINT, exact
 from vmrag_link.engines.tables import Table
-from vmrag_link.errors import KnowledgeRefused, RowsInvalid, SchemaTooNew
+from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
 META = "vmrag_meta"
 _VERSION = "[1-9][0-9]{0,8}"
@@ -26,7 +26,6 @@ _EXECUTED = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_ta
 """Dolt's own tables that change what other statements do: triggers and views, procedures, tables
 that are not committed, tables that stand for another branch's.
 """
-
 
 _NAMES = frozenset(
     "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
@@ -77,10 +76,7 @@ def require_ours(connection: SqlConnection, at: str, where: str, *, also: Mappin
     """
     odd, version = inspect(connection, at, also=also)
     if odd:
-        raise KnowledgeRefused(
-            f"{where} is neither read nor written on: {odd}.",
-            hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
-        )
+        raise inspection.not_ours(where, odd)
     return version
 
 

@@ -16,6 +16,7 @@ from vmrag_link.engines.dolt import program, server_errors, server_socket
 from vmrag_link.engines.dolt.access import DoltAccess, address, require_encrypted
 from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
 from vmrag_link.engines.dolt.server_socket import Allowance
+from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import (
     ConfigInvalid,
     EngineFailed,
@@ -29,7 +30,6 @@ LOGIN_SECONDS = 10.0
 """To reach the server, and to log in."""
 
 _MOST_AT_LOGIN = 1_000_000
-_MEGABYTE = 1_000_000
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
 _NOT_FOUND = "database not found"
 
@@ -187,7 +187,7 @@ class ServerSession:
         if isinstance(error, ServerUnreachable):
             self.end()
         if self._allowance.exceeded:
-            most = self._longest // _MEGABYTE
+            most = self._longest // MEGABYTE
             return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
         if self._allowance.late:
             seconds = f"{self._allowance.granted:.0f} seconds"

@@ -35,17 +35,8 @@ class DoltSession(BaseSession):
 
     # -- places
 
-    def place(self, at: At) -> str:
-        """How statements name a place that may be read: a revision, or a branch with its working
-        set.
-
-        Raises `RevisionMissing`, `BranchMissing`, `KnowledgeRefused`, `SchemaTooNew`.
-        """
-        self.version(at)
-        return at.branch if isinstance(at, Working) else at
-
     def version(self, at: At) -> int:
-        """The version of the schema at a place; 0 where there is no table. Raises as `place`."""
+        """The version of the schema at a place; 0 where there is no table. Raises as `require`."""
         if isinstance(at, Working):
             return self.check(self.require_branch(at.branch).name)
         history.require(self.connection, at)

@@ -72,13 +72,9 @@ class Shell(SqlConnection):
 
     def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         with self._in_use:
-            self.release()
-            try:
-                session = self._writable()
-                for each in statements:
-                    session.tell([each], at=None, check=check)
-            finally:
-                self.release()
+            session = self._writable()
+            for each in statements:
+                session.tell([each], at=None, check=check)
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002

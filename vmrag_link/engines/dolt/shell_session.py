@@ -17,6 +17,7 @@ from vmrag_link import proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
+from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
 _PIECE = 1 << 20
@@ -28,8 +29,6 @@ REMOTE_SECONDS = 900.0
 _MARK = "vmrag_end"
 _REPEATED = 300
 """Characters of a statement's end by which it is found in a complaint."""
-
-_MEGABYTE = 1_000_000
 
 
 class _Result(msgspec.Struct):
@@ -129,7 +128,7 @@ class ShellSession:
             raise
         if self._exceeded:
             self._exceeded = False
-            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // _MEGABYTE:,} MB.")
+            raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
         try:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
         except msgspec.DecodeError as error:

@@ -82,9 +82,12 @@ def fetch(session: DoltSession, remote: str, url: str, *, user: str) -> None:
 
 def push(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str], *, force: bool, user: str) -> None:
     """Dolt has no lease; with `force`, what is there is asked right before."""
+    if not wanted:
+        return
     with session.writing(f"push to {remote}"):
-        if force and wanted:
+        if force:
             _require_unmoved(session, remote, url, wanted, user)
+        session.connection.release()  # see `SqlConnection.remotely`
         remotes.register(session.folder, session.connection, remote, url)
         try:
             check = remotes.growth_check(session.folder, session.limits.file_bytes)
@@ -118,6 +121,7 @@ def _fetch(session: DoltSession, remote: str, url: str, user: str) -> None:
     folder, connection = session.folder, session.connection
     remotes.require_there(url)
     require_room(url, folder, session.limits)
+    connection.release()  # see `SqlConnection.remotely`
     remotes.register(folder, connection, remote, url)
     known = remotes.heads(folder, remote)
     try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from vmrag_link import permissions
 from vmrag_link.engines import records
-from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
@@ -23,7 +21,7 @@ _BATCH_ROWS = 500
 
 def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as at:
-        permissions.make_file(session.folder / UNCOMMITTED_NAME)
+        session.note_uncommitted()
         _store(session.connection, at, rows)
 
 
@@ -32,7 +30,7 @@ def commit(session: DoltSession, branch: str, *, message: str, author: str, date
         if not schema.is_dirty(session.connection, at):
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
         revision = schema.commit(session.connection, at, message, author, date)
-    _note_uncommitted(session)
+    session.note_committed()
     return revision
 
 
@@ -50,11 +48,12 @@ def commit_onto(
     """`undo`: what takes back the engine's own merge with a revision."""
     connection = session.connection
     with session.writing("merge"):
-        history.require(connection, revision)
+        session.require(revision)
         if joining and history.is_ancestor(connection, joining, revision):
             joining = None
+        if joining:
+            session.require(joining)  # Dolt merges its tables, too
         taken_back = undo(joining) if joining else Write()
-        session.place(revision)
         made = revision
         with unfinished.branch(connection, revision) as at, connection.transaction(at):
             if joining:
@@ -133,15 +132,4 @@ def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[
 def discard(session: DoltSession, branch: str) -> None:
     """Make a branch clean. Hold the write lock."""
     session.connection.call("dolt_reset", "--hard", at=branch)
-    _note_uncommitted(session)
-
-
-def _note_uncommitted(session: DoltSession) -> None:
-    """Remove the note when no branch has uncommitted rows any more.
-
-    A kill before that only costs a check.
-    """
-    with session.writing("note what is committed"):
-        if not any(each.dirty for each in history.branches(session.connection)):
-            with contextlib.suppress(FileNotFoundError):
-                (session.folder / UNCOMMITTED_NAME).unlink()
+    session.note_committed()

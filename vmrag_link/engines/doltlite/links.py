@@ -9,7 +9,7 @@ import msgspec
 
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.ddl import objects
-from vmrag_link.engines.records import exact
+from vmrag_link.engines.records import link_row
 from vmrag_link.models import Link
 
 _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
@@ -38,13 +38,8 @@ def rows(connection: Connection, where: str = "", args: Sequence[str] = ()) -> l
 
 def store(connection: Connection, put: Iterable[Link], remove: Iterable[str]) -> None:
     connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
-    connection.executemany(_PUT, (_row(each) for each in put))
+    connection.executemany(_PUT, (link_row(each) for each in put))
 
 
 def _link(row: Sequence[Any]) -> Link:
     return msgspec.convert(dict(zip(Link.__struct_fields__, row, strict=True)), type=Link)
-
-
-def _row(link: Link) -> tuple[str, ...]:
-    fields = msgspec.structs.asdict(link)
-    return tuple(exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())

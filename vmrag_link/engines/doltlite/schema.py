@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from vmrag_link import terminal_text
+from vmrag_link.engines import inspection
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.ddl import META, OBJECTS, STATEMENTS, UPGRADES, SchemaObject, words
 from vmrag_link.engines.records import ROWS_HINT, exact
-from vmrag_link.errors import KnowledgeRefused, RowsInvalid, SchemaTooNew
+from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
 _MOST_SHOWN = 100
 _VERSION = "[1-9][0-9]{0,8}"
@@ -64,10 +65,7 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
 def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
     if odd := strange(connection, also=also):
-        raise KnowledgeRefused(
-            f"{where} is neither read nor written on: {odd}.",
-            hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
-        )
+        raise inspection.not_ours(where, odd)
 
 
 def version(connection: Connection) -> int:

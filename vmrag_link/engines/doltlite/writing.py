@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
 from vmrag_link.engines import records
-from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite import history, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
@@ -25,7 +25,7 @@ COMPACT_BYTES = 4_000_000
 
 def write(session: DoltliteSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as connection:
-        permissions.make_file(session.folder / UNCOMMITTED_NAME)
+        session.note_uncommitted()
         _store(connection, rows)
 
 
@@ -34,7 +34,7 @@ def commit(session: DoltliteSession, branch: str, *, message: str, author: str, 
         if not schema.is_dirty(connection):
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
         revision = schema.commit(connection, message, author, date)
-    _note_uncommitted(session)
+    session.note_committed()
     _compact(session)
     return revision
 
@@ -106,17 +106,7 @@ def discard(session: DoltliteSession, branch: str) -> None:
     """Make a branch clean. Hold the write lock."""
     with session.connection(branch) as connection:
         connection.execute("SELECT dolt_reset('--hard')")
-    _note_uncommitted(session)
-
-
-def _note_uncommitted(session: DoltliteSession) -> None:
-    """Remove the note when no branch has uncommitted rows any more.
-
-    A kill before that only costs a check.
-    """
-    with session.writing("note what is committed"):
-        if not any(each.dirty for each in history.branches(session.main)):
-            (session.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
+    session.note_committed()
 
 
 def _compact(session: DoltliteSession) -> None:

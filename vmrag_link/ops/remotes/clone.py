@@ -98,6 +98,7 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     Where none has: raises why one of them could not be asked, else the first one's error.
     """
     engine = destinations.engine_of(ws)
+    opening.require(engine, ws.settings.dolt_access)
 
     def make(key: str, url: str) -> Engine:
         settings = ws.settings

@@ -9,6 +9,7 @@ from vmrag_link import pin_values
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing, remotes
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.pin import Pin
 from vmrag_link.transport import address, trust
 from vmrag_link.transport.address import Address
@@ -51,12 +52,12 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
 
 def engine_of(ws: Workspace) -> EngineName:
     """The engine of the knowledge base that is here, else of the one that is to come: that of the
-    pinned revision.
+    pinned revision, else of those that other branches pin, else the one of the settings.
     """
     if ws.initialized:
         return ws.engine.name
-    pin = _pin(ws)
-    return "doltlite" if pin is None or pin_values.written_by(pin.dolt_commit) == "doltlite" else "dolt"
+    pin = _pin(ws) or next((each for each, _ in history_pins.read(ws.places, reflogs=False)), None)
+    return ws.config.engine if pin is None else pin_values.written_by(pin.dolt_commit)
 
 
 def own_ref(ws: Workspace, remote: str) -> str | None:
@@ -72,9 +73,8 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     """
     if remotes.find_name(ws.places, remote):
         return
-    address.parse(
-        ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws)
-    )  # what is no address needs no agreement
+    # What is no address needs no agreement.
+    address.parse(ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws))
     trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 

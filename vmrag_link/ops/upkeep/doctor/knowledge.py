@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import LOCK_NAME, UNCOMMITTED_NAME
+from vmrag_link.engines.base import LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.errors import quoted
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.git.heads import BRANCHES
@@ -37,6 +37,8 @@ def check(ws: Workspace) -> Iterator[Finding]:
 
 
 def _fetch_again(folder: Path) -> str:
+    if (folder / SERVER_FILE).exists():
+        return "Whoever runs the server checks the database, in its folder: dolt fsck"
     aside = f"mv {quoted(folder)} {quoted(folder.with_name('kb.damaged'))}"
     return f"{aside} (what was not pushed is only in there), then: vmrag clone"
 
