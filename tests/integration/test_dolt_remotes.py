@@ -197,6 +197,17 @@ def test_damage_is_damage_and_nothing_is_taken(two: Two, what: str) -> None:
     assert two.bob.count(known["main"]) == 1
 
 
+def test_a_repository_in_use_that_is_taken_for_a_place_stays_as_it_is(two: Two) -> None:
+    two.ada.close()
+    used = two.ada.folder / ".dolt" / "noms"
+    journal = used / ("v" * 32)
+    appending = journal.read_bytes() + b"\0\0\0\x40half of a rec"
+    journal.write_bytes(appending)
+    with pytest.raises(RemoteDamaged):
+        two.bob.peek(f"file://{used}")
+    assert journal.read_bytes() == appending
+
+
 STRANGE = {
     "a foreign table": (["CREATE TABLE theirs (k int primary key)"], "'theirs'"),
     "a trigger": (

@@ -48,10 +48,15 @@ def translated(error: EngineFailed, url: str) -> VmragError:
         return _of_server(says, told, url, details)
     if says(_REJECTED):
         return RemoteRejected(f"{url} does not take that: {told}.", hint="See who may write there.", **details)
+    return damaged(url, said=told)
+
+
+def damaged(url: str, *, said: str = "") -> RemoteDamaged:
     return RemoteDamaged(
         f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
         hint="vmrag remote (shows what is contacted)",
-        **details,
+        remote=url,
+        said=said,
     )
 
 

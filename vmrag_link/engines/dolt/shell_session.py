@@ -129,7 +129,11 @@ class ShellSession:
         if self._exceeded:
             self._exceeded = False
             raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
-        return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
+        try:
+            return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
+        except msgspec.DecodeError as error:
+            self._abandon()
+            raise failure(f"its answer cannot be read: {error}") from error
 
     def _moving(self, at: str | None) -> list[str]:
         if at == self._at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,13 @@ from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteDamaged, RemoteMoved
 from vmrag_link.models import Row
-from vmrag_link.paths import require_space
+from vmrag_link.paths import read_regular, require_space
 
 _OLDER = "oldgen"
+_MANIFEST = "manifest"
+_LONGEST_MANIFEST = 10_000_000
+_JOURNAL = "v" * 32
+_TABLE = r"[0-9a-v]{32}(\.darc)?"
 _NO_STATE = f'{{"head": "refs/heads/{ROOT_BRANCH}", "remotes": {{}}, "backups": {{}}, "branches": {{}}}}'
 
 
@@ -46,7 +51,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
 
 def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
     """See `Engine.peek`. Dolt opens a copy of the manifest, with links to the files that it names:
-    opening changes a folder.
+    opening changes a folder, and the journal of one that is in use.
     """
     there = remotes.folder_of(url)
     if there is None:
@@ -56,11 +61,12 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
         noms = Path(folder, DOLT_FOLDER, "noms")
         (noms / _OLDER).mkdir(parents=True)
         for file in [*there.iterdir(), *(there / _OLDER).glob("*")]:
-            if file.is_file() and file.name != "LOCK":
+            if file.is_file() and re.fullmatch(_TABLE, file.name) and file.name != _JOURNAL:
                 (noms / file.relative_to(there)).symlink_to(file)
-        manifest = noms / "manifest"
-        manifest.unlink()
-        manifest.write_bytes((there / "manifest").read_bytes())
+        try:
+            (noms / _MANIFEST).write_bytes(read_regular(there / _MANIFEST, _LONGEST_MANIFEST))
+        except OSError as error:
+            raise remote_errors.damaged(url) from error
         Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
         try:
             with creation.opened(Path(folder), access) as connection:

@@ -69,8 +69,8 @@ def _new(
     while left:
         revision = left.pop()
         if revision not in found and revision not in known:
-            found[revision] = parents[revision]
-            left += parents[revision]
+            found[revision] = parents.get(revision, ())  # a shallow clone has less than it names
+            left += found[revision]
     return found
 
 
