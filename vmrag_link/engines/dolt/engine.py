@@ -107,6 +107,7 @@ class DoltEngine:
             access = server_database.access_to(folder, access)
             connection = Server(access, longest=longest)
         else:
+            program.locate(access.binary)
             connection = Shell(folder, access, longest=longest, timeout=lock_timeout)
         session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)

@@ -61,20 +61,21 @@ def find(binary: str = "") -> Program:
     is changed. Raises `DoltMissing` where it is absent, too old, or another program.
     """
     path = locate(binary)
-    try:
-        state = Path(path).stat()
-    except OSError as error:
-        raise _not_run(path, error) from error
+    state = Path(path).stat()
     return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
 def locate(binary: str = "") -> str:
-    """As `find`, unchecked: what goes on to talk to the program is told its version there."""
+    """As `find`, without asking the program anything: a session is told its version."""
     path = binary or shutil.which("dolt", path=env.program_folders())
     if not path:
         raise DoltMissing(
             "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
         )
+    try:
+        Path(path).stat()
+    except OSError as error:
+        raise _not_run(path, error) from error
     return path
 
 
