@@ -200,7 +200,9 @@ def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> No
             )
             thread.start()
             time.sleep(0.3)
-            assert _marker(reading, "seen") == "before"
+            with reading.snapshot(ROOT_BRANCH):
+                assert _marker(reading, "seen") == "before"
+            assert _marker(reading, "seen") == "before", "the inner one has ended nothing"
         thread.join()
         assert _marker(reading, "seen") == "after"
 

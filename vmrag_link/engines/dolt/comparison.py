@@ -6,6 +6,7 @@ sides are read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from vmrag_link.models import (
     DocumentChange,
     DocumentHeader,
     EntryChange,
+    Working,
 )
 
 WORKING = "WORKING"
@@ -62,7 +64,14 @@ class DoltComparison(RowComparison[DoltSession]):
 
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:
-    """What turns `old` into `new`."""
+    """What turns `old` into `new`, both as they are at the beginning."""
+    branches = [each.branch for each in (old, new) if isinstance(each, Working)]
+    # Rows come in pages, and uncommitted ones may change between two of them.
+    with session.connection.snapshot(branches[0]) if branches else contextlib.nullcontext():
+        return _difference(session, old, new)
+
+
+def _difference(session: DoltSession, old: At, new: At) -> Difference:
     both = session.version(old) == session.version(new) != 0
     steps = _steps(session, old, new) if both else []
 

@@ -68,7 +68,9 @@ class SqlConnection(ABC):
 
     @abstractmethod
     def snapshot(self, at: str) -> AbstractContextManager[None]:
-        """What is read within is the state at its beginning."""
+        """What is read within is the state at its beginning. Within another one, or a transaction,
+        it is theirs.
+        """
 
     @abstractmethod
     def stamp(self) -> object:

@@ -37,6 +37,9 @@ class Server(SqlConnection):
         self._bound = 0
         """How many blocks depend on the session: it holds their lock, or their transaction."""
 
+        self._begun_at = ""
+        """The branch of the open transaction; empty: there is none."""
+
         self._in_use = threading.RLock()
 
     def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
@@ -84,17 +87,19 @@ class Server(SqlConnection):
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
-        with self._in_use, self._transaction(at):
+        with self._in_use, contextlib.nullcontext() if self._begun_at else self._transaction(at):
             yield
 
     @contextlib.contextmanager
     def _transaction(self, at: str) -> Iterator[None]:
         """Its end rolls back what is not committed."""
         session = self._harmless(lambda session: self._begun(session, at))
+        self._begun_at = at
         with self._bind():
             try:
                 yield
             finally:
+                self._begun_at = ""
                 if not session.ended:
                     session.run("ROLLBACK")
                     session.run(AUTOCOMMIT)

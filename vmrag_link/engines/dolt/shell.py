@@ -100,6 +100,9 @@ class Shell(SqlConnection):
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
         with self._in_use:
+            if self._held:
+                yield
+                return
             session = self._current()
             with self._transaction(session, at):
                 yield
