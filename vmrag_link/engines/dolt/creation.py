@@ -86,7 +86,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
-            _report_nothing(unfinished / DOLT_FOLDER / "config.json")
+            _configure(unfinished / DOLT_FOLDER / "config.json")
             permissions.settle(unfinished / DOLT_FOLDER)
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
@@ -102,10 +102,13 @@ def require_none(folder: Path) -> None:
         )
 
 
-def _report_nothing(configuration: Path) -> None:
-    """Keep Dolt from noting what is run here, for its makers, in this user's home directory."""
+def _configure(configuration: Path) -> None:
+    """Keep Dolt from noting what is run here for its makers, in this user's home directory, and
+    from statistics, which it would write while it reads, for queries that are never made.
+    """
     stated = json.loads(configuration.read_text()) if configuration.exists() else {}
-    configuration.write_text(json.dumps(stated | {"metrics.disabled": "true"}))
+    ours = {"metrics.disabled": "true", "sqlserver.global.dolt_stats_enabled": "0"}
+    configuration.write_text(json.dumps(stated | ours))
 
 
 @contextlib.contextmanager

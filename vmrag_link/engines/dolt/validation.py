@@ -17,6 +17,7 @@ from vmrag_link.engines.dolt import creation, history, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.inspection import UNREADABLE, has_longer, rows, too_many
 from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
 from vmrag_link.engines.inspection import Sound
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused, SchemaTooNew
@@ -91,7 +92,7 @@ def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iter
                 connection, _REMOTE, url, user=access.user, check=remotes.growth_check(folder, limits.file_bytes)
             )
             connection.release()
-            program.run(["fsck", "--quiet"], cwd=folder, binary=access.binary)
+            program.run(["fsck", "--quiet"], cwd=folder, binary=access.binary, timeout=REMOTE_SECONDS)
         except EngineFailed as error:
             raise inspection.refused(error.message) from error
         yield session
