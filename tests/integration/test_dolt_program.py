@@ -155,6 +155,12 @@ def test_its_output_is_returned_as_it_is(dolt, adapter, tmp_path):
     assert program.run(["sql", "-q", "ä $(x) '"], cwd=tmp_path) == f"{tmp_path}\nsql|-q|ä $(x) '|"
 
 
+def test_a_path_that_reads_like_a_variable_is_run(tmp_path):
+    (tmp_path / ".dolt").mkdir()
+    path = command(tmp_path / "a=b", SAYS_ITS_VERSION + "echo ours")
+    assert program.run(["true"], cwd=tmp_path, binary=str(path)) == "ours\n"
+
+
 def test_its_complaint_is_made_safe(dolt, adapter, tmp_path, capfd, caplog):
     dolt(SAYS_ITS_VERSION + "echo in stdout; printf 'no such \\033]0;remote\\n::error::x' >&2; exit 3")
     (tmp_path / ".dolt").mkdir()

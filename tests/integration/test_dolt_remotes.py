@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support import dolt
@@ -234,6 +235,51 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
     assert not two.bob.has_revision(strange)
     assert two.bob.remote_heads("there") == known
     assert two.bob.count(known["main"]) == 1
+
+
+def test_a_revision_whose_content_was_replaced_at_the_place_is_refused(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fair, forged = "Pay Zoe 17 coins", "Pay Bob 93 coins"
+    monkeypatch.setenv("DOLT_ARCHIVE_PULL_STREAMER", "0")  # files that are easy to forge
+    made = store(two.ada, "main", msgspec.structs.replace(document("two"), title=fair))
+    two.ada.push("there", two.url, {"main": made})
+    assert sum(forge(file, fair.encode(), forged.encode()) for file in two.place.iterdir()) == 1
+    with pytest.raises(KnowledgeRefused, match="forged"):
+        two.bob.fetch("there", two.url)
+    assert not two.bob.has_revision(made)
+    with pytest.raises(KnowledgeRefused, match="forged"):
+        DoltEngine.clone(two.bob.folder.with_name("new"), "there", two.url)
+
+
+def forge(file: Path, text: bytes, by: bytes) -> bool:
+    """Put another text of the same length into one of Dolt's table files; whether it was there.
+
+    Chunks with their checksums come first; at the end stand an index and a footer.
+    """
+    found = file.read_bytes() if file.is_file() else b""
+    if text not in found:
+        return False
+    count = int.from_bytes(found[-20:-16])
+    index = len(found) - 20 - count * 28
+    lengths = [int.from_bytes(found[at : at + 4]) for at in range(index + count * 12, index + count * 16, 4)]
+    made = bytearray(found.replace(text, by))
+    end = 0
+    for length in lengths:
+        end += length
+        made[end - 4 : end] = crc32c(made[end - length : end - 4]).to_bytes(4)
+    file.chmod(0o600)
+    file.write_bytes(made)
+    return True
+
+
+def crc32c(data: bytes) -> int:
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
 
 
 def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:

@@ -223,11 +223,11 @@ class DoltEngine:
 
     def fetch(self, remote: str, url: str) -> None:
         self._require_reachable(url)
-        transfer.fetch(self._session, remote, url, user=self._remote_user)
+        transfer.fetch(self._session, self._access, remote, url, user=self._remote_user)
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         self._require_reachable(url)
-        transfer.push(self._session, remote, url, heads, force=force, user=self._remote_user)
+        transfer.push(self._session, self._access, remote, url, heads, force=force, user=self._remote_user)
 
     @property
     def _remote_user(self) -> str:

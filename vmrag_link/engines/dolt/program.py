@@ -101,7 +101,7 @@ def run(
     Raises `DoltMissing`, and `EngineFailed` with what it said.
     """
     path = find(binary).path
-    bare = env is None and stdin is None and timeout is None
+    bare = env is None and stdin is None and timeout is None and "=" not in path  # `env` would take it for a variable
     if bare and (cwd / ".dolt").is_dir() and (doltcli := _doltcli()):
         return _through_doltcli(doltcli, path, arguments, cwd)
     try:

@@ -13,7 +13,14 @@ from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits, too_large
-from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteDamaged, RemoteMoved
+from vmrag_link.errors import (
+    EngineFailed,
+    EngineUnwritable,
+    FileSystemError,
+    KnowledgeRefused,
+    RemoteDamaged,
+    RemoteMoved,
+)
 from vmrag_link.models import Row
 from vmrag_link.paths import read_regular, require_space
 
@@ -34,7 +41,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
         creation.make_empty(new, access)
         with creation.opened(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
-            _fetch(session, remote, url, access.user)
+            _fetch(session, access, remote, url, user=access.user)
             heads.update(remotes.heads(new, remote))
             if ROOT_BRANCH not in heads:
                 raise RemoteDamaged(
@@ -75,18 +82,27 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
             raise remote_errors.translated(error, url) from error
 
 
-def fetch(session: DoltSession, remote: str, url: str, *, user: str) -> None:
+def fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
     with session.writing(f"fetch from {remote}"):
-        _fetch(session, remote, url, user)
+        _fetch(session, access, remote, url, user=user)
 
 
-def push(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str], *, force: bool, user: str) -> None:
+def push(
+    session: DoltSession,
+    access: DoltAccess,
+    remote: str,
+    url: str,
+    wanted: Mapping[str, str],
+    *,
+    force: bool,
+    user: str,
+) -> None:
     """Dolt has no lease; with `force`, what is there is asked right before."""
     if not wanted:
         return
     with session.writing(f"push to {remote}"):
         if force:
-            _require_unmoved(session, remote, url, wanted, user)
+            _require_unmoved(session, access, remote, url, wanted, user=user)
         session.connection.release()  # see `SqlConnection.remotely`
         remotes.register(session.folder, session.connection, remote, url)
         try:
@@ -96,9 +112,11 @@ def push(session: DoltSession, remote: str, url: str, wanted: Mapping[str, str],
             _note_pushed(session, remote, url, wanted)
 
 
-def _require_unmoved(session: DoltSession, remote: str, url: str, wanted: Iterable[str], user: str) -> None:
+def _require_unmoved(
+    session: DoltSession, access: DoltAccess, remote: str, url: str, wanted: Iterable[str], *, user: str
+) -> None:
     before = remotes.heads(session.folder, remote)
-    _fetch(session, remote, url, user)
+    _fetch(session, access, remote, url, user=user)
     now = remotes.heads(session.folder, remote)
     if any(before.get(branch) != now.get(branch) for branch in wanted):
         raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
@@ -117,7 +135,7 @@ def forget(session: DoltSession, remote: str) -> None:
         remotes.forget(session.folder, session.connection, remote)
 
 
-def _fetch(session: DoltSession, remote: str, url: str, user: str) -> None:
+def _fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:
     folder, connection = session.folder, session.connection
     remotes.require_there(url)
     require_room(url, folder, session.limits)
@@ -128,11 +146,33 @@ def _fetch(session: DoltSession, remote: str, url: str, user: str) -> None:
         check = remotes.growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
         found = remotes.tracked(connection, remote)
+        if set(found.values()) - set(known.values()):
+            _require_true(session, access)
         inspection.require_sound(session, found, known=known)
     except (KnowledgeRefused, FileSystemError):
         _give_up(session, remote, known)
         raise
     remotes.note(folder, remote, Noted(url, found))
+
+
+def _require_true(session: DoltSession, access: DoltAccess) -> None:
+    """Require that every piece is the one that its hash names: Dolt believes what a remote says.
+
+    Otherwise a pinned revision would hold what somebody put there later. It costs by the size of
+    the knowledge base. A server's files are the server's.
+    """
+    if not (session.folder / DOLT_FOLDER).is_dir():
+        return
+    session.connection.release()
+    try:
+        program.run(["fsck", "--quiet"], cwd=session.folder, binary=access.binary)
+    except EngineUnwritable:
+        raise
+    except EngineFailed as error:
+        raise KnowledgeRefused(
+            "Revisions there do not hold what their names say: they were damaged or forged. Nothing of them was taken.",
+            hint="Ask who pushed there last; or it is damaged here: vmrag doctor",
+        ) from error
 
 
 def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> None:
