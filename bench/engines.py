@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import engine_step, timing
+from bench import engine_step, knowledge, timing
+from bench.switch import remove_snapshots
 from bench.timing import Figure, Run, Sample
 from vmrag_link.engines import records
 from vmrag_link.engines.dolt.literals import literals
@@ -40,7 +41,26 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
             timed = timing.in_turn(work.doing(step), rounds)
             limit = IMPORT if (step, size) == ("import", 10_000) else None
             figures.append(figure(step, size, timed, limit))
+        figures.append(switched(folder, size, rounds, env))
     return figures
+
+
+def switched(folder: Path, size: int, rounds: int, env: dict[str, str]) -> Figure:
+    """A switch, as `bench.switch` measures it, on both engines."""
+    repos = {name: knowledge.make(folder, size, env, engine_name=name) for name in ENGINES}
+
+    def there(repo: Path) -> Run:
+        knowledge.git(repo, "switch", "-q", "feature", env=env)
+        remove_snapshots(repo, knowledge.pinned(repo, "feature", env))
+        done = timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
+        knowledge.git(repo, "switch", "-q", "main", env=env)
+        timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
+        return done
+
+    timed = timing.in_turn({name: lambda repo=repo: there(repo) for name, repo in repos.items()}, rounds)
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    name = f"switch, {size:,} documents, 100 differ: in Dolt, against the embedded engine"
+    return Figure(name, seconds["dolt"] / seconds["doltlite"], None, seconds)
 
 
 def figure(step: str, size: int, timed: dict[str, Sample], limit: float | None) -> Figure:

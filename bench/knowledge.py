@@ -13,8 +13,8 @@ from pathlib import Path
 
 from vmrag_link import pin as pins
 from vmrag_link.embedding import registry
-from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
 from vmrag_link.models import Collection, Document, content_hash
 
 DIFFERENT = 100
@@ -45,17 +45,17 @@ def git(repo: Path, *arguments: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def make(folder: Path, documents: int, env: dict[str, str]) -> Path:
+def make(folder: Path, documents: int, env: dict[str, str], *, engine_name: str = "doltlite") -> Path:
     """A repository with the branches `main` and `feature`, indexed and bound at `main`; made once
-    per folder.
+    per folder and engine.
     """
-    repo = folder / f"repo-{documents}"
+    repo = folder / (f"repo-{documents}" if engine_name == "doltlite" else f"repo-{engine_name}-{documents}")
     if (repo / "done").exists():
         return repo
     repo.mkdir(parents=True)
     git(repo, "init", "-q", "-b", "main", env=env)
-    subprocess.run([*VMRAG, "init", "-q", "--no-hooks"], cwd=repo, env=env, check=True)
-    engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
+    subprocess.run([*VMRAG, "init", "-q", "--no-hooks", "--engine", engine_name], cwd=repo, env=env, check=True)
+    engine = opening.open_engine(repo / ".git/vmrag/kb")
     rng = random.Random(7)
     vocabulary = [f"word{number}" for number in range(5000)]
     text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare switch
@@ -100,7 +100,7 @@ def pinned(repo: Path, ref: str, env: dict[str, str]) -> str:
     return pins.parse(git(repo, "show", f"{ref}:.dolt-version", env=env).encode()).dolt_commit
 
 
-def head(engine: DoltliteEngine, branch: str) -> str:
+def head(engine: Engine, branch: str) -> str:
     found = engine.branch(branch)
     assert found is not None
     return found.head
