@@ -131,7 +131,7 @@ class ShellSession:
             raise LimitExceeded(f"The knowledge base answers with more than {self._longest // MEGABYTE:,} MB.")
         try:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
-        except msgspec.DecodeError as error:
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
             self._abandon()
             raise failure(f"its answer cannot be read: {error}") from error
 
