@@ -88,7 +88,7 @@ def _torn(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         project.record("ours", uv="Use pip.")
         project.vmrag("merge", "feature", code=1)
 
-    return terminal.derived(tmp_path_factory, "torn", template, change)
+    return terminal.derived(tmp_path_factory, "torn in a terminal", template, change)
 
 
 @pytest.fixture

@@ -118,7 +118,8 @@ def test_the_token_of_a_checkout_lets_the_knowledge_base_in(
 def test_the_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
     places = Clone(checkout(host, tmp_path).run("hub.git").top).places
     with quarantine.opened(places, timeout=5) as room:
-        assert room.knowledge(Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS).is_file()
+        url = room.knowledge("doltlite", Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS)
+        assert Path(url.removeprefix("file://")).is_file()
         assert room.code(Peer("origin"), "refs/heads/main")
 
 

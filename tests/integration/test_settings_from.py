@@ -44,7 +44,7 @@ def hostile() -> str:
         wide: dict[type, object] = {bool: not key.default, int: key.highest}
         own = wide.get(key.kind) if key.kind in wide else choices[-1] if choices else text
         if key.flaw and key.flaw(str(own)):
-            own = "evil"
+            own = next(each for each in ("evil", "/evil", "evil:1") if not key.flaw(each))
         lines.append(f"{key.name}: {str(own).lower() if isinstance(own, bool) else own}")
     return "\n".join(lines) + "\n"
 
