@@ -15,13 +15,23 @@ from tests.support.repos import isolate
 from vmrag_link.env import SWITCH
 
 
-def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+def build_once(
+    factory: pytest.TempPathFactory,
+    name: str,
+    build: Callable[[Path], object],
+    *,
+    by: Callable[..., object] | None = None,
+) -> Path:
     """The folder `name` of this run; the first worker that asks for it builds it with
     `build(folder)`.
 
     The folder exists and is empty when `build` gets it. git and vmrag see a home of their own
     meanwhile. Whoever gets the folder copies it and writes nothing into it: other workers read it.
+    `by`: the function that stands for `build`, where that one is made anew each time. A name
+    belongs to one function.
     """
+    code = (by or build).__code__
+    maker = f"{code.co_filename}:{code.co_firstlineno}"
     base = factory.getbasetemp()
     run = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "templates"
     run.mkdir(exist_ok=True)
@@ -36,7 +46,8 @@ def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
                 isolate(patch, run / f"{name}-home")
                 patch.delenv(SWITCH, raising=False)  # the same whichever test comes first
                 build(folder)
-            done.touch()
+            done.write_text(maker)
+        assert done.read_text() == maker, f"two templates are called {name!r}"
     return folder
 
 

@@ -224,7 +224,7 @@ def derived(factory: pytest.TempPathFactory, name: str, template: Path, change: 
     def build(folder: Path) -> None:
         change(Project(copy_tree(template, folder / "project")))
 
-    return build_once(factory, name, build) / "project"
+    return build_once(factory, name, build, by=change) / "project"
 
 
 def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:

@@ -173,6 +173,15 @@ class BaseSession(ABC):
             before = self.branch(KEEP_BRANCH)
             self.set_branch(KEEP_BRANCH, self.kept(before.head if before else None, revision, reason=reason))
 
+    def keep_sound(self, heads: Iterable[str]) -> None:
+        """Anchor what a remote held before, where nothing else may reach it, and it may be read.
+
+        Hold the write lock.
+        """
+        for head in dict.fromkeys(heads):
+            if not self.refusal(head):
+                self.keep(head, "what a remote held")
+
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
         for each in (revision, *([head] if head else [])):
             self.require(each)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_FILE
+from vmrag_link.engines.creating import UNFINISHED, already_there, writable
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.errors import AlreadyInitialized, EngineFailed
+from vmrag_link.errors import EngineFailed
 
-_UNFINISHED = ".creating"
 _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
 
 
@@ -50,8 +50,8 @@ def require_author(author: str) -> re.Match[str]:
 def make_empty(folder: Path, access: DoltAccess) -> None:
     """Make a repository in an empty folder, for what will be fetched into it.
 
-    Its only branch is `vmrag_root`, with a revision that nobody keeps. It says of nobody that it is
-    theirs: who commits there by hand is who their own configuration says.
+    Its only branch is `vmrag_root`, with a revision that nobody keeps. Its configuration names no
+    author: a person who commits there by hand does so under their own name.
     """
     identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
     program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
@@ -79,7 +79,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
 
     Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
     """
-    unfinished = folder / _UNFINISHED
+    unfinished = folder / UNFINISHED
     with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
         require_none(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -97,9 +97,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
 def require_none(folder: Path) -> None:
     """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
-        raise AlreadyInitialized(
-            f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
-        )
+        raise already_there(folder)
 
 
 def _configure(configuration: Path) -> None:
@@ -109,16 +107,3 @@ def _configure(configuration: Path) -> None:
     stated = json.loads(configuration.read_text()) if configuration.exists() else {}
     ours = {"metrics.disabled": "true", "sqlserver.global.dolt_stats_enabled": "0"}
     configuration.write_text(json.dumps(stated | ours))
-
-
-@contextlib.contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """What the machine refuses in the block is raised as `EngineFailed`."""
-    try:
-        yield
-    except OSError as error:
-        raise EngineFailed(
-            f"The folder {folder} cannot be written: {error.strerror}.",
-            hint="Check that you may write there and that the disk has space.",
-            path=str(folder),
-        ) from error

@@ -142,7 +142,7 @@ class DoltEngine:
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself
             try:
-                program.run(["fsck", "--quiet"], cwd=self.folder, binary=self._access.binary)
+                program.check(self.folder, self._access.binary)
             except EngineFailed as error:
                 return error.message
         return ""

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, truth
-from vmrag_link.engines.dolt.literals import literal, literals
+from vmrag_link.engines.dolt.literals import literal, literals, parts
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
 
 _REVISION = r"[0-9a-v]{32}"
-_AT_ONCE = 500
 
 _LOGGED = (
     "SELECT commit_hash AS revision, parents, message, author, author_email AS email,"
@@ -35,7 +34,7 @@ def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
     asked = [each for each in dict.fromkeys(revisions) if is_hash(each)]
     queries = [
         f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"
-        for part in (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
+        for part in parts(asked)
     ]
     return {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
 

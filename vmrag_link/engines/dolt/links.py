@@ -10,14 +10,13 @@ import msgspec
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal, literals
+from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.records import link_row
 from vmrag_link.models import Link
 
 _TABLE = "git_links"
 _FIELDS = Link.__struct_fields__
 _COLUMNS = ", ".join(map(identifier, _FIELDS))
-_AT_ONCE = 500
 
 
 def prepare(connection: SqlConnection) -> None:
@@ -39,11 +38,10 @@ def store(connection: SqlConnection, put: Iterable[Link], remove: Iterable[str])
     """Replace and remove links, by git commit."""
     replaced = [link_row(each) for each in put]
     gone = [*remove, *(row[0] for row in replaced)]
-    for start in range(0, len(gone), _AT_ONCE):
-        keys = literals(gone[start : start + _AT_ONCE])
-        connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({keys})"], at=LINKS_BRANCH)
-    for start in range(0, len(replaced), _AT_ONCE):
-        values = ", ".join(f"({literals(row)})" for row in replaced[start : start + _AT_ONCE])
+    for keys in parts(gone):
+        connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({literals(keys)})"], at=LINKS_BRANCH)
+    for rows_of_one in parts(replaced):
+        values = ", ".join(f"({literals(row)})" for row in rows_of_one)
         connection.change([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=LINKS_BRANCH)
 
 

@@ -7,9 +7,14 @@ in which a backslash escapes and double quotes are quotes (`connection.SQL_MODE`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from vmrag_link.engines.records import Value
+
+T = TypeVar("T")
+
+_AT_ONCE = 500
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
 """Line ends, too: a statement is one line, so an error message that repeats it is one line."""
@@ -25,6 +30,11 @@ def literal(value: Value) -> str:
 def literals(values: Iterable[Value]) -> str:
     """Values with commas between."""
     return ", ".join(map(literal, values))
+
+
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Values by as many as one statement takes."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
 
 
 def identifier(name: str) -> str:

@@ -117,6 +117,14 @@ def run(
     return _text(done.stdout, arguments)
 
 
+def check(folder: Path, binary: str = "", *, timeout: float | None = None) -> None:
+    """Require that every piece of a repository is the one that its hash names.
+
+    No session may have it open. Raises as `run`.
+    """
+    run(["fsck", "--quiet"], cwd=folder, binary=binary, timeout=timeout)
+
+
 def failure(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
     """The error for what Dolt said: its words may be a stranger's."""
     words = terminal_text.continued(said.strip()) or f"it ended with exit code {exit_code}"

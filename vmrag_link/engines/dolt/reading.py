@@ -15,7 +15,7 @@ import msgspec
 
 from vmrag_link.engines import records
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
-from vmrag_link.engines.dolt.literals import identifier, literal, literals
+from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
@@ -27,9 +27,6 @@ _FIRST_PAGE = 16
 
 _LARGEST_PAGE = 2000
 _SHRINKING = 8
-_AT_ONCE = 500
-"""Ids in one query."""
-
 _IN_MEMORY = 4_000_000
 
 _NUMBERS = tuple(
@@ -170,8 +167,8 @@ def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[st
     if ids is None:
         yield from _pages(connection, selection)
         return
-    for start in range(0, len(ids), _AT_ONCE):
-        some = f"{selection.where} AND {selection.key} IN ({literals(ids[start : start + _AT_ONCE])})"
+    for some_ids in parts(ids):
+        some = f"{selection.where} AND {selection.key} IN ({literals(some_ids)})"
         yield from _pages(connection, selection._replace(where=some))
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
+from vmrag_link.engines.creating import writable
 from vmrag_link.engines.dolt import creation, schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_encrypted, require_server
 from vmrag_link.engines.dolt.connection import said
@@ -138,7 +139,7 @@ def _note(folder: Path, access: DoltAccess, prepare: Callable[[Server], None]) -
     """Note the database in the folder, last of all, when it is prepared."""
     _require_name(access.database)
     with (
-        creation.writable(folder),
+        writable(folder),
         locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_PATIENCE),
     ):
         creation.require_none(folder)

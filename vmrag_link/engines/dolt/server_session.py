@@ -128,7 +128,7 @@ class ServerSession:
         except OSError as error:
             raise ConfigInvalid(
                 f"{self._access.authorities} holds no certificates: {error.strerror or error}.",
-                hint="Name a PEM file with the certificate of who signed the server's:"
+                hint="Name a PEM file with the certificate of the authority that signed the server's:"
                 " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
                 setting="dolt.authorities",
             ) from error

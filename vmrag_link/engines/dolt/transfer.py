@@ -52,7 +52,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
     creation.make(folder, fill)
-    # Whoever is killed before this has it fetched, and looked at, once more.
+    # After a kill before this, the remote is fetched and looked at once more.
     remotes.note(folder, remote, Noted(url, heads))
 
 
@@ -165,7 +165,7 @@ def _require_true(session: DoltSession, access: DoltAccess) -> None:
         return
     session.connection.release()
     try:
-        program.run(["fsck", "--quiet"], cwd=session.folder, binary=access.binary)
+        program.check(session.folder, access.binary)
     except EngineUnwritable:
         raise
     except EngineFailed as error:
@@ -177,9 +177,7 @@ def _require_true(session: DoltSession, access: DoltAccess) -> None:
 
 def _give_up(session: DoltSession, remote: str, known: Mapping[str, str]) -> None:
     """Drop all that came; what was known of the remote before stays known, and here."""
-    for head in dict.fromkeys(known.values()):  # nothing else may reach what came from there before
-        if not session.refusal(head):
-            session.keep(head, "what a remote held")
+    session.keep_sound(known.values())
     remotes.clear(session.folder, session.connection, remote)
     session.collect_garbage()
 

@@ -92,7 +92,7 @@ def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iter
                 connection, _REMOTE, url, user=access.user, check=remotes.growth_check(folder, limits.file_bytes)
             )
             connection.release()
-            program.run(["fsck", "--quiet"], cwd=folder, binary=access.binary, timeout=REMOTE_SECONDS)
+            program.check(folder, access.binary, timeout=REMOTE_SECONDS)
         except EngineFailed as error:
             raise inspection.refused(error.message) from error
         yield session

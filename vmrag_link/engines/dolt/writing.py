@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vmrag_link.engines import records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal, literals
+from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
@@ -89,9 +89,8 @@ def _store(connection: SqlConnection, at: str, rows: Write) -> None:
     _put(connection, at, DOCUMENTS, map(records.document_row, documents))
     for table in ENTRIES:
         removed = [name for where, name in rows.remove_entries if where == table.name]
-        for start in range(0, len(removed), _BATCH_ROWS):
-            keys = literals(removed[start : start + _BATCH_ROWS])
-            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({keys})"], at=at)
+        for ids in parts(removed):
+            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({literals(ids)})"], at=at)
         _put(connection, at, table, (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name))
 
 
@@ -100,33 +99,32 @@ def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[s
     for collection, doc_id in keys:
         by_collection.setdefault(collection, []).append(doc_id)
     for collection, ids in by_collection.items():
-        for start in range(0, len(ids), _BATCH_ROWS):
-            some = literals(ids[start : start + _BATCH_ROWS])
-            where = f"collection_name = {literal(collection)} AND doc_id IN ({some})"
+        for some in parts(ids):
+            where = f"collection_name = {literal(collection)} AND doc_id IN ({literals(some)})"
             connection.change([f"DELETE FROM documents WHERE {where}"], at=at)
 
 
 def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
-    """Insert or replace rows, in statements of about _BATCH_CHARACTERS."""
+    """Insert or replace rows."""
     names = [identifier(each) for each in table.columns]
-    replaced = ", ".join(f"{each} = VALUES({each})" for each in names[table.keys :])
+    insert = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES"
+    replace = ", ".join(f"{each} = VALUES({each})" for each in names[table.keys :])
+    for batch in _batches(rows):
+        connection.change([f"{insert} {', '.join(batch)} ON DUPLICATE KEY UPDATE {replace}"], at=at)
+
+
+def _batches(rows: Iterable[tuple[Value, ...]]) -> Iterator[list[str]]:
+    """Rows as SQL, as many as make a statement of about _BATCH_CHARACTERS."""
     batch: list[str] = []
     size = 0
-
-    def send() -> None:
-        nonlocal size
-        if batch:
-            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {', '.join(batch)} ON DUPLICATE KEY UPDATE {replaced}"
-            connection.change([sql], at=at)
-        batch.clear()
-        size = 0
-
     for row in rows:
         batch.append(f"({literals(row)})")
         size += len(batch[-1])
         if size > _BATCH_CHARACTERS or len(batch) >= _BATCH_ROWS:
-            send()
-    send()
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def discard(session: DoltSession, branch: str) -> None:

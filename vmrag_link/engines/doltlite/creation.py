@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
+from vmrag_link.engines.creating import UNFINISHED, already_there, writable
 from vmrag_link.engines.doltlite import inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
 FILE_NAME = DOLTLITE_FILE
-_UNFINISHED = ".creating"
 
 
 def create(folder: Path, *, author: str, date: str) -> None:
@@ -44,12 +42,10 @@ def clone(folder: Path, remote: str, url: str, limits: Limits) -> None:
 
 def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
     """Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace."""
-    path, unfinished = folder / FILE_NAME, folder / _UNFINISHED
-    with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+    path, unfinished = folder / FILE_NAME, folder / UNFINISHED
+    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
         if path.exists():
-            raise AlreadyInitialized(
-                f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
-            )
+            raise already_there(folder)
         import shutil  # not for every opening
 
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -66,15 +62,3 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
         finally:
             shutil.rmtree(unfinished)
         paths.fsync(folder)
-
-
-@contextlib.contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise EngineFailed(
-            f"The folder {folder} cannot be written: {error.strerror}.",
-            hint="Check that you may write there and that the disk has space.",
-            path=str(folder),
-        ) from error

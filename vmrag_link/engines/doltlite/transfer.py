@@ -42,9 +42,7 @@ def _fetch(session: DoltliteSession, connection: Connection, remote: str, url: s
             heads = remotes.heads(connection, remote)
             inspection.require_sound(connection.path, heads, known=known, limits=session.limits)
     except (KnowledgeRefused, FileSystemError):
-        for head in dict.fromkeys(known.values()):  # nothing else may reach what came from there before
-            if not session.refusal(head):
-                session.keep(head, "what a remote held")
+        session.keep_sound(known.values())
         remotes.forget(connection, remote)
         session.collect_garbage()
         raise
