@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.engines.logical import TABLE_OF_KIND
+from vmrag_link.models import TABLE_OF_KIND
 
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
