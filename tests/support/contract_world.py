@@ -102,6 +102,9 @@ class World:
     def _value_vectors(self, _: State) -> list[list[float]]:
         return [[1.0] + [0.0] * 255]
 
+    def _value_guide(self, state: State) -> str:
+        return next(each["doc_id"] for each in state.ask("list", "--collection", "handbook")["documents"])
+
     def _value_topic(self, state: State) -> str:
         return state.head("topic")
 

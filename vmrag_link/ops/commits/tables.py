@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from vmrag_link.errors import TableMissing, enumerated
+
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
 """The settings of collections: rows, but no documents."""
@@ -15,3 +17,11 @@ TABLES = (DOCUMENTS, *_BY_KIND.values())
 def table_of(kind: str) -> str:
     """Where the documents of a collection of this kind are."""
     return _BY_KIND.get(kind, DOCUMENTS)
+
+
+def require(table: str) -> None:
+    """Raises `TableMissing` for anything but a table with documents."""
+    if table not in TABLES:
+        raise TableMissing(
+            f"There is no table {table!r} with documents.", hint=f"It is one of {enumerated(TABLES)}.", table=table
+        )
