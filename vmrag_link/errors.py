@@ -25,7 +25,7 @@
     │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
     │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
     │                      RemoteTooNew · UpstreamMissing
-    ├── Files (exit 3)     FileFailed · FormatTooNew
+    ├── Files (exit 3)     FileFailed · FormatTooNew · FormatUnsupported · ConversionFailed
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
 
@@ -579,6 +579,18 @@ class FormatTooNew(FileSystemError):
     """A newer program wrote a file that cannot be made again; nothing of it was read."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class FormatUnsupported(FileSystemError):
+    """There is no converter for such a file, or it is not installed; `reason` follows its name."""
+
+    code = "UNSUPPORTED_FORMAT"
+
+
+class ConversionFailed(FileSystemError):
+    """A file's contents could not be converted to text; `reason` follows its name."""
+
+    code = "INGESTION_FAILED"
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
