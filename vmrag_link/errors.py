@@ -608,6 +608,18 @@ class FetchFailed(PageError):
         super().__init__(message, hint=hint, http_status=http_status, **details)
 
 
+class FormatUnsupported(FileSystemError):
+    """There is no converter for such a file, or it is not installed; `reason` follows its name."""
+
+    code = "UNSUPPORTED_FORMAT"
+
+
+class ConversionFailed(FileSystemError):
+    """A file's contents could not be converted to text; `reason` follows its name."""
+
+    code = "INGESTION_FAILED"
+
+
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
 """Why an index cannot follow what is stored.
 
