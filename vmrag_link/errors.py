@@ -582,18 +582,6 @@ class FormatTooNew(FileSystemError):
     code = "SCHEMA_TOO_NEW"
 
 
-class FormatUnsupported(FileSystemError):
-    """No converter for this kind of file is installed, or there is none."""
-
-    code = "UNSUPPORTED_FORMAT"
-
-
-class ConversionFailed(FileSystemError):
-    """A file's contents could not be converted to text; `reason` follows its name."""
-
-    code = "INGESTION_FAILED"
-
-
 class PageError(VmragError):
     code = "FETCH_FAILED"
 

@@ -95,8 +95,8 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
-def test_all_are_61_tools_and_the_default_33():
-    assert len(selection(ALL).tools) == len(TOOLS) == 61
+def test_all_are_62_tools_and_the_default_33():
+    assert len(selection(ALL).tools) == len(TOOLS) == 62
     assert len(selection(Chosen()).tools) == 33
 
 

@@ -1,4 +1,4 @@
-"""Libraries: taking in files, searching, listing."""
+"""Libraries: taking in files and pages, searching, listing."""
 
 from __future__ import annotations
 
@@ -40,6 +40,18 @@ def ingest_file(
     Keep it with dolt_commit.
     """
     return _ingested(call, take.file(call.ws, library, path, metadata=metadata))
+
+
+@tool("WN", idempotent=True)
+def ingest_url(
+    call: Call,
+    *,
+    url: Annotated[str, Given("http or https")],
+    library: str = libraries.DEFAULT,
+    metadata: Metadata = None,
+) -> IngestResult:
+    """Take a web page, or a file that a URL leads to, into a library, as ingest_file does."""
+    return _ingested(call, take.page(call.ws, library, url, metadata=metadata))
 
 
 def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:

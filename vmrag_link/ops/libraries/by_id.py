@@ -10,7 +10,7 @@ from vmrag_link.errors import DocumentMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import LIBRARY, At, Collection, Document, Record
 from vmrag_link.ops.commits import tables
-from vmrag_link.ops.commits.tables import DOCUMENTS, table_of
+from vmrag_link.ops.commits.tables import DOCUMENTS
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -47,16 +47,15 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> WholeDocument:
     def look() -> WholeDocument:
         here = standing(ws)
         collection, document = _find(ws, here.at, doc_id, table)
-        found_in = table_of(collection.kind)
         return WholeDocument(
             document.doc_id,
-            library.shown_source(ws, document) if found_in == DOCUMENTS else f"{found_in}/{document.doc_id}",
+            _source(ws, document),
             document.title,
             collection.name,
             document.content,
             len(chunks_of(ws, collection, document)),
             origin.shown_metadata(document),
-            found_in,
+            document.table,
             here,
         )
 
@@ -69,7 +68,7 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocum
     def plan(at: At) -> Planned[DeletedDocument]:
         collection, document = _find(ws, at, doc_id, table)
         gone = DeletedDocument(
-            document.doc_id, collection.name, len(chunks_of(ws, collection, document)), table_of(collection.kind)
+            document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
         )
         return Planned(Write(remove_documents=[document.key]), gone)
 
@@ -83,8 +82,8 @@ def _find(ws: Workspace, at: At, name: str, table: str | None) -> tuple[Collecti
     """
     if table is not None:
         tables.require(table)
-    there = [each for each in ws.engine.collections(at) if table in (None, table_of(each.kind))]
-    found = [(each, document) for each in there if (document := _named(ws, at, each, name))]
+    named = [(each, document) for each in ws.engine.collections(at) if (document := _named(ws, at, each, name))]
+    found = [each for each in named if table in (None, each[1].table)]
     preferred = [each for each in found if each[0].kind == LIBRARY] if _one_table(found) else []
     chosen = preferred if len(preferred) == 1 else found
     if not chosen:
@@ -110,13 +109,17 @@ def _named(ws: Workspace, at: At, there: Collection, name: str) -> Document | No
     return found if found and number < len(chunks_of(ws, there, found)) else None
 
 
+def _source(ws: Workspace, document: Document) -> str:
+    return library.shown_source(ws, document) if document.table == DOCUMENTS else f"{document.table}/{document.doc_id}"
+
+
 def _one_table(found: list[tuple[Collection, Document]]) -> bool:
-    return len({table_of(collection.kind) for collection, _ in found}) == 1
+    return len({document.table for _, document in found}) == 1
 
 
 def _ambiguous(name: str, found: list[tuple[Collection, Document]]) -> UsageInvalid:
     collections = [collection.name for collection, _ in found]
-    places = sorted({table_of(collection.kind) for collection, _ in found})
+    places = sorted({document.table for _, document in found})
     several = len(places) > 1
     return UsageInvalid(
         f"Several documents are called {name!r}: in {enumerated(places if several else collections)}.",

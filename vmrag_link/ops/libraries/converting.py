@@ -1,53 +1,49 @@
-"""The bytes of a source as a document's text, title and type."""
+"""Sources to Markdown, within what the settings allow a conversion to cost."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
 
-from vmrag_link.documents import reading
-from vmrag_link.documents.front_matter import FrontMatterRefused
-from vmrag_link.documents.importing import FILE_TYPES
-from vmrag_link.documents.nesting import MAX_DEPTH, NestedTooDeeply
-from vmrag_link.errors import ConversionFailed, FormatUnsupported
-from vmrag_link.models import Record
+from vmrag_link.conversion.converter import Converted, Converter
+from vmrag_link.conversion.limits import MIB, ConversionLimits
+from vmrag_link.errors import ConversionFailed
 from vmrag_link.ops.libraries.source import Source
+from vmrag_link.settings import IngestSettings
+from vmrag_link.workspace import Workspace
+
+Convert = Callable[[Source], Converted]
+"""Raises `FormatUnsupported`, and `ConversionFailed` also where there is no text."""
 
 
-class Converted(Record, frozen=True):
-    """`title` is empty where the text names none; `metadata` is ready for JSON."""
+@contextlib.contextmanager
+def converting(ws: Workspace) -> Iterator[Convert]:
+    """Converts any number of sources until the block ends."""
+    with Converter(limits_of(ws.config.ingest)) as converter:
 
-    text: str
-    title: str
-    file_type: str
-    metadata: dict[str, Any]
+        def convert(source: Source) -> Converted:
+            found = converter.convert(
+                source.data, name=source.name, media_type=source.media_type, charset=source.charset
+            )
+            if not found.text.strip():
+                raise ConversionFailed(
+                    f"{source.name} holds no text.",
+                    hint="What it shows may be a picture of a text: convert it by other means, and take that.",
+                    reason="holds no text",
+                )
+            return found
 
-
-def convert(source: Source) -> Converted:
-    """Raises `FormatUnsupported`, `ConversionFailed`."""
-    file_type = FILE_TYPES.get(PurePosixPath(source.name).suffix.lower())
-    if file_type is None:
-        raise FormatUnsupported(
-            f"{source.name} cannot be converted to text: there is no converter for its type.",
-            hint="Convert it to Markdown, and take that.",
-            name=source.name,
-        )
-    try:
-        page = reading.page(source.data.decode("utf-8-sig"), file_type)
-    except UnicodeDecodeError as error:
-        raise _failed(source, f"it is not UTF-8 (byte {error.start})") from None
-    except FrontMatterRefused as refused:
-        raise _failed(source, f"line {refused.line} of its front matter {refused.reason}") from None
-    except NestedTooDeeply:
-        raise _failed(source, f"it nests its elements deeper than {MAX_DEPTH} levels") from None
-    if not page.content.strip():
-        raise _failed(source, "there is no text in it")
-    return Converted(page.content, page.title, file_type, page.metadata)
+        yield convert
 
 
-def _failed(source: Source, why: str) -> ConversionFailed:
-    return ConversionFailed(
-        f"{source.name} could not be converted to text: {why}.",
-        hint="Open it, and see what is in it.",
-        name=source.name,
+def limits_of(settings: IngestSettings) -> ConversionLimits:
+    """Waiting may take longer than computing: other programs want the processor, too."""
+    usual = ConversionLimits()
+    return ConversionLimits(
+        max_bytes=settings.max_bytes,
+        max_text=settings.text_mb * MIB,
+        max_expanded=max(usual.max_expanded, settings.max_bytes),
+        max_cpu_seconds=settings.convert_s,
+        max_seconds=3 * settings.convert_s,
+        max_memory=settings.convert_mb * MIB,
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from vmrag_link import clock
+from vmrag_link.conversion.converter import Converted
 from vmrag_link.documents import origin
 from vmrag_link.documents.origin import Origin
 from vmrag_link.engines.base import Write
@@ -22,7 +23,7 @@ from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.libraries import library
-from vmrag_link.ops.libraries.converting import Converted
+from vmrag_link.ops.libraries.converting import Convert
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.workspace import Workspace
 
@@ -30,8 +31,6 @@ NAMESPACE = uuid.UUID("6f0d9a52-5d0f-5c53-9a3c-0c1f6a3e7b11")
 """Of the ids of documents in libraries. It never changes: two branches that take in the same source
 meet in one document.
 """
-
-Convert = Callable[[Source], Converted]
 
 
 class Ingested(Record, frozen=True):
@@ -56,7 +55,7 @@ def ingest(
     metadata, what `convert` raises, `Embedding` errors, and as `writing.write`.
     """
     library.check(name)
-    given = None if metadata is None else _checked(metadata, name)
+    given = None if metadata is None else checked_metadata(metadata, name)
     converted: dict[str, Converted] = {}  # the plan may be asked again, under the lock
 
     def convert_once(source: Source) -> Converted:
@@ -84,6 +83,11 @@ def ingest(
         return Planned(write if rows else None, done)
 
     return writing.write(ws, plan, f"take into {name}")
+
+
+def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
+    """What a library has of a source."""
+    return _Held(ws, at, name).document(key)
 
 
 class _Held:
@@ -119,7 +123,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
     Raises `ContentRefused` for metadata of the source's own.
     """
     kept = origin.given_metadata(before) if given is None else given
-    own = {key: value for key, value in _checked(converted.metadata, source.name).items() if key not in kept}
+    own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
     made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
     return Document(
         collection=before.collection,
@@ -137,7 +141,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
     )
 
 
-def _checked(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
+def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Metadata as it can be stored exactly.
 
     Raises `ContentRefused`, also for a key that the index or the library needs for itself.

@@ -9,7 +9,7 @@ from vmrag_link.documents import origin
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import LIBRARY, At, Document, Record
-from vmrag_link.ops.commits.tables import require, table_of
+from vmrag_link.ops.commits.tables import require
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.holdings import held_now
@@ -66,10 +66,15 @@ def documents(ws: Workspace, name: str | None, *, limit: int, offset: int, table
         names = [
             each.name
             for each in ws.engine.collections(at)
-            if name in (None, each.name) and (each.kind == LIBRARY if table is None else table_of(each.kind) == table)
+            if name in (None, each.name) and (table is not None or each.kind == LIBRARY)
         ]
         # Their texts go as they come: only those of the page are kept.
-        found = [(each.created_at, each.key) for one in names for each in ws.engine.documents(at, collection=one)]
+        found = [
+            (each.created_at, each.key)
+            for one in names
+            for each in ws.engine.documents(at, collection=one)
+            if table in (None, each.table)
+        ]
         found.sort(key=lambda each: each[1])
         found.sort(key=lambda each: each[0], reverse=True)
         page = [key for _, key in found[offset : offset + limit]]
