@@ -31,6 +31,9 @@ ISSUES, KNOWLEDGE = "issues", "knowledge"
 TABLE_OF_KIND: Mapping[str, DocumentTable] = {ISSUES: "issue_logs", KNOWLEDGE: "knowledge_docs"}
 """The tables that hold the documents of such collections."""
 
+LIBRARY = "library"
+"""The kind of a collection whose documents are files and pages, each known by its source."""
+
 
 class Collection(Record, frozen=True):
     """A row of `collections`: what decides how its documents are indexed is versioned with them."""

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link.conversion.converter import Converter
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.errors import KnowledgeMoved, UsageInvalid, quoted
 from vmrag_link.models import At, ChangeCounts, Collection, Record
-from vmrag_link.ops.documents import import_bases, names, writing
+from vmrag_link.ops.documents import collections, import_bases, names, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.put import Arranged, Existing, PutCounts, PutRequest, put
 from vmrag_link.ops.documents.writing import Landed
@@ -74,13 +75,14 @@ def import_files(
     at = writing.place(writing.writable(ws))
     row = next((each for each in ws.engine.collections(at) if each.name == collection), None)
     row = row or Collection(collection, import_base=ROOT)
+    collections.require_open(row)
     found = import_bases.decide(ws, at, row, request)
     scan = importing.scan(named, found)
     skipped = list(scan.skipped)
     documents: list[ImportedDocument] = []
-    with ws.progress.task("reading", len(scan.files)) as task:
+    with ws.progress.task("reading", len(scan.files)) as task, Converter() as converter:
         for file in scan.files:
-            read = importing.read(file)
+            read = importing.read(file, converter)
             skipped.append(read) if isinstance(read, Skipped) else documents.append(read)
             task.advance()
 
