@@ -95,15 +95,15 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
-def test_all_are_62_tools_and_the_default_33():
-    assert len(selection(ALL).tools) == len(TOOLS) == 62
+def test_all_are_71_tools_and_the_default_33():
+    assert len(selection(ALL).tools) == len(TOOLS) == 71
     assert len(selection(Chosen()).tools) == 33
 
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
     reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}}
     assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
-    assert len(reading) == 26
+    assert len(reading) == 31
 
 
 def test_the_served_catalogue_is_what_the_tools_declare_now():
