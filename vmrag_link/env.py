@@ -58,6 +58,11 @@ CLIENT_PROJECT = "CLAUDE_PROJECT_DIR"
 TOKEN = "VMRAG_MCP_TOKEN"  # noqa: S105  a name
 """What clients of the MCP server over HTTP have to say."""
 
+TEMPORARY = "TMPDIR"
+"""Where programs write what they need for a while."""
+
+_LIBRARY_FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
 EXECUTABLES = "PATH"
 ENVIRONMENT = "VIRTUAL_ENV"
 """The virtual environment that this shell has activated; other programs do not look into it."""
@@ -361,3 +366,11 @@ def add(values: Mapping[str, str], environ: MutableMapping[str, str] = os.enviro
 def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A copy of the environment for a child process that must not inherit these variables."""
     return {name: value for name, value in environ.items() if name not in names}
+
+
+def bare(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """All that a child process is told which reads strangers' files: where it may write, and where
+    the libraries of a Python lie that was built so.
+    """
+    libraries = {name: environ[name] for name in _LIBRARY_FOLDERS if name in environ}
+    return libraries | {TEMPORARY: str(folder), "LC_ALL": "C.UTF-8"}

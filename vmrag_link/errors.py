@@ -25,7 +25,7 @@
     │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
     │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
     │                      RemoteTooNew · UpstreamMissing
-    ├── Files (exit 3)     FileFailed · FormatTooNew
+    ├── Files (exit 3)     FileFailed · FormatTooNew · FormatUnsupported · ConversionFailed
     ├── Pages (exit 3)     FetchFailed
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
@@ -594,6 +594,18 @@ class FetchFailed(PageError):
 
     def __init__(self, message: str, *, hint: str = "", http_status: int | None = None, **details: Any) -> None:
         super().__init__(message, hint=hint, http_status=http_status, **details)
+
+
+class FormatUnsupported(FileSystemError):
+    """There is no converter for such a file, or it is not installed; `reason` follows its name."""
+
+    code = "UNSUPPORTED_FORMAT"
+
+
+class ConversionFailed(FileSystemError):
+    """A file's contents could not be converted to text; `reason` follows its name."""
+
+    code = "INGESTION_FAILED"
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)

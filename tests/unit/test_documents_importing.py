@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from vmrag_link.conversion.converter import Converter
 from vmrag_link.documents.import_base import ImportBase, located, of_folder
 from vmrag_link.documents.importing import MAX_BYTES, ImportedDocument, Skipped, SourceFile, read, scan
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import content_hash
+
+CONVERTER = Converter()
+"""These formats need no process."""
 
 
 def tree(root: Path, **files: str) -> Path:
@@ -35,7 +39,7 @@ def reasons(base: Path) -> dict[str, str]:
 
 
 def imported(path: Path) -> ImportedDocument:
-    document = read(scan([path], root(path)).files[0])
+    document = read(scan([path], root(path)).files[0], CONVERTER)
     assert isinstance(document, ImportedDocument)
     return document
 
@@ -74,7 +78,8 @@ def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) ->
 def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
     for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
         (tmp_path / name).touch()
-    assert {file.doc_id: file.file_type for file in scan([tmp_path], root(tmp_path)).files} == {
+    documents = [read(file, CONVERTER) for file in scan([tmp_path], root(tmp_path)).files]
+    assert {each.doc_id: each.file_type for each in documents if isinstance(each, ImportedDocument)} == {
         "a.MD": "markdown",
         "b.markdown": "markdown",
         "c.txt": "text",
@@ -141,7 +146,7 @@ def test_special_and_large_files_are_left_out(tmp_path: Path) -> None:
 )
 def test_contents_that_are_no_text_are_left_out_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.md").write_bytes(content)
-    assert read(scan([tmp_path], root(tmp_path)).files[0]) == Skipped("x.md", reason)
+    assert read(scan([tmp_path], root(tmp_path)).files[0], CONVERTER) == Skipped("x.md", reason)
 
 
 def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -149,7 +154,7 @@ def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
     (file,) = scan([tmp_path], root(tmp_path)).files
     file.path.unlink()
     with pytest.raises(FileFailed, match=r"x\.md"):
-        read(file)
+        read(file, CONVERTER)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -183,7 +188,7 @@ def test_a_source_counts_from_the_root_of_the_work_tree(tmp_path: Path) -> None:
 
 def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Path) -> None:
     tree(tmp_path, a_md="---\ntags: [b, a]\nn: 1\n---\n# A\n", empty_md="")
-    first, empty = (read(file) for file in scan([tmp_path], root(tmp_path)).files)
+    first, empty = (read(file, CONVERTER) for file in scan([tmp_path], root(tmp_path)).files)
     assert isinstance(first, ImportedDocument)
     assert (first.title, first.content, json.loads(first.metadata)) == ("A", "# A\n", {"tags": ["b", "a"], "n": 1})
     assert isinstance(empty, ImportedDocument)
@@ -192,7 +197,7 @@ def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Pa
 
 def test_a_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
-    file = SourceFile("x.md", "x.md", tmp_path / "x.md", "markdown")
+    file = SourceFile("x.md", "x.md", tmp_path / "x.md")
     with file.path.open("wb") as opened:
         opened.truncate(MAX_BYTES + 1)
-    assert read(file) == Skipped("x.md", "is larger than 64 MiB")
+    assert read(file, CONVERTER) == Skipped("x.md", "is larger than 64 MiB")

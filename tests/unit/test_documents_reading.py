@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from vmrag_link.documents.front_matter import FrontMatterRefused
-from vmrag_link.documents.nesting import NestedTooDeeply
-from vmrag_link.documents.reading import markdown_title, page, rst_title
+from vmrag_link.conversion.front_matter import FrontMatterRefused
+from vmrag_link.conversion.nesting import NestedTooDeeply
+from vmrag_link.conversion.reading import markdown_title, page, rst_title
 from vmrag_link.models import canonical_json
 
 
@@ -82,7 +82,7 @@ def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
 
 def test_a_plain_heading_on_top_needs_no_parser() -> None:
     program = (
-        "import sys; from vmrag_link.documents.reading import page\n"
+        "import sys; from vmrag_link.conversion.reading import page\n"
         "page('# Title\\n', 'markdown'); page('no heading', 'markdown'); page('T\\n=', 'rst'); page('t', 'text')\n"
         "print(sorted({'markdown_it', 'yaml'} & sys.modules.keys()))"
     )

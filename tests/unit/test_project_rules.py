@@ -252,6 +252,7 @@ def test_only_the_outermost_boundaries_catch_everything(trees: Trees) -> None:
         "mcp_server/vmrag_mcp/session.py",
         "mcp_server/vmrag_mcp/start.py",
         "vmrag_link/thread_task.py",  # what a thread raised is raised where it is waited for
+        "vmrag_link/conversion/child/__main__.py",  # converters raise whatever they like
         "vmrag_link/chroma/bindings.py",  # a Rust panic is a BaseException of no public type
     }
     for place, node in nodes(trees, outside="vmrag_link/demo/"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.importing import MAX_BYTES
+from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.errors import FileFailed, quoted
 
 

@@ -11,23 +11,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import clock, terminal_text
-from vmrag_link.documents import reading
+from vmrag_link.conversion import formats
+from vmrag_link.conversion.converter import Converter
+from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents.doc_ids import id_problem
-from vmrag_link.documents.front_matter import FrontMatterRefused
 from vmrag_link.documents.import_base import ImportBase, located
-from vmrag_link.documents.nesting import MAX_DEPTH, NestedTooDeeply
-from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
-
-MAX_BYTES = 64 << 20
-FILE_TYPES = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".txt": "text",
-    ".rst": "rst",
-    ".html": "html",
-    ".htm": "html",
-}
 
 
 class SourceFile(Record, frozen=True):
@@ -36,7 +26,6 @@ class SourceFile(Record, frozen=True):
     doc_id: str
     source: str
     path: Path
-    file_type: str
 
 
 class Skipped(Record, frozen=True):
@@ -102,8 +91,8 @@ def existing(source: Path) -> Path:
     return located(source)
 
 
-def read(file: SourceFile) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` if its contents or its front matter cannot be stored.
+def read(file: SourceFile, converter: Converter) -> ImportedDocument | Skipped:
+    """The file as a document; `Skipped` if its contents cannot be converted or stored.
 
     Raises `FileFailed` if the file is gone or cannot be read.
     """
@@ -113,27 +102,17 @@ def read(file: SourceFile) -> ImportedDocument | Skipped:
             modified = os.fstat(opened.fileno()).st_mtime
     except OSError as error:
         raise _read_error(file.path, error) from error
-    if len(content) > MAX_BYTES:
-        return Skipped(file.doc_id, _TOO_LARGE)
-    if b"\0" in content:
-        return Skipped(file.doc_id, "contains NUL bytes")
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        return Skipped(file.doc_id, f"is not UTF-8 (byte {error.start})")
-    try:
-        page = reading.page(text, file.file_type)
-    except FrontMatterRefused as refused:
-        return Skipped(file.doc_id, f"line {refused.line} of its front matter {terminal_text.one_line(refused.reason)}")
-    except NestedTooDeeply:
-        return Skipped(file.doc_id, f"nests its elements deeper than {MAX_DEPTH} levels")
+        found = converter.convert(content, name=file.path.name)
+    except ConversionFailed as failed:
+        return Skipped(file.doc_id, failed.details["reason"])
     return ImportedDocument(
         doc_id=file.doc_id,
-        title=page.title or file.path.stem,
-        content=page.content,
-        content_hash=content_hash(page.content),
-        file_type=file.file_type,
-        metadata=canonical_json(page.metadata),
+        title=found.title or file.path.stem,
+        content=found.text,
+        content_hash=content_hash(found.text),
+        file_type=found.file_type,
+        metadata=canonical_json(found.metadata),
         source=file.source,
         last_modified=clock.at(int(modified)),
     )
@@ -178,7 +157,7 @@ def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
         raise _read_error(path, error) from error
     if reason:
         return Skipped(terminal_text.one_line(doc_id), reason)
-    return SourceFile(doc_id, base.source(path), path, FILE_TYPES[path.suffix.lower()])
+    return SourceFile(doc_id, base.source(path), path)
 
 
 def _name_problem(doc_id: str) -> str | None:
@@ -187,10 +166,10 @@ def _name_problem(doc_id: str) -> str | None:
 
 
 def _type_problem(path: Path) -> str | None:
-    suffix = path.suffix.lower()
-    if suffix in FILE_TYPES:
-        return None
-    return f"its type {suffix} is not supported" if suffix else "has no file type"
+    found = formats.by_suffix(path.name)
+    if found:
+        return formats.missing_extra(found) or None
+    return f"its type {path.suffix.lower()} is not supported" if path.suffix else "has no file type"
 
 
 def _size_problem(path: Path) -> str | None:

@@ -30,7 +30,7 @@ _HEADERS = {
 }
 
 
-class Answer(Record, frozen=True):
+class Response(Record, frozen=True):
     """Headers by lower-case names; `body` is unpacked, and empty unless the answer is complete."""
 
     status: int
@@ -42,13 +42,13 @@ class Answer(Record, frozen=True):
         return self.status in _COMPLETE
 
 
-def ask(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Answer:
+def ask(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
     """The answer to a GET. No redirection is followed. Raises `AccessDenied`, `FetchFailed`."""
     try:
         with _pool(page, limits.resolver, deadline) as pool, _stream(pool, page, conditions) as response:
             headers = read.collected(response.headers)
             body = _body(response, headers, limits.max_bytes) if response.status in _COMPLETE else b""
-            return Answer(response.status, headers, body)
+            return Response(response.status, headers, body)
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise FetchFailed(
             f"{page} was not there after {limits.timeout_s:g} s (ingest.timeout_s).",

@@ -13,7 +13,7 @@ from vmrag_link.web.limits import FetchLimits
 from vmrag_link.web.urls import PageUrl, next_url, parse_url
 
 if TYPE_CHECKING:
-    from vmrag_link.web.asking import Answer
+    from vmrag_link.web.asking import Response
 
 MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -66,7 +66,7 @@ def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str =
     raise FetchFailed(f"{first} redirects more than {MOST_REDIRECTS} times.", hint=_AS_IN_A_BROWSER, url=first.text)
 
 
-def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Answer:
+def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
     try:
         from vmrag_link.web.asking import ask  # with what the base installation leaves out
     except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ def _redirected(page: PageUrl, location: str) -> PageUrl:
         ) from error
 
 
-def _unchanged(page: PageUrl, answer: Answer, etag: str, last_modified: str) -> Fetched:
+def _unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -> Fetched:
     return Fetched(
         page.text,
         unchanged=True,
@@ -98,7 +98,7 @@ def _unchanged(page: PageUrl, answer: Answer, etag: str, last_modified: str) -> 
     )
 
 
-def _fetched(page: PageUrl, answer: Answer) -> Fetched:
+def _fetched(page: PageUrl, answer: Response) -> Fetched:
     """Raises `FetchFailed` for an answer that is no page."""
     if not answer.complete:
         raise _refused(page, answer)
@@ -112,7 +112,7 @@ def _fetched(page: PageUrl, answer: Answer) -> Fetched:
     )
 
 
-def _refused(page: PageUrl, answer: Answer) -> FetchFailed:
+def _refused(page: PageUrl, answer: Response) -> FetchFailed:
     try:
         phrase = f"{answer.status} {http.HTTPStatus(answer.status).phrase}"
     except ValueError:

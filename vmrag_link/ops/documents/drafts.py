@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link.conversion.reading import markdown_title
 from vmrag_link.documents.importing import ImportedDocument
-from vmrag_link.documents.reading import markdown_title
 from vmrag_link.errors import ContentRefused, DocumentExists
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Record, canonical_json, content_hash, json_from_user

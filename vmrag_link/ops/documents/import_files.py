@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link.conversion.converter import Converter
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument, Skipped
@@ -78,9 +79,9 @@ def import_files(
     scan = importing.scan(named, found)
     skipped = list(scan.skipped)
     documents: list[ImportedDocument] = []
-    with ws.progress.task("reading", len(scan.files)) as task:
+    with ws.progress.task("reading", len(scan.files)) as task, Converter() as converter:
         for file in scan.files:
-            read = importing.read(file)
+            read = importing.read(file, converter)
             skipped.append(read) if isinstance(read, Skipped) else documents.append(read)
             task.advance()
 

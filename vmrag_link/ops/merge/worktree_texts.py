@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from vmrag_link.conversion import formats
+from vmrag_link.conversion.converter import Converter
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, leads_out, located
-from vmrag_link.documents.importing import FILE_TYPES, Skipped, SourceFile
+from vmrag_link.documents.importing import Skipped, SourceFile
 from vmrag_link.errors import ContentRefused, UsageInvalid, quoted
 from vmrag_link.git.run import demand
 from vmrag_link.merging.conflicts import Conflict
@@ -39,7 +41,8 @@ def worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
         )
     _require_merged(ws, files.values())
     conflicts = {row.id: row.conflict for row in report.conflicts}
-    return {name: _text(file, conflicts[name]) for name, file in files.items()}
+    with Converter() as converter:
+        return {name: _text(file, conflicts[name], converter) for name, file in files.items()}
 
 
 def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile | None:
@@ -50,9 +53,8 @@ def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile
     if bases.get(row.collection, ROOT) == OUTSIDE:
         return None
     path = top / row.source
-    kind = FILE_TYPES.get(path.suffix.lower())
     inside = located(path).is_relative_to(top) and not path.is_symlink() and path.is_file()
-    return SourceFile(row.doc_id, row.source, path, kind) if kind and inside else None
+    return SourceFile(row.doc_id, row.source, path) if formats.by_suffix(path.name) and inside else None
 
 
 def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
@@ -66,8 +68,8 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
         )
 
 
-def _text(file: SourceFile, conflict: Conflict) -> str:
-    read = importing.read(file)
+def _text(file: SourceFile, conflict: Conflict, converter: Converter) -> str:
+    read = importing.read(file, converter)
     if isinstance(read, Skipped):
         raise ContentRefused(f"{file.source} {read.reason}.", hint=f"vmrag resolve {quoted(conflict.id)} --ours")
     known = sum(git_conflicts(text_of(row)) for row in (conflict.ours, conflict.theirs))

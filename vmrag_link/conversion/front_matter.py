@@ -6,6 +6,9 @@ import math
 import re
 from typing import Any
 
+from vmrag_link import terminal_text
+from vmrag_link.conversion.unreadable import ContentUnreadable
+
 MAX_CHARACTERS = 1 << 16
 MAX_LEVELS = 100
 LONGEST_NUMBER = 400
@@ -16,15 +19,11 @@ _STORABLE = range(-(2**63), 2**63)
 _TAG = "tag:yaml.org,2002:"
 
 
-class FrontMatterRefused(Exception):
-    """A mapping that no document's metadata can hold.
+class FrontMatterRefused(ContentUnreadable):
+    """A mapping that no document's metadata can hold; `line` counts from 1 in the file."""
 
-    `reason` completes `line N …`, counted from 1 in the file.
-    """
-
-    def __init__(self, reason: str, line: int) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, what: str, line: int) -> None:
+        super().__init__(f"line {line} of its front matter {terminal_text.one_line(what)}")
         self.line = line
 
 

@@ -6,7 +6,7 @@ import re
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from vmrag_link.documents import nesting
+from vmrag_link.conversion import nesting
 
 _IGNORED = frozenset(("script", "style", "template", "head", "noscript", "svg", "iframe", "object"))
 _PARAGRAPHS = frozenset(

@@ -1,4 +1,4 @@
-"""What a file's text says as a document: title, content and metadata."""
+"""What the text of a file says as a document, where that text is stored as it is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vmrag_link.documents import front_matter, html
+from vmrag_link.conversion import front_matter, html
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 _ATX_HEADING_ON_TOP = re.compile(r"(?:[ \t]*\r?\n)* {0,3}#{1,6}[ \t]+(\S[^\r\n]*)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
 _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
+_ASCIIDOC_HEADING = re.compile(r"(?:={1,6}|#{1,6})[ \t]+(\S.*)")
+_ASCIIDOC_RULE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
+_ASCIIDOC_BLOCK = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}\w*|\*{4,}|_{4,}|={4,}|\|={3,}")
+_ASCIIDOC_ABOVE = re.compile(r"//|\[|:[^:]+:|\w+::")
+"""What may stand right above a title: comments, attributes, directives."""
+
 _RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
 
 
@@ -41,9 +47,9 @@ class FileText(Record, frozen=True):
 
 
 def page(text: str, file_type: str) -> FileText:
-    """`file_type` as in `importing.FILE_TYPES`.
+    """`file_type` as in `formats.FORMATS`, one of those that are converted here.
 
-    The content is the text, except front matter and HTML tags.
+    The content is the text, except front matter and HTML tags. Raises `ContentUnreadable`.
     """
     return _READERS[file_type](text)
 
@@ -51,9 +57,12 @@ def page(text: str, file_type: str) -> FileText:
 def _markdown(text: str) -> FileText:
     """A title in the front matter precedes the first heading: with one, headings are sections."""
     metadata, content = front_matter.split(text)
+    return FileText(_stated_title(metadata) or markdown_title(content), content, metadata)
+
+
+def _stated_title(metadata: dict[str, Any]) -> str:
     stated = metadata.get("title")
-    title = " ".join(stated.split()) if isinstance(stated, str) else ""
-    return FileText(title or markdown_title(content), content, metadata)
+    return " ".join(stated.split()) if isinstance(stated, str) else ""
 
 
 def _text(text: str) -> FileText:
@@ -69,7 +78,20 @@ def _html(text: str) -> FileText:
     return FileText(title, content, {})
 
 
-_READERS: dict[str, Callable[[str], FileText]] = {"markdown": _markdown, "text": _text, "rst": _rst, "html": _html}
+def _asciidoc(text: str) -> FileText:
+    """Front matter is what site generators put on top of AsciiDoc, too."""
+    metadata, content = front_matter.split(text)
+    return FileText(_stated_title(metadata) or asciidoc_title(content), content, metadata)
+
+
+_READERS: dict[str, Callable[[str], FileText]] = {
+    "markdown": _markdown,
+    "text": _text,
+    "rst": _rst,
+    "html": _html,
+    "asciidoc": _asciidoc,
+    "mdx": _markdown,
+}
 
 
 def markdown_title(text: str) -> str:
@@ -136,3 +158,27 @@ def rst_title(text: str) -> str:
         if above == below or (not above and title == stripped):
             return stripped
     return ""
+
+
+def asciidoc_title(text: str) -> str:
+    """The first title of AsciiDoc outside of blocks: `= Title`, or a line that is underlined.
+
+    It is looked for in the first `TITLE_WITHIN` characters.
+    """
+    block = ""
+    lines = [line.rstrip() for line in text[:TITLE_WITHIN].splitlines()]
+    for above, line, below in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        if block:
+            block = "" if line == block else block
+        elif heading := _ASCIIDOC_HEADING.fullmatch(line):
+            return " ".join(heading[1].split())
+        elif _is_underlined(line, below) and (not above or _ASCIIDOC_ABOVE.match(above)):
+            return " ".join(line.split())
+        elif _ASCIIDOC_BLOCK.fullmatch(line):
+            block = line
+    return ""
+
+
+def _is_underlined(line: str, below: str) -> bool:
+    """A line of words with a rule below that is as long as it, or one character off."""
+    return bool(re.match(r"\w", line) and _ASCIIDOC_RULE.fullmatch(below) and abs(len(line) - len(below)) <= 1)

@@ -11,6 +11,8 @@ import itertools
 import re
 from collections import Counter
 
+from vmrag_link.conversion.unreadable import ContentUnreadable
+
 MAX_DEPTH = 1000
 """Open elements at one time; browsers stop nesting at 512."""
 
@@ -58,8 +60,11 @@ _PREFIX = "x-vmrag-"
 _PREFIXED_TAG = re.compile(f"<(/?){_PREFIX}")
 
 
-class NestedTooDeeply(Exception):
+class NestedTooDeeply(ContentUnreadable):
     """More than `MAX_DEPTH` elements within each other: no page that anybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__(f"nests its elements deeper than {MAX_DEPTH} levels")
 
 
 def without_formatting(source: str) -> str:

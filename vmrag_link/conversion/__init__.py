@@ -1,0 +1,1 @@
+"""Files of any format as Markdown text, with a title and metadata."""

@@ -1,0 +1,84 @@
+"""`python -m vmrag_link.conversion.child`: convert files, one after the other, until the end of
+standard input.
+
+A thread reads what we are told, so the end of the process that started this one ends it at once,
+in whatever conversion it is.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from vmrag_link.conversion import frames
+from vmrag_link.conversion.child import confinement
+from vmrag_link.conversion.child.readers import read
+from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
+from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.unreadable import ContentUnreadable
+
+_LONGEST_TASK = 1 << 16
+
+
+def main() -> None:
+    folder = Path.cwd()
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing that a library prints gets between the answers
+    limits = msgspec.msgpack.decode(frames.receive(stdin, _LONGEST_TASK), type=ConversionLimits)
+    confinement.confine(limits, folder)
+    tasks: queue.Queue[tuple[ConversionTask, bytes]] = queue.Queue()
+    threading.Thread(target=_listen, args=(stdin, tasks, limits, folder), daemon=True).start()
+    while True:
+        task, data = tasks.get()
+        answer = _answer(task, data, limits)
+        frames.send(stdout, frames.encode(answer))
+        if answer.last:
+            return
+
+
+def _listen(
+    stdin: IO[bytes], tasks: queue.Queue[tuple[ConversionTask, bytes]], limits: ConversionLimits, folder: Path
+) -> None:
+    try:
+        while True:
+            task = msgspec.msgpack.decode(frames.receive(stdin, _LONGEST_TASK), type=ConversionTask)
+            tasks.put((task, frames.receive(stdin, limits.max_bytes)))
+    finally:  # whatever it was: nobody waits for answers any more
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+
+def _answer(task: ConversionTask, data: bytes, limits: ConversionLimits) -> Answer:
+    """Every failure is that of this one file: converters raise whatever they like."""
+    confinement.allow_seconds(limits.max_cpu_seconds)
+    try:
+        found = read(task, data, limits)
+    except ContentUnreadable as error:
+        return Answer(failed=error.reason, last=_is_used_up(limits))
+    except MemoryError:
+        return Answer(failed=f"needs more than {limits.max_memory >> 20:,} MiB of memory to be converted", last=True)
+    except RecursionError:
+        return Answer(failed="nests too deeply to be converted", last=_is_used_up(limits))
+    except Exception as error:  # noqa: BLE001  the outermost boundary of this process
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Answer(failed=f"cannot be converted ({said[:300]})", last=_is_used_up(limits))
+    return Answer("", found.content, found.title, found.metadata, _is_used_up(limits))
+
+
+def _is_used_up(limits: ConversionLimits) -> bool:
+    """Whether memory is left for another file as large as the largest so far."""
+    return confinement.memory_used() > limits.max_memory // 2
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Disconnected:
+        sys.exit(0)

@@ -1,0 +1,114 @@
+"""What the child process takes from itself before it looks at a stranger's file.
+
+Where it holds:
+
+* Seconds of computing, open files, and the size of files that it writes: everywhere.
+* Address space: on Linux. macOS takes the limit and does not keep it.
+* No network: on Linux in a network namespace of its own, which has no device, if the kernel lets
+  this user make one. Root always may; others may unless user namespaces are switched off, as in
+  some containers and by AppArmor on Ubuntu.
+* No socket, no program, no other process and no file outside of Python's own folders and the
+  child's: everywhere, for all that is Python code, by an audit hook. Code in C that does not tell
+  Python what it does is kept by the limits above and by the namespace only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from vmrag_link.conversion.limits import MIB, ConversionLimits
+
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_LARGEST_FILE = 16 * MIB
+_OPEN_FILES = 64
+
+_REFUSED = (
+    "socket.",
+    "subprocess.",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.system",
+    "os.kill",
+    "os.putenv",
+    "pty.",
+    "ctypes.dlopen",
+    "urllib.",
+    "http.client.",
+    "ftplib.",
+    "smtplib.",
+    "webbrowser.",
+    "syslog.",
+)
+"""How the names of audit events begin that nothing in a conversion has reason for."""
+
+_PATHS = ("open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def confine(limits: ConversionLimits, folder: Path) -> None:
+    """For good; `folder` is the only one in which files may be written."""
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
+    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    _limit(resource.RLIMIT_AS, limits.max_memory)
+    _leave_network()
+    readable = tuple({os.path.realpath(each) for each in (*sys.path, sys.prefix, sys.base_prefix) if each})
+    sys.addaudithook(_refuse_outside(readable, os.path.realpath(folder)))
+
+
+def allow_seconds(seconds: int) -> None:
+    """Computing from now on; then the kernel ends this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def memory_used() -> int:
+    """Bytes, at the most so far."""
+    kilobytes_or_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes_or_bytes * (1 if sys.platform == "darwin" else 1024)
+
+
+def _limit(which: int, most: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    try:
+        resource.setrlimit(which, (most, most))
+    except (ValueError, OSError):
+        if sys.platform == "linux":  # others refuse some of them
+            raise
+
+
+def _leave_network() -> None:
+    """Root may without a user namespace, in which it would lose what root may."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if libc.unshare(_NEW_NETWORK):
+            libc.unshare(_NEW_USER | _NEW_NETWORK)
+
+
+def _refuse_outside(readable: tuple[str, ...], folder: str) -> Any:
+    def is_below(path: str, folders: tuple[str, ...]) -> bool:
+        return any(path == each or path.startswith(f"{each}/") for each in folders)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event.startswith(_REFUSED):
+            raise PermissionError(f"{event} is not allowed here")
+        if event in _PATHS and isinstance(arguments[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            writes = event.startswith("os.") and event not in ("os.listdir", "os.scandir")
+            if event == "open":
+                mode, flags = arguments[1], arguments[2]
+                writes = bool(flags & _WRITING) if isinstance(flags, int) else "r" not in str(mode)
+            if not is_below(path, (folder,) if writes else (folder, *readable)):
+                raise PermissionError(f"{event} of {path} is not allowed here")
+
+    return hook

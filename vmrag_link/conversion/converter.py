@@ -1,0 +1,103 @@
+"""Files of any format, as bytes, to Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from vmrag_link import terminal_text
+from vmrag_link.conversion import reading
+from vmrag_link.conversion.formats import Format, format_of
+from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.errors import ConversionFailed
+from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.process import ConvertingProcess  # imports of a process only where one is needed
+
+
+class Converted(Record, frozen=True):
+    """`text` can be stored exactly; `title` is empty where the file names none.
+
+    `file_type` is one of `formats.FORMATS`; `metadata`, from front matter, is ready for JSON.
+    """
+
+    text: str
+    title: str
+    file_type: str
+    metadata: Mapping[str, Any]
+
+
+class Converter:
+    """Converts files, one after the other. For one thread at a time.
+
+    A child process is started for the first file that needs one, serves the next ones, and ends
+    with the block. One that dies of a file is replaced for the next.
+    """
+
+    def __init__(self, limits: ConversionLimits | None = None) -> None:
+        self._limits = limits or ConversionLimits()
+        self._process: ConvertingProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._process:
+            self._process.end()
+            self._process = None
+
+    def convert(self, data: bytes, *, name: str, media_type: str = "", charset: str = "") -> Converted:
+        """`name` is a path or the last part of a URL: its ending may tell the format, and messages
+        name it. `charset` is what a server says.
+
+        Raises `FormatUnsupported`, and `ConversionFailed` for contents that are not of the format,
+        or cost more than the limits allow.
+        """
+        found = format_of(name, media_type)
+        try:
+            return self._convert(found, data, charset)
+        except ContentUnreadable as error:
+            raise ConversionFailed(
+                f"{terminal_text.one_line(name)} {error.reason}.",
+                hint="Check the file, or convert it to Markdown or text by other means and take that.",
+                reason=error.reason,
+                file_type=found.file_type,
+            ) from None
+
+    def _convert(self, found: Format, data: bytes, charset: str) -> Converted:
+        if len(data) > self._limits.max_bytes:
+            raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
+        if found.where == "here":
+            is_html = found.file_type == "html"
+            read = reading.page(decode(data, charset, is_html=is_html), found.file_type)
+            return Converted(read.content, read.title, found.file_type, read.metadata)
+        from vmrag_link.conversion.frames import ConversionTask
+
+        answer = self._running().convert(ConversionTask(found.file_type, charset), data)
+        return Converted(answer.text, answer.title, found.file_type, answer.metadata)
+
+    def _running(self) -> ConvertingProcess:
+        from vmrag_link.conversion.process import ConvertingProcess
+
+        if self._process and not self._process.usable:
+            self.close()
+        if self._process is None:
+            self._process = ConvertingProcess(self._limits)
+        return self._process
+
+
+def convert(
+    data: bytes, *, name: str, media_type: str = "", charset: str = "", limits: ConversionLimits | None = None
+) -> Converted:
+    """One file, as `Converter.convert`."""
+    with Converter(limits) as converter:
+        return converter.convert(data, name=name, media_type=media_type, charset=charset)

@@ -1,0 +1,112 @@
+"""The formats that can be converted, and how a file's name or media type tells which one it is."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import PurePath
+from typing import Literal
+
+from vmrag_link.errors import FormatUnsupported
+from vmrag_link.models import Record
+
+Where = Literal["here", "child", "extra"]
+"""Who converts: this process, for what is stored as it is written or was always read here; the
+child process; or the child process with what only the extra `convert` installs.
+"""
+
+EXTRA_HINT = "pip install 'vmrag-link[convert]'"
+
+
+class Format(Record, frozen=True):
+    """`file_type` is the name that documents bear; `needs`: the modules without which the extra is
+    not installed.
+    """
+
+    file_type: str
+    where: Where
+    suffixes: tuple[str, ...]
+    media_types: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+_OPEN_XML = "application/vnd.openxmlformats-officedocument"
+_MARKITDOWN = "markitdown"
+
+FORMATS = (
+    Format("markdown", "here", (".md", ".markdown"), ("text/markdown", "text/x-markdown")),
+    Format("text", "here", (".txt",), ("text/plain",)),
+    Format("rst", "here", (".rst",), ("text/x-rst", "text/prs.fallenstein.rst")),
+    Format("html", "here", (".html", ".htm", ".xhtml"), ("text/html", "application/xhtml+xml")),
+    Format("asciidoc", "here", (".adoc", ".asciidoc"), ("text/asciidoc", "text/x-asciidoc")),
+    Format("mdx", "here", (".mdx",), ("text/mdx",)),
+    Format("csv", "child", (".csv", ".tsv"), ("text/csv", "text/tab-separated-values")),
+    Format(
+        "json",
+        "child",
+        (".json", ".jsonl", ".ndjson"),
+        ("application/json", "text/json", "application/jsonl", "application/x-ndjson"),
+    ),
+    Format("xml", "child", (".xml",), ("application/xml", "text/xml")),
+    Format("notebook", "child", (".ipynb",), ("application/x-ipynb+json",)),
+    Format("pdf", "extra", (".pdf",), ("application/pdf",), (_MARKITDOWN, "pdfplumber")),
+    Format("docx", "extra", (".docx",), (f"{_OPEN_XML}.wordprocessingml.document",), (_MARKITDOWN, "mammoth")),
+    Format("pptx", "extra", (".pptx",), (f"{_OPEN_XML}.presentationml.presentation",), (_MARKITDOWN, "pptx")),
+    Format("xlsx", "extra", (".xlsx",), (f"{_OPEN_XML}.spreadsheetml.sheet",), ("openpyxl", "defusedxml")),
+    Format("epub", "extra", (".epub",), ("application/epub+zip",), (_MARKITDOWN,)),
+)
+
+_BY_SUFFIX = {suffix: each for each in FORMATS for suffix in each.suffixes}
+_BY_MEDIA_TYPE = {media_type: each for each in FORMATS for media_type in each.media_types}
+_UNSPECIFIC = frozenset(("", "text/plain", "application/octet-stream", "binary/octet-stream", "application/zip"))
+"""What servers say of a file that they do not know; its name tells more."""
+
+
+def by_suffix(name: str) -> Format | None:
+    """The format that the ending of a file's name tells, whatever its case."""
+    return _BY_SUFFIX.get(PurePath(name).suffix.lower())
+
+
+def format_of(name: str, media_type: str = "") -> Format:
+    """A media type that says something goes before the name: a login page may be called `x.pdf`.
+
+    Raises `FormatUnsupported` for a format that cannot be converted, or not without the extra.
+    """
+    media_type = media_type.partition(";")[0].strip().lower()
+    if media_type in _UNSPECIFIC:
+        found = by_suffix(name) or _BY_MEDIA_TYPE.get(media_type)
+    else:
+        found = _BY_MEDIA_TYPE.get(media_type) or _by_structure(media_type) or by_suffix(name)
+    if found is None:
+        raise _unsupported(name, media_type)
+    if why := missing_extra(found):
+        raise FormatUnsupported(f"{name} {why}.", hint=EXTRA_HINT, reason=why, file_type=found.file_type)
+    return found
+
+
+@functools.cache
+def missing_extra(found: Format) -> str:
+    """What a file of this format lacks here to be converted, to follow its name; empty if
+    nothing.
+    """
+    if all(importlib.util.find_spec(each) for each in found.needs):
+        return ""
+    return f"needs the extra 'convert' to be read ({EXTRA_HINT})"
+
+
+def _by_structure(media_type: str) -> Format | None:
+    """`application/rss+xml` is XML. Pictures in XML are not meant."""
+    if media_type.startswith("image/"):
+        return None
+    suffix = media_type.rpartition("+")[2] if "+" in media_type else ""
+    return _BY_SUFFIX.get(f".{suffix}") if suffix in ("xml", "json") else None
+
+
+def _unsupported(name: str, media_type: str) -> FormatUnsupported:
+    kind = media_type if media_type not in _UNSPECIFIC else PurePath(name).suffix.lower()
+    reason = f"is {kind}, which cannot be converted" if kind else "has no file type"
+    return FormatUnsupported(
+        f"{name} {reason}.",
+        hint=f"These can: {', '.join(each.file_type for each in FORMATS)}. Convert it to one of them first.",
+        reason=reason,
+    )
