@@ -25,7 +25,7 @@ from tests.contract.reading import (
     examples,
     refusals,
 )
-from tests.support.mcp import ALL, Tools
+from tests.support.mcp import Tools
 from vmrag_mcp.arguments import Parameter, parameters, parse_arguments
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.reference import catalogue_json
