@@ -26,6 +26,7 @@
     │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
     │                      RemoteTooNew · UpstreamMissing
     ├── Files (exit 3)     FileFailed · FormatTooNew · FormatUnsupported · ConversionFailed
+    ├── Pages (exit 3)     FetchFailed
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
 
@@ -579,6 +580,20 @@ class FormatTooNew(FileSystemError):
     """A newer program wrote a file that cannot be made again; nothing of it was read."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class PageError(VmragError):
+    code = "FETCH_FAILED"
+
+
+class FetchFailed(PageError):
+    """A page could not be fetched.
+
+    `http_status` in the details is what its server answered, None where it answered nothing.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", http_status: int | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, http_status=http_status, **details)
 
 
 class FormatUnsupported(FileSystemError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
 ChangeKind = Literal["added", "modified", "removed"]
 Distance = Literal["cosine", "l2", "ip"]
+DocumentTable = Literal["documents", "issue_logs", "knowledge_docs"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +64,7 @@ class DocumentHeader(Record, frozen=True):
 
 
 class Document(Record, frozen=True):
-    """A row of `documents`."""
+    """A row of `documents`, or of another `table`, as `engines.logical` shows it as a document."""
 
     collection: str
     doc_id: str
@@ -76,6 +78,7 @@ class Document(Record, frozen=True):
     last_modified: str = ""
     created_at: str = ""
     updated_at: str = ""
+    table: DocumentTable = "documents"
 
     @property
     def key(self) -> tuple[str, str]:
@@ -87,7 +90,7 @@ class Document(Record, frozen=True):
 
 
 class Project(Record, frozen=True):
-    """A row of `projects`: what issue logs belong to."""
+    """A row of `projects`: what issue logs belong to. No index is made of it."""
 
     project_id: str
     name: str = ""
@@ -96,56 +99,12 @@ class Project(Record, frozen=True):
     metadata: str = "{}"
 
     @property
-    def key(self) -> EntryKey:
-        return ("projects", self.project_id)
+    def key(self) -> str:
+        return self.project_id
 
 
-class IssueLog(Record, frozen=True):
-    """A row of `issue_logs`: what was found out, done or decided about an issue of a project."""
-
-    log_id: str
-    project_id: str
-    issue_number: int
-    title: str
-    content: str
-    content_hash: str
-    log_type: str = "implementation"
-    created_at: str = ""
-    updated_at: str = ""
-    metadata: str = "{}"
-
-    @property
-    def key(self) -> EntryKey:
-        return ("issue_logs", self.log_id)
-
-
-class KnowledgeDoc(Record, frozen=True):
-    """A row of `knowledge_docs`: a document about a tool, in one of its versions."""
-
-    doc_id: str
-    category: str
-    tool_name: str
-    tool_version: str
-    title: str
-    content: str
-    content_hash: str
-    created_at: str = ""
-    updated_at: str = ""
-    metadata: str = "{}"
-
-    @property
-    def key(self) -> EntryKey:
-        return ("knowledge_docs", self.doc_id)
-
-
-Entry = Project | IssueLog | KnowledgeDoc
-"""A row of a table beside collections and documents. No index is made of it."""
-
-Row = Collection | Document | Entry
-"""A row of any table of knowledge."""
-
-EntryTable = Literal["projects", "issue_logs", "knowledge_docs"]
-EntryKey = tuple[EntryTable, str]
+Row = Collection | Document | Project
+"""A row of knowledge."""
 
 
 def text_of(row: Row | None) -> str:
@@ -181,15 +140,15 @@ class CollectionChange(Record, frozen=True):
         return row.name
 
 
-class EntryChange(Record, frozen=True):
-    """One entry's difference between two states."""
+class ProjectChange(Record, frozen=True):
+    """One project's difference between two states."""
 
     kind: ChangeKind
-    before: Entry | None
-    after: Entry | None
+    before: Project | None
+    after: Project | None
 
     @property
-    def key(self) -> EntryKey:
+    def key(self) -> str:
         row = self.after or self.before
         assert row is not None  # noqa: S101  a change has at least one side
         return row.key
@@ -200,15 +159,14 @@ class Difference(Record, frozen=True):
 
     collections: tuple[CollectionChange, ...]
     documents: tuple[DocumentChange, ...]
-    entries: tuple[EntryChange, ...] = ()
+    projects: tuple[ProjectChange, ...] = ()
 
     def counts(self) -> ChangeCounts:
-        kinds = [change.kind for change in self.documents]
-        return ChangeCounts(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
+        return ChangeCounts.of(self.documents)
 
     @property
     def empty(self) -> bool:
-        return not (self.collections or self.documents or self.entries)
+        return not (self.collections or self.documents or self.projects)
 
 
 class ChangeCounts(Record, frozen=True):
@@ -217,6 +175,14 @@ class ChangeCounts(Record, frozen=True):
     added: int = 0
     modified: int = 0
     removed: int = 0
+
+    @classmethod
+    def of(cls, changes: Iterable[DocumentChange]) -> ChangeCounts:
+        kinds = [change.kind for change in changes]
+        return cls(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
+
+    def __add__(self, other: ChangeCounts) -> ChangeCounts:
+        return ChangeCounts(self.added + other.added, self.modified + other.modified, self.removed + other.removed)
 
     @property
     def total(self) -> int:

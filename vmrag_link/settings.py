@@ -20,6 +20,7 @@ from vmrag_link.settings_flaws import (
     database_flaw,
     model_flaw,
     prefix_flaw,
+    roots_flaw,
     server_flaw,
     url_flaw,
     user_flaw,
@@ -339,6 +340,69 @@ class LimitSettings(Record, frozen=True):
     ] = 256
 
 
+class IngestSettings(Record, frozen=True):
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=900_000_000,
+            description="How many bytes a file or a page may have that is taken into a library, also unpacked.",
+            extra=_agreed(min),
+        ),
+    ] = 50_000_000
+    timeout_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3600,
+            description="How many seconds the fetching of a page may take, with all its redirects.",
+            extra=_agreed(min),
+        ),
+    ] = 10
+    allowed_roots: Annotated[
+        str,
+        Meta(
+            description="The absolute folders from which files may be taken into a library, separated by commas; `/`: from everywhere; "
+            "empty: the work tree and the working directory.",
+            extra=_agreed(flaw=roots_flaw),
+        ),
+    ] = ""
+    allow_private_urls: Annotated[
+        bool,
+        Meta(
+            description="Whether pages are fetched from this machine and from private networks, too.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = False
+    convert_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3600,
+            description="How many seconds the conversion of a file to Markdown may take.",
+            extra=_agreed(min),
+        ),
+    ] = 60
+    convert_mb: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=1_000_000,
+            description="How many MB of memory the conversion of a file may take.",
+            extra=_agreed(min),
+        ),
+    ] = 2000
+    text_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=900,
+            description="How many MB the Markdown may have that a file is converted to.",
+            extra=_agreed(min),
+        ),
+    ] = 20
+
+
 class Config(Record, frozen=True):
     requires: Annotated[
         str,
@@ -391,3 +455,4 @@ class Config(Record, frozen=True):
     hooks: HookSettings = HookSettings()
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
+    ingest: IngestSettings = IngestSettings()

@@ -45,6 +45,13 @@ def absolute_flaw(text: str) -> str | None:
     return None if not text or text.startswith("/") else "must be an absolute path, or empty"
 
 
+def roots_flaw(text: str) -> str | None:
+    roots = [each.strip() for each in text.split(",")] if text.strip() else []
+    if all(root.startswith("/") for root in roots):
+        return None
+    return "must be absolute paths with commas between them, or empty"
+
+
 def server_flaw(text: str) -> str | None:
     found = re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):([0-9]{1,5})", text)
     if not text or (found and 0 < int(found[1]) < _PORTS):

@@ -12,8 +12,9 @@ T = TypeVar("T")
 class ThreadTask(Generic[T]):
     """Begins at once. `result` waits for it, and returns or raises what the work did.
 
-    A process that ends meanwhile does not wait. `concurrent.futures` takes longer to import than
-    most of this work takes.
+    With a `timeout` in seconds it raises `TimeoutError` instead of waiting longer; the work goes
+    on. A process that ends meanwhile does not wait. `concurrent.futures` takes longer to import
+    than most of this work takes.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -29,8 +30,10 @@ class ThreadTask(Generic[T]):
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             self._error = error
 
-    def result(self) -> T:
-        self._thread.join()
+    def result(self, timeout: float | None = None) -> T:
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError
         if self._error is not None:
             raise self._error
         return self._done[0]

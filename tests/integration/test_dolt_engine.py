@@ -14,7 +14,7 @@ from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
-from vmrag_link.models import Collection, IssueLog, KnowledgeDoc, Project, Working, content_hash
+from vmrag_link.models import Working
 
 AS = ("--author", AUTHOR, "--date", DATE)
 
@@ -119,26 +119,6 @@ def test_what_a_newer_program_wrote_is_named(engine: DoltEngine) -> None:
         engine.count(made)
     assert refused.value.details["found"] == 99
     assert engine.refusal(made) is None
-
-
-def test_every_kind_of_row_is_stored_and_compared(engine: DoltEngine) -> None:
-    before = head(engine, "main")
-    rows = Write(
-        put_collections=[Collection("guide", import_base="docs")],
-        put_entries=[
-            Project("p", "Name"),
-            IssueLog("i", "p", 7, "t", "text", content_hash("text")),
-            KnowledgeDoc("k", "c", "tool", "1", "t", "x", content_hash("x")),
-        ],
-    )
-    engine.write("main", rows, expected=before)
-    after = engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=before)
-    assert list(engine.collections(after)) == list(rows.put_collections)
-    found = [*engine.entries(after, Project), *engine.entries(after, IssueLog), *engine.entries(after, KnowledgeDoc)]
-    assert found == list(rows.put_entries)
-    assert {each.after for each in engine.diff(before, after).entries} == set(found)
-    engine.write("main", Write(remove_entries=[each.key for each in found]), expected=after)
-    assert [each.kind for each in engine.diff(after, Working("main")).entries] == ["removed"] * 3
 
 
 def test_long_texts_that_follow_many_short_ones_are_read(engine: DoltEngine) -> None:

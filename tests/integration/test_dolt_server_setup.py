@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import ipaddress
 import json
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.certificates import signed_certificate
 from tests.support.dolt_server import DoltServer, database_for
 from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.repos import isolate
@@ -188,55 +184,11 @@ def test_an_address_is_a_host_and_a_port(folder, server, dolt_server):
 # -- encryption
 
 
-def _certificate(folder, name, address):
-    """A certificate of an authority, and by it one for an address; the files of both."""
-    now = dt.datetime.now(dt.UTC)
-
-    def made(subject, issuer, key, signing, *extensions):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(hours=1))
-        )
-        for each, critical in extensions:
-            builder = builder.add_extension(each, critical)
-        return builder.sign(signing, hashes.SHA256())
-
-    def named(text):
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-
-    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    signer = made(
-        named("authority"),
-        named("authority"),
-        authority,
-        authority,
-        (x509.BasicConstraints(ca=True, path_length=None), True),
-        (usage, True),
-        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
-    )
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    server = made(named(name), named("authority"), own, authority, (alternative, False), (issuer, False))
-    files = folder / f"{name}-ca.pem", folder / f"{name}.pem", folder / f"{name}-key.pem"
-    files[0].write_bytes(signer.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    files[2].write_bytes(
-        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files
-
-
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory):
     """A server that speaks to nobody in the clear, and the file of its authority."""
     folder = tmp_path_factory.mktemp("encrypted")
-    authority, certificate, key = _certificate(folder, "server", "127.0.0.1")
+    authority, certificate, key = signed_certificate(folder, "server", "127.0.0.1")
     server = DoltServer(
         folder / "databases",
         settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n  require_secure_transport: true\n",
@@ -256,14 +208,14 @@ def test_an_encrypted_server_is_used_when_its_certificate_is_sound(encrypted, fo
 
 def test_a_server_whose_certificate_nobody_vouches_for_gets_nothing(encrypted, folder, tmp_path):
     server, _ = encrypted
-    stranger, *_ = _certificate(tmp_path, "stranger", "127.0.0.1")
+    stranger, *_ = signed_certificate(tmp_path, "stranger", "127.0.0.1")
     for authorities in ("", str(stranger)):
         with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):
             create(folder, server.access("unsound", tls=True, authorities=authorities))
 
 
 def test_a_certificate_for_another_address_is_not_this_servers(tmp_path, folder):
-    authority, certificate, key = _certificate(tmp_path, "elsewhere", "127.0.0.2")
+    authority, certificate, key = signed_certificate(tmp_path, "elsewhere", "127.0.0.2")
     server = DoltServer(tmp_path / "databases", settings=f"  tls_cert: {certificate}\n  tls_key: {key}\n")
     server.start()
     with pytest.raises(ServerUnreachable, match=r"(?i)certificate"):

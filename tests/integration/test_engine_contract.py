@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import engines as support
-from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, put, root, store
+from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, knowledge, log, put, root, store
 from tests.support.long import examples
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, Engine, Write
 from vmrag_link.errors import (
@@ -27,7 +27,7 @@ from vmrag_link.errors import (
     RevisionMissing,
     Uncommitted,
 )
-from vmrag_link.models import Chunking, Collection, Document, Link, Working
+from vmrag_link.models import ChangeCounts, Chunking, Collection, Document, Link, Project, Working
 
 engine, engines = support.engine, support.engines
 
@@ -110,7 +110,7 @@ def test_a_text_survives_exactly(engine: Engine, text: str) -> None:
 
 def test_every_field_of_both_tables_survives(engine: Engine) -> None:
     collection = Collection("guide", "system", '{"a":1}', "f", "m", 256, "ip", Chunking("characters", 9, 2), "2026")
-    fields = {name: f"{name} ü" for name in Document.__struct_fields__}
+    fields = {name: f"{name} ü" for name in Document.__struct_fields__ if name != "table"}
     written = Document(**{**fields, "collection": "guide"})
     engine.create_branch("main", root(engine))
     engine.write("main", Write([collection], (), [written]), expected=root(engine))
@@ -139,6 +139,40 @@ def test_a_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
             put(engine, "main", document(doc_id))
     put(engine, "main", document("é" * 255))
     assert engine.count(Working("main")) == 1
+
+
+def test_every_kind_of_row_is_stored_and_compared(engine: Engine) -> None:
+    store(engine, "main", document("a"))
+    before = head(engine, "main")
+    rows = Write(
+        put_collections=[Collection("guide", import_base="docs")],
+        put_projects=[Project("p", "Name")],
+        put_documents=[log("i", issue_number=7), knowledge("k"), document("a", "new")],
+    )
+    engine.write("main", rows, expected=before)
+    after = engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=before)
+    assert list(engine.collections(after)) == list(rows.put_collections)
+    assert list(engine.projects(after)) == rows.put_projects
+    found = list(engine.documents(after))
+    assert found == sorted(rows.put_documents, key=lambda each: each.key)
+    assert list(engine.headers(after)) == [each.header for each in found]
+    assert [engine.document(after, *each.key) for each in found] == found
+    counts = engine.count(after), engine.count(after, collection="issues_vmrag"), engine.count_changes(before, after)
+    assert counts == (3, 1, ChangeCounts(added=2, modified=1))
+    assert [each.after for each in engine.diff(before, after).documents] == found
+    assert [each.after for each in engine.diff(before, after).projects] == rows.put_projects
+    gone = Write(remove_documents=[each.key for each in found[1:]], remove_collections=["issues_vmrag"])
+    engine.write("main", gone, expected=after)
+    assert [each.key[1] for each in engine.documents(Working("main"))] == ["a"]
+    back = Write(put_documents=[log("i", "other"), knowledge("k", tool_name="jj")])
+    engine.write("main", back, expected=after)
+    found = engine.diff(after, Working("main")).documents
+    assert [(each.kind, *each.key) for each in found] == [
+        ("modified", "issues_vmrag", "i"),
+        ("removed", "knowledge_git", "k"),
+        ("added", "knowledge_jj", "k"),
+    ]
+    assert engine.count_changes(after, Working("main")) == ChangeCounts(added=1, modified=1, removed=1)
 
 
 def test_names_that_differ_only_in_case_are_different_documents(engine: Engine) -> None:

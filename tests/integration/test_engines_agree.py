@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import dolt, terminal
-from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, root
+from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, knowledge, log, root
 from tests.support.long import examples
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import QUERIES
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
 from vmrag_link.merging.revisions import merged_revision
-from vmrag_link.models import Difference, IssueLog, Project, content_hash
+from vmrag_link.models import Difference, Project
 
 NAMES = [f"d{number}" for number in range(12)]
 LINES = ["one", "two", "three", "four", "five", "six"]
@@ -54,9 +54,10 @@ def _edit(dice: random.Random, held: dict[str, str]) -> Write:
             held[name] = "".join(lines)
             put.append(document(name, held[name], metadata=f'{{"n":{dice.randint(1, 3)}}}'))
     number = dice.randint(1, 3)
-    entries = [Project("p", dice.choice(LINES)), IssueLog(f"i{number}", "p", number, "t", "x", content_hash("x"))]
+    projects = [Project("p", dice.choice(LINES))]
+    put += [log(f"i{number}", issue_number=number), knowledge("k", tool_name=dice.choice("ab"))]
     collections = [guide(metadata=f'{{"n":{dice.randint(1, 3)}}}')] if dice.random() < 0.3 else []
-    return Write(put_documents=put, remove_documents=removed, put_collections=collections, put_entries=entries)
+    return Write(put_documents=put, remove_documents=removed, put_collections=collections, put_projects=projects)
 
 
 def _onto(engine: Engine, revision: str, *rows: Write) -> str:
@@ -67,8 +68,7 @@ def _rows(engine: Engine, revision: str) -> object:
     return (
         engine.collections(revision),
         list(engine.documents(revision)),
-        list(engine.entries(revision, Project)),
-        list(engine.entries(revision, IssueLog)),
+        list(engine.projects(revision)),
     )
 
 

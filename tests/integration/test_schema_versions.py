@@ -5,6 +5,7 @@ the write that needs it.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.engines import AUTHOR, DATE, commit, document, guide, head, put, root, store
+from tests.support.engines import AUTHOR, DATE, commit, document, guide, head, knowledge, log, put, root, store
 from tests.support.formerly import entries, program, version
 from tests.support.long import examples
 from vmrag_link.engines import tables
@@ -27,12 +28,11 @@ from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import (
     Collection,
-    Entry,
-    IssueLog,
-    KnowledgeDoc,
+    Difference,
+    Document,
     Project,
     Working,
-    content_hash,
+    canonical_json,
 )
 from vmrag_link.ops.publish import validate
 
@@ -55,12 +55,24 @@ def project(project_id: str = "vmrag", **fields: str) -> Project:
     return Project(project_id, **fields)
 
 
-def log(name: str, text: str = "text", **fields) -> IssueLog:
-    return IssueLog(name, "vmrag", fields.pop("issue_number", 1), name, text, content_hash(text), **fields)
+Entry = Project | Document
+"""A row of a table that version 2 has first."""
 
 
-def knowledge(name: str, text: str = "text", **fields: str) -> KnowledgeDoc:
-    return KnowledgeDoc(name, "api", fields.pop("tool_name", "git"), "2.39", name, text, content_hash(text), **fields)
+def rows_of(*put: Entry, remove: tuple[Entry, ...] = ()) -> dict[str, list]:
+    """What writes and removes entries, as arguments of `Write`."""
+    return {
+        "put_projects": [each for each in put if isinstance(each, Project)],
+        "put_documents": [each for each in put if isinstance(each, Document)],
+        "remove_projects": [each.key for each in remove if isinstance(each, Project)],
+        "remove_documents": [each.key for each in remove if isinstance(each, Document)],
+    }
+
+
+def changed(found: Difference) -> list:
+    """The changes of entries."""
+    logs = [each for each in found.documents if each.key[0].startswith(("issues_", "knowledge_"))]
+    return [*found.projects, *logs]
 
 
 def write(engine: DoltliteEngine, branch: str, **rows) -> str:
@@ -100,14 +112,14 @@ def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine:
     found = DoltliteEngine.open(engine.folder)
     assert [each.import_base for each in found.collections(head(found, "main"))] == ["", ""]
     assert entries(found, head(found, "main")) == []
-    assert found.diff(root(found), head(found, "main")).entries == ()
+    assert found.diff(root(found), head(found, "main")).projects == ()
     found.close()
     assert file(engine) == before
     at = write(engine, "main", put_collections=[guide(kind="library")], put_documents=[document("second")])
     with program(1):
         assert (version(engine, at), engine.count(at)) == (1, 2)
         assert [each.kind for each in engine.collections(at)] == ["library", "chroma"]
-    write(engine, "main", remove_entries=[("projects", "nobody")], remove_documents=[("guide", "second")])
+    write(engine, "main", remove_projects=["nobody"], remove_documents=[("guide", "second"), ("issues_a", "b")])
     assert version(engine, head(engine, "main")) == 1
 
 
@@ -115,33 +127,35 @@ def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine:
     "rows",
     [
         {"put_collections": [guide(import_base="docs")]},
-        {"put_entries": [project()]},
-        {"put_entries": [log("a", issue_number=2**40)]},
-        {"put_entries": [knowledge("b")]},
+        rows_of(project()),
+        rows_of(log("a", issue_number=2**40)),
+        rows_of(knowledge("b")),
     ],
     ids=["import base", "project", "issue log", "knowledge doc"],
 )
 @pytest.mark.sample(2)
 def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: DoltliteEngine, rows) -> None:
     before = head(engine, "main")
-    engine.write("main", Write(**rows, put_documents=[document("second")]), expected=before)
+    second = document("second")
+    engine.write("main", Write(**(rows | {"put_documents": [second, *rows.get("put_documents", ())]})), expected=before)
     assert version(engine, "main") == 2
     assert version(engine, before) == 1, "the working set only"
     expected = (
         [each.key for each in rows.get("put_collections", ())],
-        [each.key for each in rows.get("put_entries", ())],
+        [each.key for each in (*rows.get("put_projects", ()), *rows.get("put_documents", ()))],
     )
     for old, new in ((before, Working("main")), (before, commit(engine, "main"))):
         found = engine.diff(old, new)
-        assert ([each.key for each in found.collections], [each.key for each in found.entries]) == expected
-        assert [each.key for each in found.documents] == [("guide", "second")]
+        assert ([each.key for each in found.collections], [each.key for each in changed(found)]) == expected
+        assert ("guide", "second") in [each.key for each in found.documents]
+        assert engine.count_changes(old, new).added == len(found.documents)
         back = engine.diff(new, old)
-        assert [each.key for each in (*back.collections, *back.entries)] == [*expected[0], *expected[1]]
+        assert [each.key for each in (*back.collections, *changed(back))] == [*expected[0], *expected[1]]
     stored = {
-        each.key: each
-        for each in (*engine.collections("" or head(engine, "main")), *entries(engine, head(engine, "main")))
+        each.key: each for each in (*engine.collections(head(engine, "main")), *entries(engine, head(engine, "main")))
     }
-    for row in (*rows.get("put_collections", ()), *rows.get("put_entries", ())):
+    assert engine.count(head(engine, "main")) == len(list(engine.headers(head(engine, "main"))))
+    for row in (*rows.get("put_collections", ()), *rows.get("put_projects", ()), *rows.get("put_documents", ())):
         assert stored[row.key] == row
     engine.collect_garbage()
     assert engine.damage() == ""
@@ -150,7 +164,7 @@ def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine:
 def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> None:
     before = head(engine, "main")
     with pytest.raises(ContentRefused):
-        engine.write("main", Write(put_entries=[project(), project("b", name="a\0b")]), expected=before)
+        engine.write("main", Write(put_projects=[project(), project("b", name="a\0b")]), expected=before)
     found = engine.branch("main")
     assert found
     assert (version(engine, "main"), found.dirty) == (1, False)
@@ -158,8 +172,8 @@ def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> 
 
 def test_an_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEngine) -> None:
     before = head(engine, "main")
-    engine.write("main", Write(put_entries=[project()]), expected=before)
-    kept = engine.commit_onto(before, [Write(put_entries=[project()])], message="kept", author=AUTHOR, date=DATE)
+    engine.write("main", Write(put_projects=[project()]), expected=before)
+    kept = engine.commit_onto(before, [Write(put_projects=[project()])], message="kept", author=AUTHOR, date=DATE)
     engine.take_back("main", kept=kept, expected=before)
     assert (version(engine, "main"), version(engine, kept)) == (1, 2)
 
@@ -176,12 +190,12 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
     clone.create_branch("main", base)
     same = [
-        each.commit_onto(base, [Write(put_entries=[project()])], message="same", author=AUTHOR, date=DATE)
+        each.commit_onto(base, [Write(put_projects=[project()])], message="same", author=AUTHOR, date=DATE)
         for each in (engine, clone)
     ]
     assert same[0] == same[1]
-    ours = write(engine, "main", put_entries=[project(), log("a")], put_collections=[guide(import_base=".")])
-    theirs = write(clone, "main", put_entries=[project(), log("b")], put_documents=[document("second")])
+    ours = write(engine, "main", **rows_of(project(), log("a")), put_collections=[guide(import_base=".")])
+    theirs = write(clone, "main", put_projects=[project()], put_documents=[document("second"), log("b")])
     clone.push("there", url, {"theirs": theirs})
     engine.push("there", url, {"main": ours})
     engine.fetch("there", url)
@@ -193,12 +207,12 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
         assert outcome.revision is not None
         results.append(outcome.revision)
         assert [row.key for row in entries(each, outcome.revision)] == [
-            ("projects", "vmrag"),
-            ("issue_logs", "a"),
-            ("issue_logs", "b"),
+            "vmrag",
+            ("issues_vmrag", "a"),
+            ("issues_vmrag", "b"),
         ]
         assert [row.import_base for row in each.collections(outcome.revision)] == [".", ""]
-        assert [row.doc_id for row in each.documents(outcome.revision)] == ["first", "second"]
+        assert [row.doc_id for row in each.documents(outcome.revision)] == ["first", "second", "a", "b"]
         assert each.info(outcome.revision).parents == (ours, theirs)
         assert each.damage() == ""
     assert results[0] == results[1]
@@ -218,9 +232,10 @@ def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
     rows = Write(
         put_collections=[guide(import_base=base)],
         remove_documents=[each.key for each in engine.headers(onto)],
-        put_documents=[document(name, text) for name, text in documents.items()],
-        remove_entries=[each.key for each in entries(engine, onto)],
-        put_entries=[log(name, text) for name, text in logs.items()],
+        put_documents=[
+            *(document(name, text) for name, text in documents.items()),
+            *(log(name, text) for name, text in logs.items()),
+        ],
     )
     return engine.commit_onto(onto, [rows], message="state", author=AUTHOR, date=DATE)
 
@@ -229,8 +244,10 @@ def state(engine: DoltliteEngine, at: str) -> State:
     found = {each.name: each for each in engine.collections(at)}
     return (
         found["guide"].import_base,
-        {each.doc_id: each.content for each in engine.documents(at)},
-        {each.log_id: each.content for each in engine.entries(at, IssueLog)},
+        *(
+            {each.doc_id: each.content for each in engine.documents(at, collection=name)}
+            for name in ("guide", "issues_vmrag")
+        ),
     )
 
 
@@ -239,7 +256,7 @@ def flat(state: State) -> dict[str, str]:
     return (
         {"guide/": base}
         | {f"guide/{name}": text for name, text in documents.items()}
-        | {f"issue_logs:{name}": text for name, text in logs.items()}
+        | {f"issues_vmrag/{name}": text for name, text in logs.items()}
     )
 
 
@@ -274,12 +291,10 @@ def test_a_merge_of_any_versions_is_what_sets_say(
     at_ours, at_theirs = revision(engine, ours, at_base), revision(engine, theirs, at_base)
     for old, new, of_old, of_new in ((at_ours, at_theirs, ours, theirs), (at_theirs, at_base, theirs, base)):
         found = engine.diff(old, new)
-        changed = {f"{'issue_logs:'}{each.key[1]}" for each in found.entries} | {
-            "/".join(each.key) for each in found.documents
-        }
-        changed |= {f"{each.key}/" for each in found.collections}
+        names_changed = {"/".join(each.key) for each in found.documents}
+        names_changed |= {f"{each.key}/" for each in found.collections}
         left, right = flat(of_old), flat(of_new)
-        assert changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+        assert names_changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
     outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     wanted = expected(base, ours, theirs)
     if outcome.revision is None:
@@ -309,13 +324,14 @@ def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(e
     for name in ("new", "newer"):
         engine.create_branch(name, base)
     put(engine, "main", document("second"))
-    engine.write("new", Write(put_entries=[log("a"), log("b")]), expected=base)
-    engine.write("newer", Write(put_entries=[log("b"), log("c", "other")]), expected=base)
+    engine.write("new", Write(put_documents=[log("a"), log("b")]), expected=base)
+    engine.write("newer", Write(put_documents=[log("b"), log("c", "other")]), expected=base)
     places = [base, Working("main"), Working("new"), Working("newer")]
     for old, new in itertools.product(places, places):
         before, after = (dict.fromkeys(entries(engine, each)) for each in (old, new))
-        found = engine.diff(old, new).entries
-        assert {each.before for each in found if each.before} == before.keys() - after.keys()
+        found = changed(engine.diff(old, new))
+        gone = {each.header for each in before.keys() - after.keys() if isinstance(each, Document)}
+        assert {each.before for each in found if each.before} == gone
         assert {each.after for each in found if each.after} == after.keys() - before.keys()
 
 
@@ -327,12 +343,12 @@ def decided(engine: DoltliteEngine, base: str, ours: str, theirs: str, decisions
 
 
 def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: DoltliteEngine) -> None:
-    base = write(engine, "main", put_entries=[log("a", updated_at="2026-01-01T00:00:00Z")])
+    base = write(engine, "main", put_documents=[log("a", updated_at="2026-01-01T00:00:00Z")])
     ours = revised(engine, base, log("a", "new text", updated_at="2026-01-03T00:00:00Z"))
     theirs = revised(engine, base, log("a", issue_number=7, updated_at="2026-01-02T00:00:00Z"))
     outcome = decided(engine, base, ours, theirs)
     assert outcome.revision is not None
-    assert list(engine.entries(outcome.revision, IssueLog)) == [
+    assert entries(engine, outcome.revision) == [
         log("a", "new text", issue_number=7, updated_at="2026-01-03T00:00:00Z")
     ]
     later = revised(engine, base, log("a", updated_at="2026-01-05T00:00:00Z"))
@@ -340,60 +356,77 @@ def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: Dolt
 
 
 def revised(engine: DoltliteEngine, onto: str, *rows: Entry, remove: tuple[Entry, ...] = ()) -> str:
-    written = Write(put_entries=rows, remove_entries=[each.key for each in remove])
-    return engine.commit_onto(onto, [written], message="revised", author=AUTHOR, date=DATE)
+    return engine.commit_onto(
+        onto, [Write(**rows_of(*rows, remove=remove))], message="revised", author=AUTHOR, date=DATE
+    )
 
 
 @pytest.mark.parametrize(
-    ("row", "changed", "field"),
+    ("base", "one", "other", "part"),
     [
-        (log("a"), {"issue_number": 2}, "issue_number"),
-        (log("a"), {"content": "x", "content_hash": content_hash("x")}, "content"),
-        (knowledge("a"), {"tool_version": "3"}, "tool_version"),
-        (project("a"), {"repository_url": "https://example.org"}, "repository_url"),
+        (log("a"), log("a", issue_number=2), log("a", issue_number=3), "metadata.issue_number"),
+        (log("a"), log("a", "x"), log("a", "y"), "content"),
+        (knowledge("a"), knowledge("a", tool_version="3"), knowledge("a", tool_version="4"), "metadata.tool_version"),
+        (knowledge("a"), knowledge("a", tool_name="b"), knowledge("a", tool_name="c"), "metadata.tool_name"),
+        (project("a"), project("a", repository_url="b"), project("a", repository_url="c"), "repository_url"),
     ],
 )
-def test_a_field_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
-    engine: DoltliteEngine, row: Entry, changed, field: str
+def test_a_part_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
+    engine: DoltliteEngine, base: Entry, one: Entry, other: Entry, part: str
 ) -> None:
-    base = write(engine, "main", put_entries=[row])
-    one, other = (
-        msgspec.structs.replace(row, **values) for values in (changed, {**changed, field: _other(changed[field])})
-    )
-    if field == "content":
-        other = msgspec.structs.replace(other, content_hash=content_hash(other.content))
-    ours, theirs = revised(engine, base, one), revised(engine, base, other)
-    outcome = decided(engine, base, ours, theirs)
-    table, name = row.key
-    assert [(each.id, each.fields) for each in outcome.conflicts] == [(f"{table}:{name}", (field,))]
+    at = write(engine, "main", **rows_of(base))
+    ours, theirs = revised(engine, at, one, remove=(base,)), revised(engine, at, other, remove=(base,))
+    outcome = decided(engine, at, ours, theirs)
+    (conflict,) = outcome.conflicts
+    assert conflict.id == (f"projects:{base.key}" if isinstance(base, Project) else "/".join(base.key))
+    assert part in (*conflict.fields, *(f"metadata.{key}" for key in conflict.keys))
     for take, expected_row in (("ours", one), ("theirs", other)):
-        made = decided(engine, base, ours, theirs, decide_all(outcome.conflicts, Choice(take)))
+        made = decided(engine, at, ours, theirs, decide_all(outcome.conflicts, Choice(take)))
         assert made.revision is not None
         assert entries(engine, made.revision) == [expected_row]
-    neither = decided(engine, base, ours, theirs, decide_all(outcome.conflicts, Choice("neither")))
+    neither = decided(engine, at, ours, theirs, decide_all(outcome.conflicts, Choice("neither")))
     assert neither.revision is not None
     (found,) = entries(engine, neither.revision)
-    assert getattr(found, field) not in (getattr(one, field), getattr(other, field))
+    assert found not in (one, other)
 
 
-def _other(value: object) -> object:
-    return value + 1 if isinstance(value, int) else f"{value} and more"
+def test_a_document_moves_to_another_tool_on_one_side_and_changes_on_the_other(engine: DoltliteEngine) -> None:
+    base = write(engine, "main", put_documents=[knowledge("a"), knowledge("b")])
+    moved = knowledge("a", tool_name="jj")
+    ours = revised(engine, base, knowledge("a", "new text"))
+    theirs = revised(engine, base, moved, remove=(knowledge("a"),))
+    for left, right in ((ours, theirs), (theirs, ours)):
+        outcome = decided(engine, base, left, right)
+        assert outcome.revision is not None
+        assert entries(engine, outcome.revision) == [knowledge("b"), knowledge("a", "new text", tool_name="jj")]
+    found = engine.diff(base, theirs)
+    assert [(each.kind, each.key) for each in found.documents] == [
+        ("removed", ("knowledge_git", "a")),
+        ("added", ("knowledge_jj", "a")),
+    ]
+    gone = revised(engine, base, remove=(knowledge("a"),))
+    (conflict,) = decided(engine, base, gone, theirs).conflicts
+    assert (conflict.id, conflict.is_whole) == ("knowledge_git/a", True)
 
 
 @pytest.mark.parametrize("row", [log("a"), knowledge("a"), project("a")])
 def test_an_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(
     engine: DoltliteEngine, row: Entry
 ) -> None:
-    base = write(engine, "main", put_entries=[row])
-    changed = msgspec.structs.replace(row, metadata='{"a":1}')
-    ours, theirs = revised(engine, base, changed), revised(engine, base, remove=(row,))
+    base = write(engine, "main", **rows_of(row))
+    changed_row = _with_metadata(row)
+    ours, theirs = revised(engine, base, changed_row), revised(engine, base, remove=(row,))
     for left, right, kept in ((ours, theirs, "ours"), (theirs, ours, "theirs")):
         outcome = decided(engine, base, left, right)
         assert [each.is_whole for each in outcome.conflicts] == [True]
         for take in ("ours", "theirs"):
             made = decided(engine, base, left, right, decide_all(outcome.conflicts, Choice(take)))
             assert made.revision is not None
-            assert entries(engine, made.revision) == ([changed] if take == kept else [])
+            assert entries(engine, made.revision) == ([changed_row] if take == kept else [])
+
+
+def _with_metadata(row: Entry) -> Entry:
+    return msgspec.structs.replace(row, metadata=canonical_json(json.loads(row.metadata) | {"a": 1}))
 
 
 # -- programs that are too old, and what nobody of us wrote
@@ -404,7 +437,7 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
 ) -> None:
     old = head(engine, "main")
     engine.create_branch("new", old)
-    new = write(engine, "new", put_entries=[project()])
+    new = write(engine, "new", put_projects=[project()])
     before = engine.branches()
     with program(1):
         for ask in (
@@ -472,7 +505,7 @@ def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refus
     engine: DoltliteEngine, tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
     old = head(engine, "main")
-    write(engine, "main", put_entries=[project()])
+    write(engine, "main", put_projects=[project()])
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
         for each in statements:
             connection.execute(each)
@@ -509,7 +542,7 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
 def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched(
     engine: DoltliteEngine, tmp_path: Path, statement: str, why: str
 ) -> None:
-    good = write(engine, "main", put_entries=[project(), log("a")])
+    good = write(engine, "main", **rows_of(project(), log("a")))
     url = f"file://{tmp_path / 'remote'}"
     other = DoltliteEngine.clone(tmp_path / "clone", "there", pushed(engine, url, main=good))
     with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
@@ -532,7 +565,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
 
 def test_an_anchor_holds_revisions_of_both_versions(engine: DoltliteEngine) -> None:
     old = head(engine, "main")
-    new = write(engine, "main", put_entries=[project()])
+    new = write(engine, "main", put_projects=[project()])
     older = engine.commit_onto(old, [Write(put_documents=[document("x")])], message="m", author=AUTHOR, date=DATE)
     engine.move_branch("main", root(engine), expected=new)
     engine.collect_garbage()

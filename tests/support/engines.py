@@ -20,7 +20,7 @@ from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
-from vmrag_link.models import Collection, Document, Working, content_hash  # noqa: F401  Working is for `child`
+from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash  # noqa: F401  Working is for `child`
 
 ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"
@@ -186,6 +186,23 @@ def head(engine: Engine, branch: str) -> str:
     found = engine.branch(branch)
     assert found is not None
     return found.head
+
+
+def log(name: str, text: str = "text", *, issue_number: int = 1, **fields: str) -> Document:
+    """An issue log of the project `vmrag`."""
+    stated = {"project_id": "vmrag", "issue_number": issue_number, "log_type": "resolution"}
+    return _logical("issues_vmrag", name, text, stated, table="issue_logs", **fields)
+
+
+def knowledge(name: str, text: str = "text", *, tool_name: str = "git", tool_version: str = "2", **fields) -> Document:
+    """A knowledge doc."""
+    stated = {"category": "api", "tool_name": tool_name, "tool_version": tool_version}
+    return _logical(f"knowledge_{tool_name}", name, text, stated, table="knowledge_docs", **fields)
+
+
+def _logical(collection: str, name: str, text: str, stated: dict, *, metadata: str = "{}", **fields) -> Document:
+    both = canonical_json(json.loads(metadata) | stated)
+    return Document(collection, name, name, text, content_hash(text), both, **fields)
 
 
 def document(doc_id: str, content: str = "text", *, collection: str = "guide", **fields: str) -> Document:

@@ -18,7 +18,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME
-from vmrag_link.models import At, Entry, IssueLog, KnowledgeDoc, Project
+from vmrag_link.models import At, Document, Project
 
 DATA = Path(__file__).parents[1] / "data"
 PLACE = b"@WORLD@"
@@ -83,6 +83,6 @@ def version(engine: Engine, at: str) -> int:
         return schema.version(connection)
 
 
-def entries(engine: Engine, at: At) -> list[Entry]:
+def entries(engine: Engine, at: At) -> list[Project | Document]:
     """The rows of all tables that version 2 has first."""
-    return [each for kind in (Project, IssueLog, KnowledgeDoc) for each in engine.entries(at, kind)]
+    return [*engine.projects(at), *(each for each in engine.documents(at) if each.table != "documents")]

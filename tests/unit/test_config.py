@@ -90,6 +90,15 @@ def test_the_defaults_are_these():
             "require_confirm": True,
             "page_chars": 80_000,
         },
+        "ingest": {
+            "max_bytes": 50_000_000,
+            "timeout_s": 10,
+            "allowed_roots": "",
+            "allow_private_urls": False,
+            "convert_s": 60,
+            "convert_mb": 2000,
+            "text_mb": 20,
+        },
     }
 
 
@@ -185,6 +194,7 @@ _TEXTS = {
     "dolt.binary": "/evil/dolt",
     "dolt.authorities": "/evil/ca.pem",
     "dolt.server": "evil.example:3306",
+    "ingest.allowed_roots": "/etc",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
         for service in ("openai", "cohere", "huggingface", "ollama")
@@ -205,6 +215,7 @@ def leaf(found, name):
         ("auto_fetch: false", "auto_fetch", False),
         ("auto_pin: false", "auto_pin", False),
         ("mcp.read_only: true", "mcp.read_only", True),
+        ("ingest.max_bytes: 1000", "ingest.max_bytes", 1000),
         ("mcp.exclude_tools: dolt_push", "mcp.exclude_tools", "dolt_push"),
     ],
 )
@@ -331,6 +342,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("retrieval:\n  mode: Hybrid\n", 2, "found 'Hybrid'"),
         ("engine: mysql\n", 1, "engine must be one of doltlite, dolt; found 'mysql'"),
         ("dolt.binary: ./dolt\n", 1, "dolt.binary must be an absolute path, or empty"),
+        ("ingest.allowed_roots: /srv/docs, docs\n", 1, "must be absolute paths with commas between them, or empty"),
         ("dolt.server: db.example\n", 1, "dolt.server must be the host and the port of a server"),
         ("dolt.server: root:secret@db.example:3306\n", 1, "dolt.server must be the host and the port of a server"),
         ("dolt.server: db.example:70000\n", 1, "dolt.server must be the host and the port of a server"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
@@ -20,11 +20,7 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
-    Entry,
-    EntryKey,
-    IssueLog,
     KbBranch,
-    KnowledgeDoc,
     Link,
     Project,
     Record,
@@ -34,8 +30,6 @@ from vmrag_link.models import (
 
 SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
-
-E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
 
 EngineName = Literal["doltlite", "dolt"]
 
@@ -94,24 +88,31 @@ def readable(engine: Engine, revision: str) -> bool:
 class Write(Record, frozen=True):
     """Rows to store in one transaction.
 
-    `put_*` inserts or replaces whole rows. Removing a collection removes its documents. Where the
-    schema is too old for them, it is upgraded in the same transaction.
+    `put_*` inserts or replaces whole rows. Removing a collection removes its documents. A document
+    of another table than `documents` is stored there, in the collection that its metadata implies.
+    Where the schema is too old for them, it is upgraded in the same transaction.
     """
 
     put_collections: Sequence[Collection] = ()
     remove_collections: Sequence[str] = ()
     put_documents: Iterable[Document] = ()
     remove_documents: Sequence[tuple[str, str]] = ()
-    put_entries: Sequence[Entry] = ()
-    remove_entries: Sequence[EntryKey] = ()
+    put_projects: Sequence[Project] = ()
+    remove_projects: Sequence[str] = ()
 
     @property
     def schema_version(self) -> int:
         """The oldest version of the schema that can hold the rows.
 
         What a version lacks is empty there, so rows that are empty in it need no newer one.
+        Documents that come as a stream are rows of `documents`.
         """
-        later = self.put_entries or any(each.import_base for each in self.put_collections)
+        listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
+        later = (
+            self.put_projects
+            or any(each.import_base for each in self.put_collections)
+            or any(each.table != "documents" for each in listed)
+        )
         return 2 if later else 1
 
     @property
@@ -308,8 +309,8 @@ class Engine(Protocol):
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Document]:
-        """A stream sorted by (collection, doc_id) as bytes. Its memory does not grow with the
-        number of documents.
+        """A stream sorted by (collection, doc_id) as bytes; issue logs and knowledge docs are among
+        them. Its memory does not grow with the number of documents.
 
         `ids`: only these, if they are there; each is looked up.
         """
@@ -319,8 +320,8 @@ class Engine(Protocol):
     ) -> Iterator[DocumentHeader]:
         """As `documents`, without the texts."""
 
-    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
-        """The rows of the table of this kind, sorted by id; none where the schema is older than it.
+    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+        """Sorted by id; none where the schema is older than their table.
 
         `ids`: only these, if they are there.
         """

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
-
 from vmrag_link.engines.tables import COMPARED_COLUMNS
-from vmrag_link.models import ChangeKind, Document, IssueLog, KnowledgeDoc, Record, Row
+from vmrag_link.models import ChangeKind, Document, DocumentHeader, Record, Row
 
 RowSides = tuple[Row | None, Row | None]
 """A row before and after; None where there is none."""
+
+DocumentSides = tuple[DocumentHeader | None, Document | None]
+DocumentKey = tuple[str, str]
 
 _Before = TypeVar("_Before")
 _After = TypeVar("_After")
@@ -41,14 +43,25 @@ def joined(
 
 
 def unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
-    """Those that differ in more than the time of the last change."""
-    return {key: pair for key, pair in sides.items() if _timeless(pair[0]) != _timeless(pair[1])}
+    return {key: pair for key, pair in sides.items() if pair[0] != pair[1]}
 
 
-def _timeless(row: Row | None) -> Row | None:
-    if isinstance(row, IssueLog | KnowledgeDoc):
-        return msgspec.structs.replace(row, updated_at="")
-    return row
+def logical(tables: Iterable[Mapping[Any, tuple[Any, Any]]]) -> dict[DocumentKey, DocumentSides]:
+    """The changed rows of `tables.LOGICAL`, which are documents, as changes of documents.
+
+    One that implies another collection than before is removed there and added here.
+    """
+    found: dict[DocumentKey, DocumentSides] = {}
+    for before, after in itertools.chain.from_iterable(each.values() for each in tables):
+        if before and after and before.key == after.key:
+            if not equal(before, after):
+                found[after.key] = before.header, after
+            continue
+        if before:
+            found[before.key] = before.header, None
+        if after:
+            found[after.key] = None, after
+    return found
 
 
 def equal(one: Document | None, other: Document) -> bool:

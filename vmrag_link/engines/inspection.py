@@ -13,7 +13,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.errors import KnowledgeRefused
-from vmrag_link.models import Collection, Project, Row, content_hash, metadata_from_row
+from vmrag_link.models import Document, Row, content_hash, metadata_from_row
 
 _MOST_SHOWN = 300
 
@@ -61,7 +61,7 @@ def require_ours(row: Row) -> None:
     The embedding model may be unknown: a newer program may have more of them.
     """
     metadata_from_row(row.metadata)
-    if not isinstance(row, Collection | Project) and row.content_hash != content_hash(row.content):
+    if isinstance(row, Document) and row.content_hash != content_hash(row.content):
         raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import msgspec
 
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, Table
+from vmrag_link.engines import logical
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, PROJECTS, Table
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid
 from vmrag_link.models import (
     Chunking,
@@ -16,9 +16,8 @@ from vmrag_link.models import (
     Distance,
     Document,
     DocumentHeader,
-    Entry,
     Link,
-    Record,
+    Project,
     Row,
     canonical_json,
 )
@@ -52,7 +51,7 @@ def row(record: Row) -> tuple[Value, ...]:
     """What is stored of a record, in the order of `Table.columns`. Raises `ContentRefused`."""
     if isinstance(record, Collection):
         return collection_row(record)
-    return document_row(record) if isinstance(record, Document) else entry_row(record)
+    return document_row(record) if isinstance(record, Document) else project_row(record)
 
 
 def collection_row(collection: Collection) -> tuple[Value, ...]:
@@ -66,14 +65,15 @@ def document_row(document: Document) -> tuple[Value, ...]:
     what = f"Document {document.collection}/{document.doc_id}"
     _name(document.collection, what)
     _name(document.doc_id, what)
-    return _exact_fields(what, DOCUMENTS.columns, msgspec.structs.astuple(document))
+    table = logical.table_of(document)
+    fields = msgspec.structs.astuple(document)[:-1] if table is DOCUMENTS else logical.row(document)
+    return _exact_fields(what, table.columns, fields)
 
 
-def entry_row(entry: Entry) -> tuple[Value, ...]:
-    table, name = entry.key
-    what = f"{table}/{name}"
-    _name(name, what)
-    return _exact_fields(what, entry.__struct_fields__, msgspec.structs.astuple(entry))
+def project_row(project: Project) -> tuple[Value, ...]:
+    what = f"Project {project.project_id}"
+    _name(project.project_id, what)
+    return _exact_fields(what, PROJECTS.columns, msgspec.structs.astuple(project))
 
 
 def link_row(link: Link) -> tuple[str, ...]:
@@ -99,32 +99,36 @@ def collection(row: Sequence[Any]) -> Collection:
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
 
 
-@functools.cache
-def kinds(record: type[Record]) -> tuple[type, ...]:
-    """The types of a table's columns, by the records that it holds: a number, or text."""
-    hints = get_type_hints(record)
-    return tuple(int if hints[name] is int else str for name in record.__struct_fields__)
-
-
-def entry(table: Table, row: Sequence[Any]) -> Entry:
-    """A record from a row of one of the tables `tables.ENTRIES`."""
-    for kind, value in zip(kinds(table.record), row, strict=True):
-        if type(value) is not kind:
-            raise _invalid(value)
-    made: Entry = table.record(*row)  # type: ignore[assignment]  # the tables say which
-    return made
-
-
 def record(table: Table, row: Sequence[Any]) -> Row:
     """A record from a row of any table, in the order of `Table.columns`."""
     if table is COLLECTIONS:
         return collection(row)
-    return document(row) if table is DOCUMENTS else entry(table, row)
+    if table is DOCUMENTS:
+        return document(row)
+    return Project(*texts(row)) if table is PROJECTS else logical_document(table, row)
+
+
+def primary_key(row: Row) -> str:
+    """Of a row of any table but `documents`, which has two."""
+    return row.doc_id if isinstance(row, Document) else row.key
+
+
+def logical_document(table: Table, row: Sequence[Any]) -> Document:
+    """A record from a row of one of the tables `tables.LOGICAL`."""
+    for name, value in zip(table.columns, row, strict=True):
+        if type(value) is not (int if name in table.numbers else str):
+            raise _invalid(value)
+    try:
+        return logical.document(table, row)
+    except ValueError as error:  # of metadata that is no JSON object, or holds what is none
+        raise RowsInvalid(
+            f"The knowledge base holds a row of {table.name} whose metadata cannot be read: {error}.", hint=ROWS_HINT
+        ) from error
 
 
 def document(row: Sequence[Any]) -> Document:
     """A record from a row of the table `documents`."""
-    return Document(*texts(row))
+    return Document(*texts(row))  # type: ignore[arg-type]  # a row has no field `table`
 
 
 def header(row: Sequence[Any]) -> DocumentHeader:

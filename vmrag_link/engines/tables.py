@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmrag_link.models import Collection, Document, IssueLog, KnowledgeDoc, Project, Record
+from vmrag_link.models import Collection, Document, Project, Record
 
 
 class Table(NamedTuple):
-    """A table of the newest version; `columns` in the order of the record's fields, keys first."""
+    """A table of the newest version; `columns`, keys first.
+
+    They are in the order of the record's fields, but for `LOGICAL` tables.
+    """
 
     name: str
     record: type[Record]
     columns: tuple[str, ...]
+    numbers: frozenset[str] = frozenset()
+    """Columns that hold whole numbers; all others hold texts."""
+
     keys: int = 1
     since: int = 1
     """The version of the schema that has it first."""
@@ -42,15 +48,29 @@ COLLECTIONS = Table(
     "collections",
     Collection,
     ("collection_name", *Collection.__struct_fields__[1:]),
+    frozenset({"embedding_dimensions"}),
     later=(("import_base", 2),),
 )
-DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:]), keys=2)
-ENTRIES = (
-    Table("projects", Project, Project.__struct_fields__, since=2),
-    Table("issue_logs", IssueLog, IssueLog.__struct_fields__, since=2),
-    Table("knowledge_docs", KnowledgeDoc, KnowledgeDoc.__struct_fields__, since=2),
+DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:-1]), keys=2)
+PROJECTS = Table("projects", Project, Project.__struct_fields__, since=2)
+_TEXT, _TIMES = ("title", "content", "content_hash"), ("created_at", "updated_at")
+ISSUE_LOGS = Table(
+    "issue_logs",
+    Document,
+    ("log_id", "project_id", "issue_number", *_TEXT, "log_type", *_TIMES, "metadata"),
+    frozenset({"issue_number"}),
+    since=2,
 )
-TABLES = (COLLECTIONS, DOCUMENTS, *ENTRIES)
+KNOWLEDGE_DOCS = Table(
+    "knowledge_docs",
+    Document,
+    ("doc_id", "category", "tool_name", "tool_version", *_TEXT, *_TIMES, "metadata"),
+    since=2,
+)
+LOGICAL = (ISSUE_LOGS, KNOWLEDGE_DOCS)
+"""Tables whose rows are shown as documents of collections that they imply: `logical`."""
+
+TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
 
 HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
 COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")

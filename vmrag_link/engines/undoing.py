@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.logical import table_implied
 from vmrag_link.errors import EngineFailed, Uncommitted
-from vmrag_link.models import Difference, Document, Entry, Working
+from vmrag_link.models import Difference, Document, Working
 
 
 def undo_of_merge(engine: Engine, revision: str, joining: str) -> Write:
@@ -27,14 +27,14 @@ def undo_of_merge(engine: Engine, revision: str, joining: str) -> Write:
     names = [change.key for change in brought.collections]
     held = {each.name: each for each in engine.collections(revision)}
     documents = {each.key: each for each in _documents(engine, revision, brought)}
-    entries = {each.key: each for each in _entries(engine, revision, brought)}
+    projects = {each.key: each for each in engine.projects(revision, ids=[each.key for each in brought.projects])}
     return Write(
         put_collections=[held[name] for name in names if name in held],
         remove_collections=[name for name in names if name not in held],
         put_documents=list(documents.values()),
         remove_documents=[change.key for change in brought.documents if change.key not in documents],
-        put_entries=list(entries.values()),
-        remove_entries=[change.key for change in brought.entries if change.key not in entries],
+        put_projects=list(projects.values()),
+        remove_projects=[change.key for change in brought.projects if change.key not in projects],
     )
 
 
@@ -49,14 +49,13 @@ def require_kept(engine: Engine, branch: str, kept: str) -> None:
 
 
 def _documents(engine: Engine, revision: str, brought: Difference) -> Iterable[Document]:
-    """What a revision holds of the documents of a difference."""
+    """What a revision holds of the documents of a difference.
+
+    A row of another table may lie in another collection there.
+    """
     for name in dict.fromkeys(change.key[0] for change in brought.documents):
         ids = [change.key[1] for change in brought.documents if change.key[0] == name]
         yield from engine.documents(revision, collection=name, ids=ids)
-
-
-def _entries(engine: Engine, revision: str, brought: Difference) -> Iterable[Entry]:
-    for table in ENTRIES:
-        ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
-        if ids:
-            yield from engine.entries(revision, table.record, ids=ids)  # type: ignore[type-var, misc]  # each is a kind of entry
+    ids = [change.key[1] for change in brought.documents if table_implied(change.key[0])]
+    if ids:
+        yield from (each for each in engine.documents(revision, ids=ids) if each.table != "documents")

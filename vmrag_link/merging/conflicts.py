@@ -11,13 +11,13 @@ from vmrag_link.merging import rows
 from vmrag_link.merging.markers import both_texts
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, R, merge_rows
 from vmrag_link.merging.text import Hunk
-from vmrag_link.models import Entry, Record, Row, text_of
+from vmrag_link.models import Project, Record, Row, text_of
 
 Side = Literal["ours", "theirs"]
 DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
 """The field of a conflict over a whole row, which one side removed and the other changed.
 
-A collection counts with all its documents. Issue logs and knowledge docs are documents, too.
+A collection counts with all its documents.
 """
 
 
@@ -44,7 +44,7 @@ class Conflict(Record, frozen=True):
     """A row that the sides changed differently, in `fields`; a side is None if the row does not
     exist.
 
-    `doc_id` is empty for a collection's settings, `collection` for an entry. `merged` is the row
+    `doc_id` is empty for a collection's settings, `collection` for a project. `merged` is the row
     with everything merged except the conflicts. `documents`: their number in a collection that the
     other side removed. `hunks` of the content are in conflict, and `keys` of the metadata.
     """
@@ -62,17 +62,12 @@ class Conflict(Record, frozen=True):
 
     @property
     def id(self) -> str:
-        """A stable id: `COLLECTION/DOC_ID`, `COLLECTION/` for settings, `TABLE:ID` for an entry.
+        """A stable id: `COLLECTION/DOC_ID`, `COLLECTION/` for settings, `projects:ID`.
 
         No collection has a name with a colon.
         """
-        return f"{self.table}:{self.doc_id}" if self.table else f"{self.collection}/{self.doc_id}"
-
-    @property
-    def table(self) -> str:
-        """The table of an entry; empty for documents and collections."""
-        row = self.ours or self.theirs
-        return row.key[0] if isinstance(row, Entry) else ""
+        is_project = isinstance(self.ours or self.theirs, Project)
+        return project_conflict(self.doc_id) if is_project else f"{self.collection}/{self.doc_id}"
 
     def open(self, choices: Choices) -> tuple[str, ...]:
         """The fields without a decision, or with one for some of their parts only."""
@@ -143,6 +138,11 @@ class Conflict(Record, frozen=True):
             choice = choices.get(key_field(key)) or choices[METADATA]
             row = _replaced(row, rows.metadata_with(row, key, choice.take, self.ours, self.theirs))
         return {METADATA: row.metadata}
+
+
+def project_conflict(project_id: str) -> str:
+    """The id of a conflict over a project."""
+    return f"projects:{project_id}"
 
 
 def hunk_field(hunk: Hunk) -> str:

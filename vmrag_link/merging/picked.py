@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from vmrag_link.engines.base import Engine, Write
+from vmrag_link.merging.conflicts import project_conflict
 from vmrag_link.merging.text import VERSION
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import RevisionInfo, Row
@@ -72,7 +73,7 @@ def _rows(rows: Write) -> dict[str, Row | None]:
     """Each row by the id that its conflict would have, None for one that is removed."""
     found: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
     found |= dict.fromkeys(map("/".join, rows.remove_documents))
-    found |= dict.fromkeys(map(":".join, rows.remove_entries))
+    found |= dict.fromkeys(map(project_conflict, rows.remove_projects))
     found |= {f"{each.name}/": each for each in rows.put_collections}
     found |= {"/".join(each.key): each for each in rows.put_documents}
-    return found | {":".join(each.key): each for each in rows.put_entries}
+    return found | {project_conflict(each.key): each for each in rows.put_projects}

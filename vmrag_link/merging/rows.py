@@ -17,8 +17,6 @@ from vmrag_link.models import (
     Collection,
     Distance,
     Document,
-    IssueLog,
-    KnowledgeDoc,
     Project,
     Row,
     canonical_json,
@@ -46,28 +44,8 @@ CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
         "import_base": ("import_base",),
     },
     Project: {"name": ("name",), "repository_url": ("repository_url",), "metadata": ("metadata",)},
-    IssueLog: {
-        "project_id": ("project_id",),
-        "issue_number": ("issue_number",),
-        "log_type": ("log_type",),
-        "title": ("title",),
-        "content": ("content", "content_hash"),
-        "metadata": ("metadata",),
-    },
-    KnowledgeDoc: {
-        "category": ("category",),
-        "tool_name": ("tool_name",),
-        "tool_version": ("tool_version",),
-        "title": ("title",),
-        "content": ("content", "content_hash"),
-        "metadata": ("metadata",),
-    },
 }
-_LATER: Mapping[type, tuple[str, ...]] = {
-    Document: ("last_modified", "updated_at"),
-    IssueLog: ("updated_at",),
-    KnowledgeDoc: ("updated_at",),
-}
+_LATER: Mapping[type, tuple[str, ...]] = {Document: ("last_modified", "updated_at")}
 
 R = TypeVar("R", bound=Row)
 
@@ -182,8 +160,6 @@ def neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
     sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
     left, right = sides
     match field:
-        case "issue_number":
-            return {name: max(each for each in sides if each != "") + 1}
         case "distance":
             return {name: next(each for each in get_args(Distance) if each not in (left, right))}
         case "chunking":

@@ -6,9 +6,12 @@ any revision can be the base: git's, where the engine's own merge base would be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from vmrag_link.engines import logical
 from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.tables import DOCUMENTS
 from vmrag_link.merging.conflicts import (
     COLLECTION,
     DOCUMENT,
@@ -26,10 +29,8 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentChange,
-    Entry,
-    EntryChange,
-    EntryKey,
     Project,
+    ProjectChange,
     Record,
 )
 
@@ -61,12 +62,12 @@ def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisio
     left, right = engine.diff(base, ours), engine.diff(base, theirs)
     under_way = _Merge(engine, base, ours, theirs, decisions or {})
     under_way.collections(left, right)
-    ours_changed = {change.key: change for change in left.documents}
-    for change in right.documents:
-        under_way.document(ours_changed.get(change.key), change)
-    our_entries = {change.key: change for change in left.entries}
-    for entry in right.entries:
-        under_way.entry(our_entries.get(entry.key), entry)
+    ours_changed = _by_key(left.documents)
+    for key, change in _by_key(right.documents).items():
+        under_way.document(key, ours_changed.get(key), change)
+    our_projects = {change.key: change for change in left.projects}
+    for project in right.projects:
+        under_way.project(our_projects.get(project.key), project)
     return under_way.result()
 
 
@@ -78,8 +79,8 @@ def as_rows(difference: Difference) -> Write:
         remove_collections=sorted(removed),
         put_documents=[each.after for each in difference.documents if each.after],
         remove_documents=[each.key for each in difference.documents if not each.after and each.key[0] not in removed],
-        put_entries=[each.after for each in difference.entries if each.after],
-        remove_entries=[each.key for each in difference.entries if not each.after],
+        put_projects=[each.after for each in difference.projects if each.after],
+        remove_projects=[each.key for each in difference.projects if not each.after],
     )
 
 
@@ -113,8 +114,8 @@ class _Merge:
         self._remove_collections: list[str] = []
         self._put: list[Document] = []
         self._remove: list[Key] = []
-        self._put_entries: list[Entry] = []
-        self._remove_entries: list[EntryKey] = []
+        self._put_projects: list[Project] = []
+        self._remove_projects: list[str] = []
         self._open: list[Conflict] = []
         self._decided: list[Conflict] = []
 
@@ -124,8 +125,8 @@ class _Merge:
             remove_collections=tuple(self._remove_collections),
             put_documents=tuple(self._put),
             remove_documents=tuple(self._remove),
-            put_entries=tuple(self._put_entries),
-            remove_entries=tuple(self._remove_entries),
+            put_projects=tuple(self._put_projects),
+            remove_projects=tuple(self._remove_projects),
         )
         return Merged(rows, tuple(self._open), tuple(self._decided))
 
@@ -159,31 +160,29 @@ class _Merge:
 
     # -- documents
 
-    def document(self, left: DocumentChange | None, right: DocumentChange) -> None:
-        """Take over a change of theirs; `left` is ours of the same document."""
-        collection, doc_id = right.key
-        if collection in self._whole:
+    def document(self, key: Key, left: DocumentChange | None, right: DocumentChange) -> None:
+        """Take over a change of theirs; `left` is ours of the same document, `key` the base's."""
+        if (right.after.collection if right.after else key[0]) in self._whole:
             return
         if left is None:
-            self._take(right.key, right.after, there=right.before is not None)
+            self._take(key if right.before else None, right.after)
             return
         if left.after == right.after:
             return
-        base = self._engine.document(self._base, *right.key) if right.before else None
-        row, settled = self._row(collection, doc_id, base, left.after, right.after)
+        base = self._engine.document(self._base, *key) if right.before else None
+        row, settled = self._row(*key, base, left.after, right.after)
         if settled and row != left.after:
-            self._take(right.key, row, there=left.after is not None)
+            self._take(left.after.key if left.after else None, row)
 
-    def entry(self, left: EntryChange | None, right: EntryChange) -> None:
-        """As `document`, for a row of another table."""
+    def project(self, left: ProjectChange | None, right: ProjectChange) -> None:
         row, settled, ours = right.after, True, right.before
         if left:
             ours = left.after
-            row, settled = self._row("", right.key[1], right.before, ours, right.after)  # type: ignore[assignment]  # a conflict's rows are all of one kind
+            row, settled = self._row("", right.key, right.before, ours, right.after)
         if settled and row is not None and row != ours:
-            self._put_entries.append(row)
+            self._put_projects.append(row)
         elif settled and row is None and ours is not None:
-            self._remove_entries.append(right.key)
+            self._remove_projects.append(right.key)
 
     def _row(
         self, collection: str, doc_id: str, base: R | None, ours: R | None, theirs: R | None
@@ -196,11 +195,13 @@ class _Merge:
             return self._settle(Conflict(collection, doc_id, (whole,), base, ours, theirs, None), ours)
         return self._settle(*conflict_of(collection, doc_id, base, ours, theirs))
 
-    def _take(self, key: Key, row: Document | None, *, there: bool) -> None:
+    def _take(self, there: Key | None, row: Document | None) -> None:
+        """Put a document in the place of ours, which is `there`."""
+        row = row and logical.normal(row)
         if row is not None:
             self._put.append(row)
-        elif there:
-            self._remove.append(key)
+        if there and (row is None or row.key != there):
+            self._remove.append(there)
 
     def _settle(self, conflict: Conflict, merged: R | None) -> tuple[R | None, bool]:
         """The resulting row where nothing is in conflict, or all of it was decided."""
@@ -212,6 +213,23 @@ class _Merge:
             return None, False
         self._decided.append(conflict)
         return conflict.resolved(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
+
+
+def _by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:
+    """By the key in the base.
+
+    A row of another table that implies another collection than before is one change, of a document
+    that moved; a difference shows two.
+    """
+    found = {change.key: change for change in changes}
+    gone = {(logical.table_implied(key[0]), key[1]): each for key, each in found.items() if each.kind == "removed"}
+    for change in changes:
+        if change.kind == "added" and change.after and change.after.table != DOCUMENTS.name:
+            before = gone.get((logical.table_of(change.after), change.after.doc_id))
+            if before:
+                del found[change.key]
+                found[before.key] = DocumentChange("modified", before.before, change.after)
+    return found
 
 
 def _collections(left: Difference, right: Difference) -> dict[str, _Sides]:

@@ -47,7 +47,7 @@ def merge_branch(
         commits_merged=done.commits,
         from_commit=report.ours,
         to_commit=report.revision or report.ours,
-        conflicts=conflict_rows.rows(call.ws, done.decided),
+        conflicts=conflict_rows.rows(done.decided),
         sync_summary=SyncSummary.of(report.changes),
         message=_merged(done, source),
     )

@@ -11,23 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.engines import changes, records
-from vmrag_link.engines.changes import RowSides
+from vmrag_link.engines.changes import DocumentSides, RowSides
 from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, ENTRIES, HEADER_COLUMNS, Table
+from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, LOGICAL, PROJECTS, Table
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.models import (
     At,
     ChangeCounts,
     CollectionChange,
     Difference,
-    Document,
     DocumentChange,
-    DocumentHeader,
-    EntryChange,
+    ProjectChange,
     Working,
 )
 
@@ -37,8 +35,6 @@ WORKING = "WORKING"
 _CHANGED = " OR ".join(f"NOT (to_{column} <=> from_{column})" for column in COMPARED_COLUMNS)
 _PAGE = 2000
 """Changes in one answer."""
-
-DocumentSides = tuple[DocumentHeader | None, Document | None]
 
 
 class Comparable(NamedTuple):
@@ -60,7 +56,11 @@ class DoltComparison(RowComparison[DoltSession]):
             f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
             f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
         )
-        return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in self._session.connection.rows(query)})
+        rows = self._session.connection.rows(query)
+        stored = ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in rows})
+        steps = _steps(self._session, old, new)
+        others = changes.logical(_rows(self._session, steps, table) for table in LOGICAL)
+        return stored + ChangeCounts.of(changes.records_of(DocumentChange, others))
 
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:
@@ -78,12 +78,11 @@ def _difference(session: DoltSession, old: At, new: At) -> Difference:
     def rows(table: Table) -> Mapping[Any, RowSides]:
         return _rows(session, steps, table) if both else _whole(session, old, new, table)
 
+    stored = _documents(session, steps, old) if both else _whole_documents(session, old, new)
     return Difference(
         changes.records_of(CollectionChange, rows(COLLECTIONS)),
-        changes.records_of(
-            DocumentChange, _documents(session, steps, old) if both else _whole_documents(session, old, new)
-        ),
-        tuple(change for table in ENTRIES for change in changes.records_of(EntryChange, rows(table))),
+        changes.records_of(DocumentChange, stored | changes.logical(map(rows, LOGICAL))),
+        changes.records_of(ProjectChange, rows(PROJECTS)),
     )
 
 
@@ -99,7 +98,7 @@ def _steps(session: DoltSession, old: At, new: At) -> list[Comparable]:
     return [Comparable(old.branch, WORKING, middle), Comparable(new.branch, middle, WORKING)]
 
 
-def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Mapping[tuple[str, str], DocumentSides]:
+def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> dict[tuple[str, str], DocumentSides]:
     """The changed documents, before and after."""
     found = [_changed_documents(session.connection, step) for step in steps]
     if len(found) < 2:  # noqa: PLR2004  one step, or none
@@ -134,18 +133,22 @@ def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> 
         before = records.record(table, old) if old else None
         after = records.record(table, new) if new else None
         if row := after or before:
-            found[row.key] = (before, after)
+            found[records.primary_key(row)] = (before, after)
     return found
 
 
 def _whole(session: DoltSession, old: At, new: At, table: Table) -> Mapping[Any, RowSides]:
-    before, after = ({each.key: each for each in reading.table(session, at, table)} for at in (old, new))
+    before, after = (
+        {records.primary_key(each): each for each in reading.table(session, at, table)} for at in (old, new)
+    )
     return changes.unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
 
-def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, DocumentSides]:
+def _whole_documents(session: DoltSession, old: At, new: At) -> dict[tuple[str, str], DocumentSides]:
     """Where one side has no tables, all documents of the other one."""
-    found: dict[Any, DocumentSides] = {each.key: (each, None) for each in reading.headers(session, old, None)}
+    found: dict[tuple[str, str], DocumentSides] = {
+        each.key: (each, None) for each in reading.headers(session, old, None)
+    }
     return found | {each.key: (None, each) for each in reading.documents(session, new, None)}
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
 from vmrag_link.engines.dolt import (
     creation,
     history,
@@ -29,7 +29,7 @@ from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.engines.undoing import require_kept, undo_of_merge
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
@@ -41,6 +41,7 @@ from vmrag_link.models import (
     DocumentHeader,
     KbBranch,
     Link,
+    Project,
     RevisionInfo,
     Row,
 )
@@ -263,9 +264,8 @@ class DoltEngine:
     def collections(self, at: At) -> list[Collection]:
         return list(reading.collections(self._session, at))
 
-    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
-        table = next(each for each in ENTRIES if each.record is kind)
-        yield from reading.table(self._session, at, table, ids)  # type: ignore[misc]  # its records are of that kind
+    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+        yield from reading.table(self._session, at, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
 
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

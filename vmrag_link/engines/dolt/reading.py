@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.engines import records
+from vmrag_link.engines import logical, records
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.logical_rows import LogicalRows, merged
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
@@ -29,12 +30,7 @@ _LARGEST_PAGE = 2000
 _SHRINKING = 8
 _IN_MEMORY = 4_000_000
 
-_NUMBERS = tuple(
-    column
-    for table in TABLES
-    for column, kind in zip(table.columns, records.kinds(table.record), strict=True)
-    if kind is int
-)
+_NUMBERS = tuple(column for table in TABLES for column in table.numbers)
 """Columns that hold numbers; in a difference a prefix stands before them."""
 
 Values = tuple[Any, ...]
@@ -57,13 +53,15 @@ def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None 
 def documents(
     session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[Document]:
-    return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
+    stored = map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
+    return merged(stored, DoltRows(session, at).documents(collection, ids))
 
 
 def headers(
     session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[DocumentHeader]:
-    return map(records.header, _documents(session, at, HEADER_COLUMNS, collection, ids))
+    stored = map(records.header, _documents(session, at, HEADER_COLUMNS, collection, ids))
+    return merged(stored, DoltRows(session, at).headers(collection, ids))
 
 
 def document(session: DoltSession, at: At, collection: str, doc_id: str) -> Document | None:
@@ -87,7 +85,38 @@ def count(session: DoltSession, at: At, collection: str | None) -> int:
         return 0
     where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
     rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_named(at))
-    return int(rows[0]["v"])
+    return int(rows[0]["v"]) + DoltRows(session, at).count(collection)
+
+
+class DoltRows(LogicalRows):
+    """At a revision or in the working set of a branch, by its name."""
+
+    def __init__(self, session: DoltSession, at: At) -> None:
+        self._session = session
+        self._place = _named(at)
+
+    def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+        for row in self._asked(table, (table.columns[0], logical.implying_column(table)), ids):
+            doc_id, name = records.texts(row)
+            yield doc_id, name
+
+    def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
+        columns = [name for name in table.columns if texts or name != "content"]
+        for row in self._asked(table, columns, ids):
+            found = dict(zip(columns, row, strict=True))
+            yield records.logical_document(table, [found.get(name, "") for name in table.columns])
+
+    def total(self, table: Table) -> int:
+        if not self._session.check(self._place):
+            return 0
+        query = f"SELECT count(*) AS v FROM {table.name}"
+        return int(self._session.connection.rows(query, at=self._place)[0]["v"])
+
+    def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> Iterator[Values]:
+        if not self._session.check(self._place):
+            return iter(())
+        selection = _Selection(self._place, table, columns)
+        return _selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
 
 
 def values(row: SqlRow, columns: Sequence[str]) -> Values:

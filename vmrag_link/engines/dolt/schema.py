@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from vmrag_link import terminal_text
-from vmrag_link.engines import inspection, records, tables
+from vmrag_link.engines import inspection, tables
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal
@@ -37,7 +37,7 @@ _END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
 
 
 def _statement(table: Table) -> str:
-    kinds = zip(table.columns, records.kinds(table.record), strict=True)
+    kinds = ((name, int if name in table.numbers else str) for name in table.columns)
     types = {each: "int" if kind is int else "varchar(255)" if each in _NAMES else "longtext" for each, kind in kinds}
     keys = table.columns[: table.keys]
     lines = [f"`{each}` {kind}{' NOT NULL' if each in keys else ''}" for each, kind in types.items()]

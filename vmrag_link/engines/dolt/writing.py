@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vmrag_link.engines import records
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.dolt import history, schema, unfinished
+from vmrag_link.engines.dolt import history, reading, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.logical import by_table
 from vmrag_link.engines.records import Value
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import NoChanges
-from vmrag_link.models import Document
+from vmrag_link.models import Working
 
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
@@ -22,7 +23,7 @@ _BATCH_ROWS = 500
 def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as at:
         session.note_uncommitted()
-        _store(session.connection, at, rows)
+        _store(session, at, rows)
 
 
 def commit(session: DoltSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
@@ -59,7 +60,7 @@ def commit_onto(
             if joining:
                 _begin_merge(connection, at, joining)
             for each in (taken_back, *rows):
-                _store(connection, at, each)
+                _store(session, at, each)
             if joining or schema.is_dirty(connection, at):
                 made = schema.commit(connection, at, message, author, date, *(["--allow-empty"] if joining else []))
         session.keep(made, "a merge")
@@ -76,22 +77,26 @@ def _begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
         connection.call("dolt_conflicts_resolve", "--ours", str(row["v"]), at=at)
 
 
-def _store(connection: SqlConnection, at: str, rows: Write) -> None:
+def _store(session: DoltSession, at: str, rows: Write) -> None:
     """Change the rows of a branch; call it in a transaction on it."""
+    connection = session.connection
+    held = reading.DoltRows(session, Working(at))
+    for table, ids in held.removed(rows.remove_documents, rows.remove_collections).items():
+        _remove(connection, at, table, ids)
     for name in rows.remove_collections:
-        where = f"WHERE collection_name = {literal(name)}"
-        connection.change([f"DELETE FROM documents {where}", f"DELETE FROM collections {where}"], at=at)
+        connection.change([f"DELETE FROM documents WHERE collection_name = {literal(name)}"], at=at)
+    _remove(connection, at, COLLECTIONS, rows.remove_collections)
     _remove_documents(connection, at, rows.remove_documents)
     _put(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
-    documents: Iterable[Document] = rows.put_documents
-    if isinstance(documents, list | tuple):  # in the order of the tree
-        documents = sorted(documents, key=lambda document: document.key)
-    _put(connection, at, DOCUMENTS, map(records.document_row, documents))
-    for table in ENTRIES:
-        removed = [name for where, name in rows.remove_entries if where == table.name]
-        for ids in parts(removed):
-            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({literals(ids)})"], at=at)
-        _put(connection, at, table, (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name))
+    for table, documents in by_table(rows.put_documents):
+        _put(connection, at, table, map(records.document_row, documents))
+    _remove(connection, at, PROJECTS, rows.remove_projects)
+    _put(connection, at, PROJECTS, map(records.project_row, rows.put_projects))
+
+
+def _remove(connection: SqlConnection, at: str, table: Table, keys: Sequence[str]) -> None:
+    for some in parts(keys):
+        connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({literals(some)})"], at=at)
 
 
 def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:

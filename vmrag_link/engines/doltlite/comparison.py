@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from vmrag_link.engines import changes
 from vmrag_link.engines.comparison import RowComparison
@@ -11,14 +12,14 @@ from vmrag_link.engines.doltlite import differing, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.differing import WORKING, DiffStep
 from vmrag_link.engines.doltlite.session import DoltliteSession
-from vmrag_link.engines.tables import COLLECTIONS, ENTRIES, Table
+from vmrag_link.engines.tables import COLLECTIONS, LOGICAL, PROJECTS, Table
 from vmrag_link.models import (
     At,
     ChangeCounts,
     CollectionChange,
     Difference,
     DocumentChange,
-    EntryChange,
+    ProjectChange,
 )
 
 
@@ -27,25 +28,45 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
         return difference(self._session, old, new)
 
     def changed(self, old: str, new: str) -> ChangeCounts:
-        return differing.count_changes(self._session.main, old, new)
+        with _compared(self._session, old, new) as sides:
+            others = changes.records_of(DocumentChange, sides.logical())
+            return differing.count_changes(self._session.main, old, new) + ChangeCounts.of(others)
 
 
 def difference(session: DoltliteSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`; each working set is a dirty branch's."""
+    with _compared(session, old, new) as sides:
+        documents = differing.documents(sides.steps, sides.before)
+        return Difference(
+            changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+            changes.records_of(DocumentChange, documents | sides.logical()),
+            changes.records_of(ProjectChange, sides.rows(PROJECTS)),
+        )
+
+
+class _Compared(NamedTuple):
+    """Two states, `versions` of their schema, and the steps from the one to the other."""
+
+    before: Connection
+    after: Connection
+    steps: list[DiffStep]
+    versions: tuple[int, int]
+
+    def rows(self, table: Table) -> Mapping[Any, tuple[Any, Any]]:
+        """The changed rows of a table, by key."""
+        if self.versions[0] == self.versions[1]:
+            return differing.table(self.steps, table, self.versions[0]) if self.versions[0] >= table.since else {}
+        return differing.whole_table(self.before, self.after, table)
+
+    def logical(self) -> dict[changes.DocumentKey, changes.DocumentSides]:
+        return changes.logical(map(self.rows, LOGICAL))
+
+
+@contextlib.contextmanager
+def _compared(session: DoltliteSession, old: At, new: At) -> Iterator[_Compared]:
     with session.reading(old) as before, session.reading(new) as after:
         steps = _steps(session, before, after, old, new)
-        versions = schema.version(before), schema.version(after)
-
-        def rows(table: Table) -> Mapping[Any, tuple[Any, Any]]:
-            if versions[0] == versions[1]:
-                return differing.table(steps, table, versions[0]) if versions[0] >= table.since else {}
-            return differing.whole_table(before, after, table)
-
-        return Difference(
-            changes.records_of(CollectionChange, rows(COLLECTIONS)),
-            changes.records_of(DocumentChange, differing.documents(steps, before)),
-            tuple(change for table in ENTRIES for change in changes.records_of(EntryChange, rows(table))),
-        )
+        yield _Compared(before, after, steps, (schema.version(before), schema.version(after)))
 
 
 def _steps(session: DoltliteSession, before: Connection, after: Connection, old: At, new: At) -> list[DiffStep]:

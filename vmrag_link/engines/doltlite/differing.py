@@ -34,7 +34,7 @@ class DiffStep(NamedTuple):
 
 
 def count_changes(connection: Connection, old: str, new: str) -> ChangeCounts:
-    """The numbers of changed documents between two revisions."""
+    """The numbers of changed rows of `documents` between two revisions."""
     sql = (
         "SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) "  # noqa: S608  our own names
         f"WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
@@ -65,7 +65,7 @@ def table(steps: Sequence[DiffStep], table: Table, version: int) -> dict[Any, ch
 
 def whole_table(before: Connection, after: Connection, table: Table) -> dict[Any, changes.RowSides]:
     """As `table`, where the sides have different versions."""
-    old, new = ({each.key: each for each in reading.table(side, table)} for side in (before, after))
+    old, new = ({records.primary_key(each): each for each in reading.table(side, table)} for side in (before, after))
     return changes.unequal({key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()})
 
 
@@ -88,7 +88,7 @@ def _rows(step: DiffStep, table: Table, version: int) -> dict[Any, changes.RowSi
         old = records.record(table, before) if before else None
         new = records.record(table, after) if after else None
         if row := new or old:
-            found[row.key] = (old, new)
+            found[records.primary_key(row)] = (old, new)
     return found
 
 

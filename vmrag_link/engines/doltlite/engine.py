@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records, stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
 from vmrag_link.engines.doltlite import (
     creation,
     history,
@@ -26,7 +26,7 @@ from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.engines.undoing import require_kept, undo_of_merge
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
@@ -38,6 +38,7 @@ from vmrag_link.models import (
     DocumentHeader,
     KbBranch,
     Link,
+    Project,
     RevisionInfo,
     Row,
 )
@@ -230,10 +231,9 @@ class DoltliteEngine:
         with self._session.reading(at) as connection:
             return list(reading.collections(connection))
 
-    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
-        table = next(each for each in ENTRIES if each.record is kind)
+    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
         with self._session.reading(at) as connection:
-            yield from reading.table(connection, table, ids)  # type: ignore[misc]  # its records are of that kind
+            yield from reading.table(connection, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
 
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines import inspection, records
+from vmrag_link.engines import inspection
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits, too_large
@@ -96,7 +96,7 @@ def _has_other_types(connection: Connection, table: Table, version: int, head: s
     """Whether a row holds bytes, NULL or a number in place of a text. `since`: only rows that
     changed.
     """
-    kinds = ["integer" if each is int else "text" for each in records.kinds(table.record)]
+    kinds = ["integer" if each in table.numbers else "text" for each in table.columns]
     columns = table.selected(version, "to_" if since else "")
     odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in zip(columns, kinds, strict=True))
     if since is None:

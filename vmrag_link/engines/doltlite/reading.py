@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines import records
+from vmrag_link.engines import logical, records
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.engines.logical_rows import LogicalRows, merged
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Collection, Document, DocumentHeader, Row
@@ -34,13 +35,15 @@ def table(connection: Connection, table: Table, ids: Iterable[str] | None = None
 
 
 def documents(connection: Connection, collection: str | None, ids: Iterable[str] | None = None) -> Iterator[Document]:
-    return map(records.document, _document_rows(connection, DOCUMENTS.columns, collection, ids))
+    stored = map(records.document, _document_rows(connection, DOCUMENTS.columns, collection, ids))
+    return merged(stored, DoltliteRows(connection).documents(collection, ids))
 
 
 def headers(
     connection: Connection, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[DocumentHeader]:
-    return map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
+    stored = map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
+    return merged(stored, DoltliteRows(connection).headers(collection, ids))
 
 
 def sources(connection: Connection, collection: str, unless: str | None) -> Iterator[tuple[str, str]]:
@@ -54,7 +57,7 @@ def document(connection: Connection, collection: str, doc_id: str) -> Document |
     columns = ", ".join(DOCUMENTS.columns)
     sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
     rows = connection.execute(sql, (collection, doc_id))
-    return records.document(rows[0]) if rows else None
+    return records.document(rows[0]) if rows else DoltliteRows(connection).document(collection, doc_id)
 
 
 def count(connection: Connection, collection: str | None) -> int:
@@ -67,7 +70,39 @@ def count(connection: Connection, collection: str | None) -> int:
         rows = connection.execute("SELECT count(*) FROM documents")
     else:
         rows = connection.execute("SELECT count(*) FROM documents WHERE collection_name = ?", (collection,))
-    return int(rows[0][0])
+    return int(rows[0][0]) + DoltliteRows(connection).count(collection)
+
+
+class DoltliteRows(LogicalRows):
+    """Where the connection stands."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._version = schema.version(connection)
+
+    def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+        selected = f"SELECT {table.columns[0]}, {logical.implying_column(table)} FROM {table.name}"  # noqa: S608  our own names
+        for row in self._asked(table, selected, ids):
+            doc_id, name = records.texts(row)
+            yield doc_id, name
+
+    def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
+        columns = [name if texts or name != "content" else "''" for name in table.columns]
+        selected = f"SELECT {', '.join(columns)} FROM {table.name}"  # noqa: S608  our own names
+        return (records.logical_document(table, row) for row in self._asked(table, selected, ids))
+
+    def total(self, table: Table) -> int:
+        if self._version < table.since:
+            return 0
+        return int(self._connection.execute(f"SELECT count(*) FROM {table.name}")[0][0])  # noqa: S608  our own names
+
+    def _asked(self, table: Table, selected: str, ids: Iterable[str] | None) -> Iterable[Sequence[Any]]:
+        if self._version < table.since:
+            return ()
+        if ids is None:
+            return self._connection.stream(selected, ())
+        some = f"{selected} WHERE {table.columns[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
+        return self._connection.stream(some, (json.dumps(list(ids)),))
 
 
 def _document_rows(

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from vmrag_link import permissions
 from vmrag_link.engines import records
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.doltlite import history, schema, unfinished
+from vmrag_link.engines.doltlite import history, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
+from vmrag_link.engines.logical import by_table
 from vmrag_link.engines.records import Value
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges
-from vmrag_link.models import Document
 
 COMPACTED_NAME = "compacted"
 """Holds the size in bytes that the file had after it was last compacted."""
@@ -76,22 +76,23 @@ def commit_onto(
 def _store(connection: Connection, rows: Write) -> None:
     """Change the rows where the connection stands; call it in a transaction."""
     version = schema.upgrade(connection, rows.schema_version)
+    for table, ids in reading.DoltliteRows(connection).removed(rows.remove_documents, rows.remove_collections).items():
+        _remove(connection, table, ids)
     for name in rows.remove_collections:
         connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
-        connection.execute("DELETE FROM collections WHERE collection_name = ?", (name,))
+        _remove(connection, COLLECTIONS, [name])
     connection.executemany("DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", rows.remove_documents)
     _put(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
-    documents: Iterable[Document] = rows.put_documents
-    if isinstance(documents, list | tuple):  # in the order of the tree: three times faster, half the file
-        documents = sorted(documents, key=lambda document: document.key)
-    _put(connection, DOCUMENTS, version, map(records.document_row, documents))
-    if not (rows.put_entries or rows.remove_entries):
-        return
-    for table in ENTRIES if version >= ENTRIES[0].since else ():
-        removed = ((name,) for where, name in rows.remove_entries if where == table.name)
-        connection.executemany(f"DELETE FROM {table.name} WHERE {table.columns[0]} = ?", removed)  # noqa: S608  our own names
-        put = (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name)
-        _put(connection, table, version, put)
+    for table, documents in by_table(rows.put_documents):
+        _put(connection, table, version, map(records.document_row, documents))
+    if version >= PROJECTS.since:
+        _remove(connection, PROJECTS, rows.remove_projects)
+        _put(connection, PROJECTS, version, map(records.project_row, rows.put_projects))
+
+
+def _remove(connection: Connection, table: Table, keys: Iterable[str]) -> None:
+    sql = f"DELETE FROM {table.name} WHERE {table.columns[0]} = ?"  # noqa: S608  our own names
+    connection.executemany(sql, ((key,) for key in keys))
 
 
 def _put(connection: Connection, table: Table, version: int, rows: Iterable[tuple[Value, ...]]) -> None:

@@ -68,7 +68,7 @@ def merge_branch(
     other = None if target is None else _target_branch(ws, here, target)
     name = other.name if other else _branch_name(here)
     if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
-        raise _conflict(ws, source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
+        raise _conflict(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # What was set aside is merged with what is uncommitted here; anything else would mix the two.
     clean = uncommitted.cleared(ws, how, message=f"Before merging {source}")
     with contextlib.nullcontext() if found.aside else clean, _on_branch(ws, other):
@@ -76,7 +76,7 @@ def merge_branch(
         done = _merge_here(ws, found, into, name, message=message, on_conflict=on_conflict)
         if done.merge.result == "conflict":
             what = f"{source} conflicts with {name}; the merge is open"
-            raise _conflict(ws, source, what, done.decided, merging=True)
+            raise _conflict(source, what, done.decided, merging=True)
     return done
 
 
@@ -159,10 +159,8 @@ def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
     return Working(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
 
 
-def _conflict(
-    ws: Workspace, source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool
-) -> MergeConflict:
-    listed = conflict_rows.as_json(conflict_rows.rows(ws, conflicts))
+def _conflict(source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool) -> MergeConflict:
+    listed = conflict_rows.as_json(conflict_rows.rows(conflicts))
     kind = MergeConflict if merging else MergeRefused
     return kind(
         f"{what}: {len(listed)} in conflict.",

@@ -62,7 +62,7 @@ def resolve_bulk(
         report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
     else:
         report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
-    left = tuple(conflict_rows.rows(ws, [each.conflict for each in report.conflicts]))
+    left = tuple(conflict_rows.rows([each.conflict for each in report.conflicts]))
     if left:
         if commit:
             raise MergeConflict(
@@ -84,7 +84,7 @@ def resolve_bulk(
 def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
     """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
     known = (*merged.conflicts, *merged.decided)
-    listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))
+    listed = dict(zip(known, conflict_rows.rows(known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]
     if not here and table not in _TABLES and not _is_collection(ws, state, table):
         raise TableMissing(

@@ -116,7 +116,7 @@ def bring_back(ws: Workspace, aside: str) -> None:
             hint=f"vmrag merge {quoted(aside)}",
             stage="stash_restore",
             branch=aside,
-            conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
+            conflicts=conflict_rows.as_json(conflict_rows.rows(conflicts)),
         )
     for note in merge.merge(ws, aside).notes:
         ws.progress.note(note)
@@ -146,7 +146,7 @@ def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
         raise MergeRefused(
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
             hint="vmrag commit",
-            conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
+            conflicts=conflict_rows.as_json(conflict_rows.rows(conflicts)),
             merge_in_progress=False,
         )
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from vmrag_link.engines.logical import TABLE_OF_KIND
+
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
 """The settings of collections: rows, but no documents."""
 
-_BY_KIND = {"issues": "issue_logs", "knowledge": "knowledge_docs"}
+PROJECTS = "projects"
+"""What issue logs belong to: rows, but no documents."""
 
-TABLES = (DOCUMENTS, *_BY_KIND.values())
+TABLES = (DOCUMENTS, *TABLE_OF_KIND.values())
 """All tables with documents."""
 
 
 def table_of(kind: str) -> str:
     """Where the documents of a collection of this kind are."""
-    return _BY_KIND.get(kind, DOCUMENTS)
+    return TABLE_OF_KIND.get(kind, DOCUMENTS)

@@ -11,8 +11,8 @@ from vmrag_link.errors import VmragError
 from vmrag_link.git import pin_conflict
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.merging.rows import CELLS
-from vmrag_link.models import Record, Row
-from vmrag_link.ops.commits.tables import COLLECTIONS, table_of
+from vmrag_link.models import Document, Project, Record, Row
+from vmrag_link.ops.commits.tables import COLLECTIONS, PROJECTS
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.workspace import Workspace
 
@@ -56,11 +56,9 @@ class OpenMerge(Record, frozen=True):
     problem: str = ""
 
 
-def rows(ws: Workspace, conflicts: Iterable[Conflict]) -> list[OpenConflict]:
+def rows(conflicts: Iterable[Conflict]) -> list[OpenConflict]:
     """In the order in which they are given."""
-    listed = list(conflicts)
-    kinds = {each.name: each.kind for each in ws.engine.collections(ws.at())} if listed else {}
-    return [_row(each, kinds) for each in listed]
+    return list(map(_row, conflicts))
 
 
 def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
@@ -76,19 +74,17 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
     try:
         state = merge_state.current(ws)
         if state is not None:
-            return OpenMerge(tuple(rows(ws, merge_state.merged(ws, state).conflicts)))
+            return OpenMerge(tuple(rows(merge_state.merged(ws, state).conflicts)))
     except VmragError as error:  # a side that is not here, or a merge that was left: it is open all the same
         return OpenMerge(problem=error.message)
     return OpenMerge() if pin_conflict.stages(ws.places) else None
 
 
-def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
+def _row(conflict: Conflict) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
     base, ours, theirs = (None if each is None else _values(each, conflict) for each in sides)
-    kind = kinds.get(conflict.collection, "chroma")
-    table = conflict.table or (table_of(kind) if conflict.doc_id else COLLECTIONS)
     return OpenConflict(
-        table,
+        _table(conflict.ours or conflict.theirs),
         conflict.collection,
         conflict.doc_id,
         list(conflict.fields),
@@ -97,6 +93,12 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         theirs,
         [OpenHunk(each.line, *map(_cut, (each.base, each.ours, each.theirs))) for each in conflict.hunks],
     )
+
+
+def _table(row: Row | None) -> str:
+    if isinstance(row, Document):
+        return row.table
+    return PROJECTS if isinstance(row, Project) else COLLECTIONS
 
 
 def _values(row: Row, conflict: Conflict) -> dict[str, Any]:

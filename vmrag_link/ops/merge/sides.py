@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
@@ -13,7 +13,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.merging.markers import Labels
-from vmrag_link.models import Entry, Record, RevisionInfo, Row
+from vmrag_link.models import Project, Record, RevisionInfo, Row
 from vmrag_link.workspace import Workspace
 
 _MOST = 200
@@ -105,10 +105,8 @@ def _last_change(engine: Engine, conflict: Conflict, base: str, side: str) -> Re
 
 
 def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
-    known = conflict.ours or conflict.theirs
-    for kind in get_args(Entry):
-        if isinstance(known, kind):
-            return next(engine.entries(revision, kind, ids=[conflict.doc_id]), None)
+    if isinstance(conflict.ours or conflict.theirs, Project):
+        return next(engine.projects(revision, ids=[conflict.doc_id]), None)
     if not conflict.doc_id:
         return next((each for each in engine.collections(revision) if each.name == conflict.collection), None)
     return engine.document(revision, conflict.collection, conflict.doc_id)

@@ -14,9 +14,6 @@ from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import (
     Collection,
     Document,
-    Entry,
-    IssueLog,
-    KnowledgeDoc,
     Project,
     Row,
     content_hash,
@@ -51,8 +48,9 @@ def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractS
                 _collection(row)
             case Document():
                 _document(row)
-            case _:
-                _entry(row)
+            case Project():
+                names.check_document(row.project_id)
+                metadata_from_row(row.metadata)
     except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
         raise ContentRefused(f"{what}: {error}") from error
 
@@ -85,18 +83,7 @@ def _collection(row: Collection) -> None:
 def _document(row: Document) -> None:
     names.check(row.collection)
     names.check_document(row.doc_id)
-    _require_hash(row)
-    if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
-        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")
-
-
-def _entry(row: Entry) -> None:
-    names.check_document(row.key[1])
-    metadata_from_row(row.metadata)
-    if not isinstance(row, Project):
-        _require_hash(row)
-
-
-def _require_hash(row: Document | IssueLog | KnowledgeDoc) -> None:
     if row.content_hash != content_hash(row.content):
         raise ValueError("its content_hash is not that of its content")
+    if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
+        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")

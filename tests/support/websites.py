@@ -1,0 +1,99 @@
+"""A web server of this machine: real HTTP over real sockets, with pages that tests write."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from vmrag_link.web.addresses import Resolver, is_public
+from vmrag_link.web.limits import FetchLimits
+
+HERE = ipaddress.ip_address("127.0.0.1")
+
+
+def public_or_here(address: Any) -> bool:
+    """The rule of the program, with one address more: that of the server."""
+    return address == HERE or is_public(address)
+
+
+def limits(lookup: Callable[[str], list[str]] | None = None, **more: Any) -> FetchLimits:
+    """Limits under which the server of this machine can be asked, and nothing else that is
+    private.
+    """
+    resolver = Resolver(permits=public_or_here, **({"lookup": lookup} if lookup else {}))
+    return FetchLimits(**{"timeout_s": 5, "resolver": resolver} | more)
+
+
+@dataclass
+class Asked:
+    """A request as it came in."""
+
+    path: str
+    headers: dict[str, str]
+
+
+Page = tuple[int, dict[str, str], bytes] | bytes | str | Callable[[BaseHTTPRequestHandler], None]
+"""Status, headers and body; a body alone; or what speaks to the client by itself."""
+
+
+@dataclass
+class Website:
+    """`pages` by their paths; whatever else is asked for is not there."""
+
+    scheme: str = "http"
+    port: int = 0
+    pages: dict[str, Page] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
+        return f"{self.scheme}://{host}:{self.port}{path}"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
+        page = self.pages.get(request.path, (404, {}, b"nothing here"))
+        if callable(page):
+            with contextlib.suppress(OSError):  # the client may have gone
+                page(request)
+            return
+        body = page.encode() if isinstance(page, str) else page
+        status, headers, content = (200, {}, body) if isinstance(body, bytes) else body
+        request.send_response(status)
+        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+            request.send_header(name, value)
+        request.end_headers()
+        with contextlib.suppress(OSError):
+            request.wfile.write(content)
+
+
+@contextlib.contextmanager
+def website(*, certificate: tuple[Any, Any] | None = None) -> Iterator[Website]:
+    """A server at a port of its own. `certificate`: the files of it and of its key, for https."""
+    site = Website(scheme="https" if certificate else "http")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            site.answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    site.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

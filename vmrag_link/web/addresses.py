@@ -1,0 +1,133 @@
+"""Which addresses a host has, and whether they may be asked.
+
+What was checked is connected to: nobody resolves the name a second time, so a DNS server that
+changes its answer leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
+
+from vmrag_link.errors import AccessDenied, FetchFailed
+from vmrag_link.models import Record
+from vmrag_link.thread_task import ThreadTask
+from vmrag_link.web.deadline import Deadline
+
+Address = IPv4Address | IPv6Address
+
+ALLOW_PRIVATE = "git config vmrag.ingest.allow-private-urls true"
+
+# The registries of IANA, written out: `is_global` of Python says other things before 3.11.10.
+_SPECIAL_IPV4 = tuple(
+    ipaddress.IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # behind the address translation of a provider
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's service for its virtual machines, at an address that looks public
+        "169.254.0.0/16",  # link-local: the metadata of clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",  # multicast, and what is reserved
+    )
+)
+_PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
+_SPECIAL_IPV6 = tuple(
+    ipaddress.IPv6Network(text)
+    for text in (
+        "2001::/23",  # Teredo and other tunnels
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: an IPv4 address, whichever
+        "3fff::/20",
+    )
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOCAL_NAMES = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
+_A_PRIVATE_ONE = IPv4Address("10.0.0.1")
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public internet, reached by nothing that hides another."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _SPECIAL_IPV4)
+    if address in _NAT64:  # how networks without IPv4 reach public IPv4 addresses
+        return is_public(IPv4Address(address.packed[-4:]))
+    return address in _PUBLIC_IPV6 and not any(address in network for network in _SPECIAL_IPV6)
+
+
+def is_anything(address: Address) -> bool:  # noqa: ARG001
+    """For those that have allowed private addresses."""
+    return True
+
+
+def ask_system(host: str) -> list[str]:
+    """The addresses that this machine's resolver gives. Raises `OSError`."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+class Resolver(Record, frozen=True):
+    """Names to addresses. `permits` decides about each address; `lookup` may raise `OSError`."""
+
+    permits: Callable[[Address], bool] = is_public
+    lookup: Callable[[str], list[str]] = ask_system
+
+    def addresses(self, host: str, deadline: Deadline) -> list[str]:
+        """The addresses of a host, all of them permitted.
+
+        Raises `AccessDenied` if one is not, `FetchFailed` if there is none, `TimeoutError`.
+        """
+        try:
+            found = ThreadTask(lambda: self.lookup(host)).result(deadline.left())
+        except TimeoutError:
+            raise
+        except (OSError, UnicodeError) as error:
+            raise _nowhere(host) from error
+        if not found:
+            raise _nowhere(host)
+        for text in found:
+            if not self.permits(ipaddress.ip_address(text)):
+                raise _denied(host, f"leads to {text}" if text != host else "is one")
+        return found
+
+    def check_behind_proxy(self, host: str, deadline: Deadline) -> None:
+        """The check of a host that a proxy resolves: by its name, and by what it means here.
+
+        A name that means nothing here is left to the proxy. Raises `AccessDenied`, `TimeoutError`.
+        """
+        name = host.rstrip(".")
+        local = "." not in name and ":" not in name
+        local = local or name.endswith(_LOCAL_NAMES)
+        if local and not self.permits(_A_PRIVATE_ONE):
+            raise _denied(host, "is a name of one")
+        try:
+            self.addresses(host, deadline)
+        except FetchFailed:
+            return
+
+
+def _nowhere(host: str) -> FetchFailed:
+    return FetchFailed(
+        f"There is no host {host}: its name leads to no address.",
+        hint="Check the spelling of the host, and that this machine is online.",
+        host=host,
+    )
+
+
+def _denied(host: str, how: str) -> AccessDenied:
+    return AccessDenied(
+        f"Pages of this machine and of private networks are not fetched: {host} {how}.",
+        hint=f"If that is meant: {ALLOW_PRIVATE}",
+        host=host,
+        setting="ingest.allow_private_urls",
+    )

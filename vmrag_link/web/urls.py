@@ -1,0 +1,133 @@
+"""URLs of pages: read once, and written in one way."""
+
+from __future__ import annotations
+
+import base64
+import re
+from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
+
+from vmrag_link.errors import UsageInvalid, shortened
+from vmrag_link.models import Record
+from vmrag_link.terminal_text import visible
+
+PORTS = {"http": 80, "https": 443}
+"""The schemes that are fetched, with their ports."""
+
+LONGEST = 8000
+"""Characters of a URL; what servers take at the most."""
+
+_KEPT = "/:?#[]@!$&'()*+,;=%-._~"
+_HOST = re.compile(r"(?=.{1,253}\.?$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
+_USERINFO = re.compile(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@")
+
+
+class PageUrl(Record, frozen=True):
+    """A URL without credentials and without a fragment.
+
+    `host` is lower-case and in ASCII, an IPv6 address without brackets; `target` is path and query.
+    `authorization` is the header for the credentials that stood in the URL, or empty: it is for
+    `origin` alone, and no part of `text`.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    authorization: str = ""
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return (self.scheme, self.host, self.port)
+
+    @property
+    def site(self) -> str:
+        """Host and port, as the header `Host` has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def text(self) -> str:
+        """The URL, in which equal ones are equal: this is what is stored and shown."""
+        return f"{self.scheme}://{self.site}{self.target}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_url(text: str) -> PageUrl:
+    """Raises `UsageInvalid` for what is no http or https URL. No message shows credentials."""
+    stripped = text.strip()
+    if len(stripped) > LONGEST:
+        raise _invalid(stripped, f"is longer than {LONGEST} characters")
+    if not stripped.isprintable() or " " in stripped or "\\" in stripped:
+        raise _invalid(stripped, "holds blanks, backslashes or control characters")
+    try:
+        parts = urlsplit(stripped)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise _invalid(stripped, "is no URL") from None
+    scheme = parts.scheme.lower()
+    if scheme not in PORTS:
+        raise _invalid(stripped, "is no http:// or https:// URL")
+    if port == 0:
+        raise _invalid(stripped, "has no port that can be asked")
+    target = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
+    return PageUrl(
+        scheme=scheme,
+        host=_ascii(host, stripped),
+        port=PORTS[scheme] if port is None else port,
+        target=target,
+        authorization=_basic(parts.username, parts.password),
+    )
+
+
+def next_url(url: PageUrl, location: str) -> PageUrl:
+    """Where a redirection leads. The credentials go along within the origin only, and a server
+    gives none.
+
+    Raises `UsageInvalid`.
+    """
+    try:
+        text = urljoin(url.text, location.strip().replace(" ", "%20"))
+    except ValueError:
+        raise _invalid(location, "is no URL") from None
+    found = parse_url(text)
+    credentials = url.authorization if found.origin == url.origin else ""
+    return PageUrl(found.scheme, found.host, found.port, found.target, credentials)
+
+
+def shown_url(text: str) -> str:
+    """What somebody gave for a URL, for a message: without credentials, and short."""
+    return shortened(visible(_USERINFO.sub(r"\1", text)))
+
+
+def _ascii(host: str, text: str) -> str:
+    """The host as names of hosts are asked for. Raises `UsageInvalid`."""
+    if ":" in host:
+        return host  # urlsplit let through what stands in brackets, and is an IPv6 address
+    if not host.isascii():
+        import idna  # comes with httpx
+
+        try:
+            host = idna.encode(host, uts46=True).decode()
+        except idna.IDNAError:
+            raise _invalid(text, "names no host") from None
+    host = host.lower()
+    if not _HOST.fullmatch(host):
+        raise _invalid(text, "names no host")
+    return host
+
+
+def _basic(user: str | None, password: str | None) -> str:
+    if not user and not password:
+        return ""
+    pair = unquote_to_bytes(user or "") + b":" + unquote_to_bytes(password or "")
+    return "Basic " + base64.b64encode(pair).decode()
+
+
+def _invalid(text: str, reason: str) -> UsageInvalid:
+    return UsageInvalid(
+        f"{shown_url(text)!r} {reason}.",
+        hint="Give the whole address of a page, such as https://docs.example.org/guide.html",
+        parameter="url",
+    )
