@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import notes
 from tests.support.websites import Website, website
-from vmrag_link.ops.libraries import pages
+from vmrag_link.ops.libraries import take_pages
 from vmrag_link.ops.libraries.refresh import RefreshReport, refresh
 from vmrag_link.ops.libraries.take_site import SiteReport, take_site
 
@@ -131,7 +131,7 @@ def test_a_page_that_fails_keeps_its_document_and_the_exit_code_says_so(project,
 
 
 def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeypatch):
-    monkeypatch.setattr(pages, "_BATCH_PAGES", 2)
+    monkeypatch.setattr(take_pages, "_BATCH_PAGES", 2)
     site.pages["/bats"] = (200, {"Content-Type": "text/markdown"}, b"---\norigin: elsewhere\n---\n# Bats\n")
     report = took(project, site)
     assert statuses(report) == {"owls": "indexed", "bats": "failed", "notes.md": "indexed", "gone": "failed"}

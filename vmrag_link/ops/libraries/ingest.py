@@ -66,7 +66,7 @@ def ingest(
     def plan(at: At) -> Planned[list[Ingested]]:
         found = library.find(ws, at, name)
         collection = found or library.new(ws, name)
-        held = Held(ws, at, name)
+        held = _Held(ws, at, name)
         done: list[Ingested] = []
         for source in sources:
             before = held.document(source.key)
@@ -85,7 +85,12 @@ def ingest(
     return writing.write(ws, plan, f"take into {name}")
 
 
-class Held:
+def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
+    """What a library has of a source."""
+    return _Held(ws, at, name).document(key)
+
+
+class _Held:
     """What a library holds at a place."""
 
     def __init__(self, ws: Workspace, at: At, name: str) -> None:

@@ -10,7 +10,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.libraries import library
-from vmrag_link.ops.libraries.pages import TakenPage, take_pages
+from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web.limits import limits_of
 from vmrag_link.web.pace import Pace
 from vmrag_link.web.robots import Robots

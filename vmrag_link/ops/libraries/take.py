@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from vmrag_link.documents import origin
+from vmrag_link.models import Document
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.libraries import files, web_page
+from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries import library as libraries
 from vmrag_link.ops.libraries.converting import converting
-from vmrag_link.ops.libraries.ingest import Held, Ingested, checked_metadata, ingest
+from vmrag_link.ops.libraries.ingest import Ingested, checked_metadata, held, ingest
 from vmrag_link.ops.libraries.source import Source
+from vmrag_link.web.fetching import Fetched, fetch
+from vmrag_link.web.limits import limits_of
 from vmrag_link.web.urls import parse_url
 from vmrag_link.workspace import Workspace
+
+PAGE = "url"
+"""The file type of pages."""
 
 
 def file(ws: Workspace, library: str, path: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
@@ -29,15 +38,36 @@ def page(ws: Workspace, library: str, url: str, *, metadata: Mapping[str, Any] |
     """
     libraries.check(library)
     checked_metadata(metadata or {}, library)
+    key = parse_url(url).text
     at = writing.place(writing.writable(ws))
     collection = libraries.find(ws, at, library)
-    before = Held(ws, at, library).document(parse_url(url).text)
-    source = web_page.ask(ws, url, before)
-    if source is not None:
-        return _one(ws, library, source, metadata)
-    if before is None or collection is None:
-        raise AssertionError  # only for a document that is there a server is asked for changes
-    return Landed(Ingested("skipped", before, len(chunks_of(ws, collection, before))), None)
+    before = held(ws, at, library, key)
+    fetched = _fetched(ws, url, before)
+    if fetched.unchanged and before and collection:
+        return Landed(Ingested("skipped", before, len(chunks_of(ws, collection, before))), None)
+    return _one(ws, library, _source(key, fetched), metadata)
+
+
+def _fetched(ws: Workspace, url: str, before: Document | None) -> Fetched:
+    known = origin.origin_of(before) if before else None
+    limits = limits_of(ws.config.ingest)
+    if before is None or known is None:
+        return fetch(url, limits=limits)
+    return fetch(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
+
+
+def _source(key: str, fetched: Fetched) -> Source:
+    parts = urlsplit(key)
+    return Source(
+        key=key,
+        name=unquote(PurePosixPath(parts.path).name) or parts.netloc,
+        data=fetched.data,
+        last_modified=fetched.last_modified,
+        file_type=PAGE,
+        media_type=fetched.media_type,
+        charset=fetched.charset,
+        etag=fetched.etag,
+    )
 
 
 def _one(ws: Workspace, library: str, source: Source, metadata: Mapping[str, Any] | None) -> Landed[Ingested]:

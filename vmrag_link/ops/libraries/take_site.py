@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.models import Record
 from vmrag_link.ops.libraries import library
-from vmrag_link.ops.libraries.pages import TakenPage, take_pages
+from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web import sitemap
 from vmrag_link.web.limits import limits_of
 from vmrag_link.web.pace import Pace

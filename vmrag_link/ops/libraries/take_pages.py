@@ -23,7 +23,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.ops.libraries import library, web_page
 from vmrag_link.ops.libraries.converting import Convert, converting
-from vmrag_link.ops.libraries.ingest import Held, ingest
+from vmrag_link.ops.libraries.ingest import ingest
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.web.pace import Pace
 from vmrag_link.web.urls import parse_url
@@ -88,12 +88,13 @@ def take_pages(ws: Workspace, name: str, urls: Sequence[str], pace: Pace, *, dry
     library.check(name)
     at = ws.at() if dry_run else writing.place(writing.writable(ws))
     library.find(ws, at, name)
-    held = Held(ws, at, name)
+    ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
     run = _Run(ws, name, dry_run=dry_run)
     with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
         for url in urls:
             try:
-                before = held.document(parse_url(url).text)
+                doc_id = ids.get(parse_url(url).text)
+                before = ws.engine.document(at, name, doc_id) if doc_id else None
                 pace.wait(parse_url(url))
                 run.take(url, before, _changed(ws, url, before, convert))
             except _FAILURES as error:
