@@ -11,8 +11,8 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.libraries import refresh as operation
-from vmrag_link.ops.libraries.take_pages import TakenPage
 from vmrag_link.ops.libraries.refresh import RefreshReport
+from vmrag_link.ops.libraries.take_pages import TakenPage
 
 
 @vmrag_command("refresh")
