@@ -306,7 +306,9 @@ def test_what_is_packed_is_unpacked_within_the_limit(site):
     two = gzip.compress(b"first ") + gzip.compress(b"second")
     bomb = gzip.compress(b"\0" * 30_000_000)
     site.pages |= {
-        "/two": (200, packed, two),
+        "/two": (200, packed, two + bytes(9000)),
+        "/none": (200, packed, b""),
+        "/pieces": (200, packed, gzip.compress(b"") * 500_000),
         "/bomb": (200, packed, bomb),
         "/cut": (200, packed, two[:-5]),
         "/no": (200, packed, b"plain"),
@@ -316,7 +318,8 @@ def test_what_is_packed_is_unpacked_within_the_limit(site):
     assert fetch(site.url("/two"), limits=limits()).data == b"first second"
     assert len(bomb) < 1_000_000
     assert "is larger" in refusal(site.url("/bomb"), max_bytes=1_000_000).message
-    for path in ("/cut", "/no", "/br", "/zlib"):
+    assert fetch(site.url("/none"), limits=limits()).data == b""
+    for path in ("/cut", "/no", "/br", "/zlib", "/pieces"):
         assert "cannot be unpacked" in refusal(site.url(path)).message
 
 

@@ -53,8 +53,15 @@ def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None 
 def documents(
     session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[Document]:
-    stored = map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
+    stored = stored_documents(session, at, collection, ids)
     return merged(stored, DoltRows(session, at).documents(collection, ids))
+
+
+def stored_documents(
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[Document]:
+    """The rows of `documents` alone."""
+    return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
 
 
 def headers(
