@@ -372,3 +372,33 @@ def test_one_document_is_found_by_its_id_in_whatever_collection_a_librarys_first
     assert (gone["status"], gone["deleted_chunks"], gone["table"]) == ("deleted", 1, "documents")
     assert stocked("get_document", doc_id=doc_id)["library"] == "notes"
     stocked.error("DOCUMENT_NOT_FOUND", "delete_document", doc_id=doc_id, table="issue_logs")
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+def test_a_person_imports_files_folders_and_pages_into_a_library_and_finds_them(project, guide, tmp_path):
+    project.write("docs/deep/rocks.txt", "Granite is hard.\n")
+    project.write("docs/.hidden.md", "hidden")
+    project.write("docs/broken.md", "\n")
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_text("# Elsewhere\n\nFar away.\n")
+    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    with website() as site:
+        site.pages["/page"] = (200, {"Content-Type": "text/html"}, b"<title>Web</title><p>Spiders sit in the web.")
+        sources = ("docs", "docs/guide.md", str(elsewhere), site.url("/page"), site.url("/gone"))
+        done = project.vmrag("import", *sources, "--library", "shelf", "--metadata", '{"team": "core"}', code=1)
+        assert "shelf: 4 documents added, 0 unchanged" in done.out
+        assert "404" in done.out
+        assert "broken.md" in done.out
+        assert ".hidden.md is hidden" in done.out
+        assert "4 unchanged" in project.vmrag("import", *sources, "--library", "shelf", code=1).out
+        alone = project.vmrag("import", site.url("/page")).out
+        assert "default: 1 document added" in alone, "pages have a library without being told"
+    taken = project.ask("import", "docs", "--library", "shelf")["taken"]
+    assert {each["source"] for each in taken} == {str(guide), str(project.top / "docs" / "deep" / "rocks.txt")}
+    [best, *_] = project.ask("query", "spiders in the web", "--where", '{"team": "core"}')["results"]
+    assert best["collection"] == "shelf"
+    shown = project.ask("show", f"shelf/{best['doc_id']}")
+    assert "Spiders sit" in shown["content"]
+    assert shown["metadata"]["origin"].keys() == {"hash", "media_type"}

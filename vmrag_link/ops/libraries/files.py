@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.errors import AccessDenied, FileFailed, quoted
-from vmrag_link.ops.libraries.source import Source
+from vmrag_link.ops.libraries.source import Source, hash_of
 from vmrag_link.paths import Places, belongs_to_nobody
 from vmrag_link.workspace import Workspace
 
@@ -75,7 +75,8 @@ def read(ws: Workspace, file: NamedFile) -> Source:
     for _ in range(_ATTEMPTS):
         data, modified = _read(file.target, most)
         if modified is not None:
-            return Source(key_of(ws.places, file), file.path.name, data, clock.at(int(modified)))
+            key = key_of(ws.places, file)
+            return Source(key, file.path.name, hash_of(data), data, last_modified=clock.at(int(modified)))
     raise _failed(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
 
 
