@@ -78,6 +78,37 @@ def test_the_pages_of_a_site_are_taken_and_what_fails_is_told(project, site):
     assert [each.doc_id for each in again.pages] == [each.doc_id for each in report.pages]
 
 
+def test_a_site_is_imported_by_its_sitemap(project, site):
+    site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\n"
+    site.pages["/sitemap.txt"] += "http://elsewhere.example/\nno url\n"
+    url = site.url("/sitemap.txt")
+    arguments = ("import", "--sitemap", url, "--library", "web", "--metadata", '{"of": "animals"}')
+    said = project.vmrag(*arguments, code=1).out
+    assert "web: 2 documents added, 0 unchanged" in said
+    assert f"Not taken: {site.url('/gone')} cannot be fetched: its server answered 404 Not Found." in said
+    assert "Left out: 1 of other hosts, 1 that robots.txt disallows and 1 that are no URLs." in said
+    assert "vmrag commit" in said
+    documents = project.ask("list", "--collection", "web")["documents"]
+    assert [each["metadata"]["of"] for each in documents] == ["animals", "animals"]
+    report = project.ask(*arguments, "--most", "2")
+    assert set(report) == REPORT
+    assert (report["sitemap"], report["more"], [each["status"] for each in report["pages"]]) == (
+        url,
+        2,
+        ["unchanged", "unchanged"],
+    )
+    for wrong in (
+        ["--sitemap", url, url],
+        ["--sitemap", url, "--collection", "notes"],
+        ["--sitemap", "sitemap.xml"],
+        [url, "--most", "3"],
+    ):
+        assert project.vmrag("import", *wrong, "--json", code=2).error["code"] == "INVALID_PARAMETER"
+
+
+REPORT = {"sitemap", "library", "pages", "elsewhere", "disallowed", "invalid", "more", "failures", "branch", "pending"}
+
+
 def test_what_changed_is_stored_uncommitted_and_shown_word_by_word(project, site):
     took(project, site)
     project.vmrag("commit", "-m", "pages")

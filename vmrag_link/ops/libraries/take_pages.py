@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from vmrag_link import worddiff
 from vmrag_link.conversion.converter import Converted
 from vmrag_link.documents import origin
 from vmrag_link.errors import (
     AccessDenied,
-    ContentRefused,
     ConversionFailed,
     FetchFailed,
     FormatUnsupported,
-    LimitExceeded,
     UsageInvalid,
     VmragError,
 )
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.history.word_diff import Words
-from vmrag_link.ops.libraries import library, web_page
+from vmrag_link.ops.libraries import library, pages
 from vmrag_link.ops.libraries.converting import Convert, converting
-from vmrag_link.ops.libraries.ingest import ingest
+from vmrag_link.ops.libraries.ingest import checked_metadata, ingest
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.web.pace import Pace
 from vmrag_link.web.urls import parse_url
@@ -31,15 +29,7 @@ from vmrag_link.workspace import Workspace
 
 FETCHING_PAGES = "fetching pages"
 
-_FAILURES = (
-    AccessDenied,
-    ContentRefused,
-    ConversionFailed,
-    FetchFailed,
-    FormatUnsupported,
-    LimitExceeded,
-    UsageInvalid,
-)
+_FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, UsageInvalid)
 """What is wrong with one page alone."""
 
 _BATCH_PAGES = 50
@@ -79,17 +69,26 @@ class _Ready(NamedTuple):
     before: Document | None
 
 
-def take_pages(ws: Workspace, name: str, urls: Sequence[str], pace: Pace, *, dry_run: bool = False) -> TakenPages:
+def take_pages(
+    ws: Workspace,
+    name: str,
+    urls: Sequence[str],
+    pace: Pace,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> TakenPages:
     """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
 
-    With `dry_run` nothing is stored. Raises `NameInvalid`, `CollectionExists`, `Embedding` errors
-    and as `writing.write`; what is wrong with a page alone is told by its `problem`.
+    With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
+    its `problem`.
     """
     library.check(name)
+    checked_metadata(metadata or {}, name)
     at = ws.at() if dry_run else writing.place(writing.writable(ws))
     library.find(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
-    run = _Run(ws, name, dry_run=dry_run)
+    run = _Run(ws, name, metadata, dry_run=dry_run)
     with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
         for url in urls:
             try:
@@ -106,8 +105,9 @@ def take_pages(ws: Workspace, name: str, urls: Sequence[str], pace: Pace, *, dry
 
 def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert) -> _Ready | None:
     """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
-    source = web_page.ask(ws, url, before)
-    if source is None:
+    source = pages.read(ws, url, before)
+    known = origin.origin_of(before) if before else None
+    if known and known.hash == source.hash:
         return None
     converted = convert(source)
     return None if before and _same(before, source, converted) else _Ready(source, converted, before)
@@ -123,8 +123,8 @@ def _same(before: Document, source: Source, converted: Converted) -> bool:
 
 
 class _Run:
-    def __init__(self, ws: Workspace, name: str, *, dry_run: bool) -> None:
-        self._ws, self._name, self._dry_run = ws, name, dry_run
+    def __init__(self, ws: Workspace, name: str, metadata: Mapping[str, Any] | None, *, dry_run: bool) -> None:
+        self._ws, self._name, self._metadata, self._dry_run = ws, name, metadata, dry_run
         self._pages: dict[str, TakenPage] = {}
         self._batch: dict[str, _Ready] = {}
         self._branch: str | None = None
@@ -153,22 +153,24 @@ class _Run:
         batch, self._batch = self._batch, {}
         if not batch or self._dry_run:
             return
-        try:
-            self._store(batch)
-        except _FAILURES:
-            for url, ready in batch.items():  # one of them is the reason: the others are stored
-                try:
-                    self._store({url: ready})
-                except _FAILURES as error:
-                    self.fail(url, error)
-
-    def _store(self, batch: dict[str, _Ready]) -> None:
         converted = {each.source.key: each.converted for each in batch.values()}
         sources = [each.source for each in batch.values()]
-        done = ingest(self._ws, self._name, sources, lambda source: converted[source.key])
-        for url, each in zip(batch, done.report, strict=True):
-            taken = self._pages[url]
-            self._pages[url] = TakenPage(url, self._name, taken.status, each.document.doc_id, taken.words)
+        refused: dict[str, VmragError] = {}
+        done = ingest(
+            self._ws,
+            self._name,
+            sources,
+            lambda source: converted[source.key],
+            metadata=self._metadata,
+            refused=refused,
+        )
+        stored = {each.document.source_key: each.document.doc_id for each in done.report}
+        for url, each in batch.items():
+            key, taken = each.source.key, self._pages[url]
+            if key in refused:
+                self.fail(url, refused[key])
+            else:
+                self._pages[url] = TakenPage(url, self._name, taken.status, stored[key], taken.words)
         self._branch = done.branch or self._branch
         self._pending = done.pending or self._pending
 
