@@ -21,7 +21,9 @@ from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canoni
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
 
-_KEPT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
+_KEPT = re.compile(r"(?!.*\.\.)(?!.*-[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""Names that a collection's name can hold as they are, and that none with a hash looks like."""
+
 _LONGEST = 200
 
 
@@ -65,6 +67,11 @@ def collection_of(table: Table, name: str) -> str:
     return collection_name(_FORMS[table.name].kind, name)
 
 
+def collections_prefix(table: Table) -> str:
+    """What the name of each collection of this table's documents begins with."""
+    return f"{_FORMS[table.name].kind}_"
+
+
 def implying_column(table: Table) -> str:
     """The column that implies the collection of a row."""
     return _FORMS[table.name].implied_by
@@ -72,7 +79,7 @@ def implying_column(table: Table) -> str:
 
 def table_implied(collection: str) -> Table | None:
     """The table of which documents may lie in a collection of this name, beside `documents`."""
-    return next((each for each in LOGICAL if collection.startswith(f"{_FORMS[each.name].kind}_")), None)
+    return next((each for each in LOGICAL if collection.startswith(collections_prefix(each))), None)
 
 
 def document(table: Table, row: Sequence[Any]) -> Document:

@@ -10,7 +10,9 @@ from operator import attrgetter
 from typing import TypeVar
 
 from vmrag_link.engines import logical
+from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.engines.tables import LOGICAL, Table
+from vmrag_link.errors import RowsInvalid
 from vmrag_link.models import Document, DocumentHeader
 
 D = TypeVar("D", Document, DocumentHeader)
@@ -96,6 +98,13 @@ class LogicalRows(ABC):
 def merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
     """Two streams of documents, both in order, as one."""
     first = next(others, None)
-    if first is None:
-        return stored
-    return heapq.merge(stored, itertools.chain([first], others), key=attrgetter("key"))
+    return stored if first is None else _merged(stored, itertools.chain([first], others))
+
+
+def _merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
+    before = None
+    for each in heapq.merge(stored, others, key=attrgetter("key")):
+        if each.key == before:  # a fetch refuses them
+            raise RowsInvalid(f"The knowledge base holds two documents {'/'.join(each.key)!r}.", hint=ROWS_HINT)
+        before = each.key
+        yield each

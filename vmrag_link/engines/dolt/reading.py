@@ -60,8 +60,14 @@ def documents(
     others = DoltRows(session, at).documents(collection, ids, tables=logical.tables_named(table))
     if table not in (None, DOCUMENTS.name):
         return others
-    stored = map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
-    return merged(stored, others)
+    return merged(stored_documents(session, at, collection, ids), others)
+
+
+def stored_documents(
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[Document]:
+    """The rows of `documents` alone."""
+    return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
 
 
 def headers(
