@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,10 +13,13 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import Skipped
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, plural
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.documents import import_files
 from vmrag_link.ops.libraries import import_sources, library
+from vmrag_link.ops.libraries.take_site import SiteReport, take_site
+from vmrag_link.web.sitemap import MOST_PAGES
+from vmrag_link.web.sitemap_file import MOST_LOCATIONS
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
@@ -43,6 +46,14 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
     help="With --collection: let files take the place of documents that came from other files.",
 )
 @click.option("--metadata", metavar="JSON", help="With --library: what is kept with each document, an object.")
+@click.option(
+    "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
+)
+@click.option(
+    "--most",
+    type=click.IntRange(1, MOST_LOCATIONS),
+    help=f"With --sitemap: how many pages at the most; by default {MOST_PAGES}.",
+)
 def command(
     invocation: Invocation,
     *,
@@ -53,6 +64,8 @@ def command(
     prune: bool,
     replace: bool,
     metadata: str | None,
+    of_site: bool,
+    most: int | None,
 ) -> int:
     """Store files, folders and web pages as documents, one document a file or page.
 
@@ -66,14 +79,21 @@ def command(
     With --library, and with URLs: a library knows each document by its file's path or its URL, and
     what it was made of. What has not changed is skipped; what has takes the place of its document.
 
+    With --sitemap: pages of the sitemap's own host, as its robots.txt allows. 'vmrag refresh' asks
+    for them again.
+
     The documents can be found at once; 'vmrag commit' pins them.
     """
     urls = [source for source in sources if "://" in source]
-    if library_name is not None or (urls and collection is None):
-        _refuse_together(
-            {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}, "--library"
-        )
-        return _into_library(invocation, sources, library_name or library.DEFAULT, metadata)
+    if most is not None and not of_site:
+        raise UsageInvalid("--most means something with --sitemap only.", hint="Add --sitemap, or leave --most out.")
+    if library_name is not None or of_site or (urls and collection is None):
+        others = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+        _refuse_together(others, "--sitemap" if of_site else "--library")
+        name = library_name or library.DEFAULT
+        if of_site:
+            return _site_into_library(invocation, sources, name, metadata, most or MOST_PAGES)
+        return _into_library(invocation, sources, name, metadata)
     if collection is None:
         raise UsageInvalid(
             "Nothing says where to store the documents.",
@@ -94,7 +114,7 @@ def command(
     return 0
 
 
-def _refuse_together(options: dict[str, object], other: str) -> None:
+def _refuse_together(options: Mapping[str, object], other: str) -> None:
     if given := [name for name, value in options.items() if value]:
         raise UsageInvalid(f"{given[0]} does not go together with {other}.", hint=f"Leave {given[0]} out.")
 
@@ -111,6 +131,36 @@ def _into_library(invocation: Invocation, sources: Sequence[str], name: str, met
     lines += _skipped(report.skipped, invocation)
     invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
     return FAILED_CHECK if report.refused else 0
+
+
+def _site_into_library(
+    invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None, most: int
+) -> int:
+    if len(sources) != 1:
+        raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
+    values = None if metadata is None else metadata_object(metadata)
+    with invocation.workspace() as ws:
+        report = take_site(ws, name, sources[0], most=most, metadata=values)
+    invocation.emit(report, _site(report, most))
+    failed = report.failures or any(each.status == "failed" for each in report.pages)
+    return FAILED_CHECK if failed else 0
+
+
+def _site(report: SiteReport, most: int) -> Iterator[str]:
+    counts = Counter(each.status for each in report.pages)
+    changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
+    yield f"{report.library}: {described(changes)}, {counts['unchanged']} unchanged"
+    yield from (f"Not taken: {each.problem}" for each in report.pages if each.status == "failed")
+    yield from (f"Not read: {each}" for each in report.failures)
+    left_out = {
+        "of other hosts": report.elsewhere,
+        "that robots.txt disallows": report.disallowed,
+        "that are no URLs": report.invalid,
+        f"beyond --most {most}": report.more,
+    }
+    if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
+        yield f"Left out: {enumerated(parts)}."
+    yield from _end(report.pending, report.branch)
 
 
 def _skipped(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str]:
