@@ -220,6 +220,13 @@ STRANGE = {
     "a row that is no record": (["INSERT INTO documents (collection_name, doc_id) VALUES ('guide', 'x')"], "nothing"),
     "a document without an id": (["UPDATE documents SET doc_id = ''"], "a name has 1"),
     "a wrong hash": (["UPDATE documents SET content_hash = 'abc'"], "content_hash"),
+    "two of one name": (
+        [
+            "INSERT INTO issue_logs SELECT 'i', 'x', 1, title, content, content_hash, '', '', '', '{}' FROM documents LIMIT 1",
+            "UPDATE documents SET collection_name = 'issues_x', doc_id = 'i' LIMIT 1",
+        ],
+        "name of a document",
+    ),
     "no version": (["DELETE FROM vmrag_meta"], "schema"),
 }
 

@@ -536,6 +536,13 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
         ("UPDATE projects SET metadata = '[]'", "metadata"),
         ("UPDATE issue_logs SET content = 'other'", "content_hash"),
         ("UPDATE collections SET import_base = x'37'", "something else"),
+        (
+            (
+                "INSERT INTO documents SELECT 'issues_x', 'a', title, content, content_hash, '{}', '', '', '', '', '', ''"
+                " FROM documents LIMIT 1"
+            ),
+            "name of a document",
+        ),
     ],
 )
 @pytest.mark.sample(2)

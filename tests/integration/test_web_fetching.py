@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import socket
+import sys
 import threading
 import time
 import zlib
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.certificates import signed_certificate
 from tests.support.websites import HERE, limits, website
-from vmrag_link.errors import AccessDenied, FetchFailed, UsageInvalid, VmragError
+from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
 from vmrag_link.web.addresses import Resolver, is_anything
 from vmrag_link.web.certificates import certificates
@@ -306,7 +307,9 @@ def test_what_is_packed_is_unpacked_within_the_limit(site):
     two = gzip.compress(b"first ") + gzip.compress(b"second")
     bomb = gzip.compress(b"\0" * 30_000_000)
     site.pages |= {
-        "/two": (200, packed, two),
+        "/two": (200, packed, two + bytes(9000)),
+        "/none": (200, packed, b""),
+        "/pieces": (200, packed, gzip.compress(b"") * 500_000),
         "/bomb": (200, packed, bomb),
         "/cut": (200, packed, two[:-5]),
         "/no": (200, packed, b"plain"),
@@ -316,7 +319,8 @@ def test_what_is_packed_is_unpacked_within_the_limit(site):
     assert fetch(site.url("/two"), limits=limits()).data == b"first second"
     assert len(bomb) < 1_000_000
     assert "is larger" in refusal(site.url("/bomb"), max_bytes=1_000_000).message
-    for path in ("/cut", "/no", "/br", "/zlib"):
+    assert fetch(site.url("/none"), limits=limits()).data == b""
+    for path in ("/cut", "/no", "/br", "/zlib", "/pieces"):
         assert "cannot be unpacked" in refusal(site.url(path)).message
 
 
@@ -433,7 +437,28 @@ def test_a_proxy_that_is_none_or_refuses_is_said_so(site, monkeypatch):
     monkeypatch.setenv("all_proxy", "socks5://me:s3cret@127.0.0.1:1080")
     error = refusal("https://outside.example/", lookup=nowhere)
     assert "socks5://127.0.0.1:1080 of the environment cannot be used" in error.message
-    monkeypatch.setenv("https_proxy", site.url())  # http.server knows no CONNECT
+    monkeypatch.setenv("https_proxy", site.url())
     error = refusal("https://outside.example/", lookup=nowhere)
-    assert "the proxy of the environment answered 501" in error.message
+    assert "the proxy of the environment answered 403" in error.message
     assert "https_proxy" in error.hint
+
+
+def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, authority, monkeypatch):
+    encrypted, file = authority
+    site.tunnels = True
+    monkeypatch.setenv("https_proxy", site.url())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    found = fetch(encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else []))
+    assert found.data == b"private talk"
+    assert [each.path for each in site.asked] == [f"docs.example:{encrypted.port}"]
+    error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
+    assert "another host's" in error.message
+
+
+def test_the_base_installation_says_what_fetching_needs(monkeypatch):
+    for name in ("asking", "certificates", "connection", "proxies"):
+        monkeypatch.delitem(sys.modules, f"vmrag_link.web.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "httpcore", None)
+    with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
+        fetch("https://docs.example/", limits=limits())
+    assert caught.value.hint == "pip install 'vmrag-link[index]'"

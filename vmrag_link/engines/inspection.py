@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from vmrag_link import terminal_text
+from vmrag_link.engines import logical
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.engines.records import ROWS_HINT
+from vmrag_link.engines.tables import Table
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Document, Row, content_hash, metadata_from_row
 
@@ -63,6 +65,24 @@ def require_ours(row: Row) -> None:
     metadata_from_row(row.metadata)
     if isinstance(row, Document) and row.content_hash != content_hash(row.content):
         raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
+
+
+def twins_query(table: Table) -> str:
+    """SQL that finds an id of a `tables.LOGICAL` table in `documents`, in a collection of its kind.
+
+    Two documents of one name could not be told apart. None of our programs makes such an id twice.
+    """
+    prefix = logical.collections_prefix(table)
+    after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    return (
+        f"SELECT 1 AS v FROM documents WHERE collection_name >= '{prefix}' AND collection_name < '{after}'"  # noqa: S608  our own names
+        f" AND doc_id IN (SELECT {table.columns[0]} FROM {table.name}) LIMIT 1"
+    )
+
+
+def twins(table: Table) -> str:
+    """What is said where that finds something."""
+    return f"a row of {table.name} has the name of a document"
 
 
 def not_ours(where: str, odd: str) -> KnowledgeRefused:

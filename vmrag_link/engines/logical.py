@@ -16,21 +16,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL, Table
-from vmrag_link.models import Document, DocumentTable, canonical_json
-
-ISSUES, KNOWLEDGE = "issues", "knowledge"
-"""The kinds of the collections. A name begins with its kind."""
+from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canonical_json
 
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
 
-_KEPT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
+_KEPT = re.compile(r"(?!.*\.\.)(?!.*-[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""Names that a collection's name can hold as they are, and that none with a hash looks like."""
+
 _LONGEST = 200
 
 
 class _Form(NamedTuple):
     """`keys`: the columns that are keys of the metadata. `implied_by`: the one that names the
-    collection, which is of this `kind`.
+    collection, which is of this `kind`, with which its name begins.
     """
 
     table: DocumentTable
@@ -47,7 +46,6 @@ _FORMS = {
 IMPLIED_BY = {form.kind: form.implied_by for form in _FORMS.values()}
 """By kind, the metadata key of its documents that names their collection."""
 
-TABLE_OF_KIND: Mapping[str, DocumentTable] = {form.kind: form.table for form in _FORMS.values()}
 METADATA_KEYS: Mapping[str, tuple[str, ...]] = {form.table: form.keys for form in _FORMS.values()}
 """By table, the keys of metadata that are columns there."""
 
@@ -69,6 +67,11 @@ def collection_of(table: Table, name: str) -> str:
     return collection_name(_FORMS[table.name].kind, name)
 
 
+def collections_prefix(table: Table) -> str:
+    """What the name of each collection of this table's documents begins with."""
+    return f"{_FORMS[table.name].kind}_"
+
+
 def implying_column(table: Table) -> str:
     """The column that implies the collection of a row."""
     return _FORMS[table.name].implied_by
@@ -76,7 +79,7 @@ def implying_column(table: Table) -> str:
 
 def table_implied(collection: str) -> Table | None:
     """The table of which documents may lie in a collection of this name, beside `documents`."""
-    return next((each for each in LOGICAL if collection.startswith(f"{_FORMS[each.name].kind}_")), None)
+    return next((each for each in LOGICAL if collection.startswith(collections_prefix(each))), None)
 
 
 def document(table: Table, row: Sequence[Any]) -> Document:
@@ -113,6 +116,11 @@ def row(document: Document) -> tuple[str | int, ...]:
         document.doc_id,
         *(values[name] if name in values else getattr(document, name) for name in table.columns[1:]),
     )
+
+
+def tables_named(table: DocumentTable | None) -> tuple[Table, ...]:
+    """Those of `LOGICAL` that a name means; all of them for None."""
+    return tuple(each for each in LOGICAL if table in (None, each.name))
 
 
 def table_of(document: Document) -> Table:

@@ -10,7 +10,9 @@ from operator import attrgetter
 from typing import TypeVar
 
 from vmrag_link.engines import logical
+from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.engines.tables import LOGICAL, Table
+from vmrag_link.errors import RowsInvalid
 from vmrag_link.models import Document, DocumentHeader
 
 D = TypeVar("D", Document, DocumentHeader)
@@ -45,10 +47,15 @@ class LogicalRows(ABC):
         return next(self.documents(collection, [doc_id]), None)
 
     def documents(
-        self, collection: str | None, ids: Iterable[str] | None = None, *, texts: bool = True
+        self,
+        collection: str | None,
+        ids: Iterable[str] | None = None,
+        *,
+        texts: bool = True,
+        tables: Iterable[Table] = LOGICAL,
     ) -> Iterator[Document]:
         """Sorted by (collection, doc_id); memory grows with the number of ids, not of texts."""
-        places = self._places(collection, ids)
+        places = self._places(collection, ids, tables)
         # The tables' collections never mix, because a name begins with its kind.
         for table, some in itertools.groupby(places, key=lambda place: logical.table_implied(place[0])):
             assert table is not None  # noqa: S101  a row implies a collection of its table
@@ -74,8 +81,11 @@ class LogicalRows(ABC):
             found.setdefault(table, []).append(doc_id)
         return found
 
-    def _places(self, collection: str | None, ids: Iterable[str] | None) -> list[tuple[str, str]]:
-        tables = LOGICAL if collection is None else filter(None, [logical.table_implied(collection)])
+    def _places(
+        self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL
+    ) -> list[tuple[str, str]]:
+        if collection is not None:
+            tables = [each for each in tables if each is logical.table_implied(collection)]
         asked = None if ids is None else list(ids)
         found = (
             (logical.collection_of(table, name), doc_id)
@@ -88,6 +98,13 @@ class LogicalRows(ABC):
 def merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
     """Two streams of documents, both in order, as one."""
     first = next(others, None)
-    if first is None:
-        return stored
-    return heapq.merge(stored, itertools.chain([first], others), key=attrgetter("key"))
+    return stored if first is None else _merged(stored, itertools.chain([first], others))
+
+
+def _merged(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:
+    before = None
+    for each in heapq.merge(stored, others, key=attrgetter("key")):
+        if each.key == before:  # a fetch refuses them
+            raise RowsInvalid(f"The knowledge base holds two documents {'/'.join(each.key)!r}.", hint=ROWS_HINT)
+        before = each.key
+        yield each

@@ -70,6 +70,9 @@ KNOWLEDGE_DOCS = Table(
 LOGICAL = (ISSUE_LOGS, KNOWLEDGE_DOCS)
 """Tables whose rows are shown as documents of collections that they imply: `logical`."""
 
+WITH_TEXTS = (DOCUMENTS, *LOGICAL)
+"""Tables whose column `content` holds texts of any length."""
+
 TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
 
 HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")

@@ -17,7 +17,7 @@ from vmrag_link.engines.dolt.comparison import Comparable
 from vmrag_link.engines.dolt.literals import literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, TABLES
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, LOGICAL, TABLES, WITH_TEXTS
 from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Row
 
@@ -61,6 +61,8 @@ def _require_contents(session: DoltSession, head: str, where: str, since: str | 
         since = None
     if has_longer(session, head, since, session.limits.text_bytes):
         raise inspection.too_long(where, session.limits)
+    if twin := twins(session, head):
+        raise inspection.not_taken(where, twin)
     for row in rows(session, since, head):
         inspection.require_ours(row)
 
@@ -82,17 +84,24 @@ def too_many(session: DoltSession, revision: str, limits: Limits) -> str:
     return ""
 
 
+def twins(session: DoltSession, revision: str) -> str:
+    """What two rows of a revision share a name, as a sentence; empty if none."""
+    answers = session.connection.results([inspection.twins_query(each) for each in LOGICAL], at=revision)
+    return next((inspection.twins(each) for each, rows in zip(LOGICAL, answers, strict=True) if rows), "")
+
+
 def has_longer(session: DoltSession, revision: str, since: str | None, most: int) -> bool:
     """Whether a document that a revision holds, or has changed `since`, is longer than so many
     bytes.
     """
-    if since is None:
-        query = f"SELECT 1 AS v FROM documents WHERE octet_length(content) > {most:d} LIMIT 1"
-        return bool(session.connection.rows(query, at=revision))
-    changed = f"dolt_diff({literals([since, revision, DOCUMENTS.name])})"
-    return bool(
-        session.connection.rows(f"SELECT 1 AS v FROM {changed} WHERE octet_length(to_content) > {most:d} LIMIT 1")
-    )
+    queries = [
+        f"SELECT 1 AS v FROM {table.name} WHERE octet_length(content) > {most:d} LIMIT 1"
+        if since is None
+        else f"SELECT 1 AS v FROM dolt_diff({literals([since, revision, table.name])})"
+        f" WHERE octet_length(to_content) > {most:d} LIMIT 1"
+        for table in WITH_TEXTS
+    ]
+    return any(session.connection.results(queries, at=revision))
 
 
 def rows(session: DoltSession, since: str | None, revision: str) -> Iterator[Row]:
@@ -106,7 +115,7 @@ def rows(session: DoltSession, since: str | None, revision: str) -> Iterator[Row
             pairs = comparison.differing(session.connection, step, table, ((), table.columns), "diff_type <> 'removed'")
             found: Iterator[Row] = (records.record(table, after) for _, after in pairs)
         elif table is DOCUMENTS:
-            found = reading.documents(session, revision, None, None)
+            found = reading.stored_documents(session, revision, None)
         else:
             found = reading.table(session, revision, table)
         for each in found:

@@ -15,7 +15,7 @@ from vmrag_link import permissions
 from vmrag_link.engines import inspection
 from vmrag_link.engines.dolt import creation, history, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.inspection import UNREADABLE, has_longer, rows, too_many
+from vmrag_link.engines.dolt.inspection import UNREADABLE, has_longer, rows, too_many, twins
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
 from vmrag_link.engines.inspection import Sound
@@ -123,6 +123,8 @@ def _examine(session: DoltSession, revision: str, limits: Limits, sound: Sound, 
         next(history.log(session.connection, revision, 1))
         if much := too_many(session, revision, limits):
             raise inspection.refused(f"it holds {much}", revision)
+        if twin := twins(session, revision):
+            raise inspection.refused(twin, revision)
         if has_longer(session, revision, since, limits.text_bytes):
             raise inspection.refused("it holds a document that is too long", revision)
         for row in rows(session, since, revision):

@@ -18,7 +18,7 @@ from vmrag_link.engines import inspection
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits, too_large
-from vmrag_link.engines.tables import Table
+from vmrag_link.engines.tables import WITH_TEXTS, Table
 from vmrag_link.errors import EngineError, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.paths import require_space
 
@@ -75,6 +75,8 @@ def _has_tables(connection: Connection, where: str) -> bool:
 def _require_contents(connection: Connection, where: str, head: str, since: str | None, limits: Limits) -> None:
     if much := validation.too_many(connection, limits):
         raise inspection.not_taken(where, f"it holds {much}")
+    if twins := validation.twins(connection):
+        raise inspection.not_taken(where, twins)
     _require_texts(connection, where, head, since, limits)
     for table, version in validation.tables(connection):
         if _has_other_types(connection, table, version, head, since):
@@ -83,13 +85,14 @@ def _require_contents(connection: Connection, where: str, head: str, since: str 
 
 
 def _require_texts(connection: Connection, where: str, head: str, base: str | None, limits: Limits) -> None:
-    if base is None:
-        sql, args = "SELECT 1 FROM documents WHERE octet_length(content) > ? LIMIT 1", (limits.text_bytes,)
-    else:
-        sql = "SELECT 1 FROM dolt_diff_documents(?, ?) WHERE octet_length(to_content) > ? LIMIT 1"
-        args = (base, head, limits.text_bytes)  # type: ignore[assignment]
-    if connection.execute(sql, args):
-        raise inspection.too_long(where, limits)
+    for table in (each for each, _ in validation.tables(connection) if each in WITH_TEXTS):
+        if base is None:
+            sql, args = f"{table.name} WHERE octet_length(content) > ?", (limits.text_bytes,)
+        else:
+            sql = f"dolt_diff_{table.name}(?, ?) WHERE octet_length(to_content) > ?"
+            args = (base, head, limits.text_bytes)  # type: ignore[assignment]
+        if connection.execute(f"SELECT 1 FROM {sql} LIMIT 1", args):  # noqa: S608  our own names
+            raise inspection.too_long(where, limits)
 
 
 def _has_other_types(connection: Connection, table: Table, version: int, head: str, since: str | None) -> bool:

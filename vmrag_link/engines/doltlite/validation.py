@@ -21,7 +21,7 @@ from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.inspection import Sound
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.tables import COLLECTIONS, TABLES, Table
+from vmrag_link.engines.tables import COLLECTIONS, LOGICAL, TABLES, Table
 from vmrag_link.errors import EngineError, EngineFailed, SchemaTooNew
 from vmrag_link.models import Row
 
@@ -90,6 +90,8 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
         next(history.log(connection, revision, 1))
         if much := too_many(connection, limits):
             raise inspection.refused(f"it holds {much}", revision)
+        if twin := twins(connection):
+            raise inspection.refused(twin, revision)
         for row in rows(connection, since, revision):
             sound(row)
 
@@ -131,6 +133,12 @@ def too_many(connection: Connection, limits: Limits) -> str:
         if connection.execute(f"SELECT count(*) FROM {table.name}")[0][0] > most:  # noqa: S608  our own names
             return f"more than {most:,} {table.name.replace('_', ' ')}"
     return ""
+
+
+def twins(connection: Connection) -> str:
+    """What two rows of a revision share a name, as a sentence; empty if none."""
+    found = (each for each, _ in tables(connection) if each in LOGICAL)
+    return next((inspection.twins(each) for each in found if connection.execute(inspection.twins_query(each))), "")
 
 
 def rows(connection: Connection, since: str | None, revision: str) -> Iterator[Row]:

@@ -1,0 +1,42 @@
+"""One file or page that an agent names, taken into a library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.libraries import files, library, pages
+from vmrag_link.ops.libraries.converting import converting
+from vmrag_link.ops.libraries.ingest import Ingested, checked_metadata, held, ingest
+from vmrag_link.ops.libraries.source import Source
+from vmrag_link.workspace import Workspace
+
+
+def file(ws: Workspace, name: str, path: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
+    """Take a file into the library of this name.
+
+    Raises as `files.find`, `files.read` and `ingest`.
+    """
+    return _one(ws, name, files.read(ws, files.find(ws, path)), metadata)
+
+
+def page(ws: Workspace, name: str, url: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
+    """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
+    stored.
+
+    Raises as `pages.read` and `ingest`.
+    """
+    library.check(name)
+    checked_metadata(metadata or {}, name)
+    key = pages.key_of(url)
+    at = writing.place(writing.writable(ws))
+    library.find(ws, at, name)
+    return _one(ws, name, pages.read(ws, url, held(ws, at, name, key)), metadata)
+
+
+def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> Landed[Ingested]:
+    with converting(ws) as convert:
+        done = ingest(ws, name, [source], convert, metadata=metadata)
+    return Landed(done.report[0], done.branch, done.pending, done.chunks)
