@@ -187,7 +187,9 @@ def test_what_never_ends_is_ended(temporary: Path) -> None:
 def test_computing_is_limited_for_each_file() -> None:
     with Converter(ConversionLimits(max_cpu_seconds=1)) as converter:
         busy = b"a,b\n" + b"1,2\n" * 3_000_000
-        assert reason(converter, busy, "x.csv") == "takes more than 1 seconds of computing to be converted"
+        with pytest.raises(ConversionFailed, match="takes more than 1 seconds of computing to be converted") as failed:
+            converter.convert(busy, name="x.csv")
+        assert failed.value.hint == "git config vmrag.ingest.convert-s 5"
         assert converter.convert(b"[2]", name="x.json").text == "2"
 
 
