@@ -44,7 +44,9 @@ class Outline:
 
 
 def too_much_text(limit: int) -> ContentUnreadable:
-    return ContentUnreadable(f"would become a text of more than {limit >> 20} MiB")
+    mib = limit >> 20
+    hint = f"git config vmrag.ingest.text-mb {2 * mib}"
+    return ContentUnreadable(f"would become a text of more than {mib} MiB", hint)
 
 
 def too_deep() -> ContentUnreadable:
