@@ -171,7 +171,7 @@ def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeyp
 
 def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     waited: list[float] = []
-    monkeypatch.setattr("vmrag_link.web.pace.time.sleep", waited.append)
+    monkeypatch.setattr("vmrag_link.web.pace.sleep", waited.append)
     site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\nCrawl-delay: 2\n"
     said = project.vmrag("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web", code=1)
     assert "wants 2 s between two pages." in said.err
