@@ -264,6 +264,7 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         "ftp://me:s3cret@host/",
         "me:s3cret@host/x",
         "http://me:s3cret@[::1/",
+        "http://me:x/s3cret@host/",
         "http://me:s3cret@host\\x/",
     ],
 )
@@ -436,7 +437,7 @@ def test_a_proxy_that_is_none_or_refuses_is_said_so(site, monkeypatch):
 
     monkeypatch.setenv("all_proxy", "socks5://me:s3cret@127.0.0.1:1080")
     error = refusal("https://outside.example/", lookup=nowhere)
-    assert "socks5://127.0.0.1:1080 of the environment cannot be used" in error.message
+    assert "socks5://…@127.0.0.1:1080 of the environment cannot be used" in error.message
     monkeypatch.setenv("https_proxy", site.url())
     error = refusal("https://outside.example/", lookup=nowhere)
     assert "the proxy of the environment answered 403" in error.message
