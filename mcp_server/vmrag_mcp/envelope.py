@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, MergeRefused, VmragError
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
 from vmrag_mcp.results.base import ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -87,6 +87,8 @@ def _suggestions(error: VmragError) -> list[str]:
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",
         )  # one that is not here, and no new one is begun
+    elif isinstance(error, LibraryRefused):
+        ours = ("list_libraries shows those that there are",)
     elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
