@@ -74,7 +74,7 @@ class UpdateKnowledgeDocResult(ToolResult, frozen=True):
     chunks_created: int
 
 
-class Hit(Record, frozen=True):
+class KnowledgeHit(Record, frozen=True):
     """A chunk, whole. `score`: what it is ranked by, from 1 downwards."""
 
     content: str
@@ -84,15 +84,15 @@ class Hit(Record, frozen=True):
     score: float
 
 
-class IssueHit(Hit, frozen=True):
+class IssueHit(KnowledgeHit, frozen=True):
     log_id: str
 
 
-class DocHit(Hit, frozen=True):
+class DocHit(KnowledgeHit, frozen=True):
     doc_id: str
 
 
-class EitherHit(Hit, frozen=True):
+class EitherHit(KnowledgeHit, frozen=True):
     source_table: DocumentTable
     log_id: Annotated[str | UnsetType, Meta(description="source_table is issue_logs")] = UNSET
     doc_id: Annotated[str | UnsetType, Meta(description="source_table is knowledge_docs")] = UNSET
