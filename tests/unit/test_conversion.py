@@ -62,6 +62,7 @@ def test_a_media_type_that_says_something_goes_before_the_name(
         ("a.exe", "", "is .exe, which cannot be converted"),
         ("picture", "image/svg+xml", "is image/svg+xml, which cannot be converted"),
         ("Makefile", "", "has no file type"),
+        ("x", "text/\x1b[2J", "is text/\\x1b[2j, which cannot be converted"),
     ],
 )
 def test_what_no_converter_reads_is_unsupported(converter: Converter, name: str, media_type: str, reason: str) -> None:
@@ -252,6 +253,12 @@ def test_a_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> 
         "notebook",
         {"author": "me"},
     )
+
+
+def test_a_notebook_that_states_a_title_has_that_within_reason(converter: Converter) -> None:
+    cell = {"cell_type": "markdown", "source": "# Heading"}
+    assert converter.convert(notebook(cell, title=" The \n title"), name="x.ipynb").title == "The title"
+    assert converter.convert(notebook(cell, title="x" * 5000), name="x.ipynb").title == "x" * 1000
 
 
 def test_a_notebook_of_format_3_is_read_too(converter: Converter) -> None:
