@@ -47,6 +47,13 @@ SUGGESTIONS = {
 }
 """By code: what an agent can do with its tools. The error's own hint, a command, follows."""
 
+OF_TABLE = {
+    ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the one that exists",),
+    ("DOCUMENT_NOT_FOUND", "issue_logs"): ("list_issue_logs and search_issues find issue logs",),
+    ("DOCUMENT_NOT_FOUND", "knowledge_docs"): ("search_knowledge finds documents about tools",),
+}
+"""By code and table, instead of these: what is done with documents of tables of their own."""
+
 ERROR_TYPES = {
     "INVALID_PARAMETER": "ValidationError",
     "INVALID_JSON": "ValidationError",
@@ -82,7 +89,7 @@ def failure(error: VmragError) -> dict[str, Any]:
 
 
 def _suggestions(error: VmragError) -> list[str]:
-    ours = SUGGESTIONS.get(error.code, ())
+    ours = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",

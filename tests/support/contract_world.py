@@ -112,6 +112,10 @@ class World:
     def _value_guide(self, state: State) -> str:
         return next(each["doc_id"] for each in state.ask("list", "--collection", "handbook")["documents"])
 
+    def _value_doc(self, state: State) -> str:
+        noted = state.folder / "doc"
+        return noted.read_text() if noted.exists() else "absent"
+
     def _value_page(self, state: State) -> str:
         return self._served("/page.html", state)
 

@@ -16,7 +16,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 
-class Passage(Record, frozen=True):
+class LibraryPassage(Record, frozen=True):
     """A chunk of a library's document that answers; `source`: as `library.shown_source`."""
 
     doc_id: str
@@ -32,14 +32,14 @@ class Passage(Record, frozen=True):
     score: float
 
 
-class Passages(Record, frozen=True):
-    passages: list[Passage]
+class LibraryPassages(Record, frozen=True):
+    passages: list[LibraryPassage]
     standing: Standing
 
 
 def search(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
-) -> Passages:
+) -> LibraryPassages:
     """The best passages of one library or of all; none where there is no such library.
 
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
@@ -49,7 +49,7 @@ def search(
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
     wanted = search_filter.parse(where or {})
 
-    def look(searcher: Searcher, view: View) -> Passages:
+    def look(searcher: Searcher, view: View) -> LibraryPassages:
         there = library.libraries(ws, view.at)
         libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
         narrowed = search_filter.narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
@@ -62,13 +62,13 @@ def search(
             for hit in hits
             if (row := rows[hit.collection, hit.doc_id])
         ]
-        return Passages(found, viewed(ws, view))
+        return LibraryPassages(found, viewed(ws, view))
 
     return searching(ws, look)
 
 
-def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> Passage:
-    return Passage(
+def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
+    return LibraryPassage(
         document.doc_id,
         library.shown_source(ws, document),
         document.title,
