@@ -13,7 +13,7 @@ from vmrag_link.ops.knowledge import search as searching
 from vmrag_link.ops.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.ops.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.ops.knowledge.records import LogType
-from vmrag_link.ops.knowledge.search import Passage, Passages
+from vmrag_link.ops.knowledge.search import KnowledgePassage, KnowledgePassages
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.knowledge import (
@@ -204,11 +204,11 @@ def _changed(title: str, *, changed: bool) -> str:
     return f"{title!r} is changed; dolt_commit keeps that." if changed else f"{title!r} is like that already."
 
 
-def _shared(each: Passage) -> tuple[str, dict[str, Any], float, float, float]:
+def _shared(each: KnowledgePassage) -> tuple[str, dict[str, Any], float, float, float]:
     """What every hit has."""
     return each.content, each.metadata, each.distance, each.similarity, each.score
 
 
-def _told(call: Call, found: Passages) -> str:
+def _told(call: Call, found: KnowledgePassages) -> str:
     call.stands(found.standing)
     return f"{plural(len(found.results), 'passage')}."

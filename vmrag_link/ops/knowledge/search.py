@@ -16,7 +16,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 
-class Passage(Record, frozen=True):
+class KnowledgePassage(Record, frozen=True):
     """A chunk that answers. `score`: what it was ranked by; `similarity`: of its meaning alone."""
 
     doc_id: str
@@ -29,10 +29,10 @@ class Passage(Record, frozen=True):
     score: float
 
 
-class Passages(Record, frozen=True):
+class KnowledgePassages(Record, frozen=True):
     """Best first. `searched`: the collections that were asked."""
 
-    results: list[Passage]
+    results: list[KnowledgePassage]
     searched: list[str]
     standing: Standing
 
@@ -44,7 +44,7 @@ def issues(
     project_id: str | None = None,
     filters: Mapping[str, Any] | None = None,
     limit: int = 5,
-) -> Passages:
+) -> KnowledgePassages:
     """The best passages of the issue logs that pass the filter, of one project or of all.
 
     None where there are none. Raises `UsageInvalid` for a query without a word, `FilterInvalid`,
@@ -61,7 +61,7 @@ def issues(
 
 def knowledge(
     ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
-) -> Passages:
+) -> KnowledgePassages:
     """The best passages about one tool or about all. Raises as `issues`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
@@ -71,7 +71,7 @@ def knowledge(
     return _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
 
 
-def everything(ws: Workspace, text: str, *, limit: int = 5) -> Passages:
+def everything(ws: Workspace, text: str, *, limit: int = 5) -> KnowledgePassages:
     """The best passages of both; nothing of other collections. Raises as `issues`."""
     return _search(ws, text, lambda each: each.kind in (ISSUES, KNOWLEDGE), lambda _: None, limit)
 
@@ -82,12 +82,12 @@ def _search(
     asked: Callable[[Collection], bool],
     passing: Callable[[At], Iterable[Document] | None],
     limit: int,
-) -> Passages:
+) -> KnowledgePassages:
     """`passing`: the documents that may answer; None for all."""
     if not text.strip():
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
 
-    def look(searcher: Searcher, view: View) -> Passages:
+    def look(searcher: Searcher, view: View) -> KnowledgePassages:
         held = {each.name: each for each in searcher.collections() if asked(each)}
         among = passing(view.at)
         ids = None if among is None else [each.doc_id for each in among]
@@ -97,13 +97,13 @@ def _search(
             hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
         cosines = searcher.cosines(text, hits)
         found = [_passage(hit, held[hit.collection], cosine) for hit, cosine in zip(hits, cosines, strict=True)]
-        return Passages(found, list(held), viewed(ws, view))
+        return KnowledgePassages(found, list(held), viewed(ws, view))
 
     return searching(ws, look)
 
 
-def _passage(hit: Hit, collection: Collection, cosine: float) -> Passage:
-    return Passage(
+def _passage(hit: Hit, collection: Collection, cosine: float) -> KnowledgePassage:
+    return KnowledgePassage(
         hit.doc_id,
         hit.table,
         hit.metadata.get("title", ""),
