@@ -41,6 +41,7 @@ RULES = COMMON["parameter_rules"]
 TYPES = {
     "string": ("string", "", False),
     "integer": ("integer", "", False),
+    "number": ("number", "", False),
     "boolean": ("boolean", "", False),
     "object": ("object", "", False),
     "array of string": ("array", "string", False),
@@ -95,15 +96,15 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
-def test_all_are_62_tools_and_the_default_33():
-    assert len(selection(ALL).tools) == len(TOOLS) == 62
+def test_all_are_66_tools_and_the_default_33():
+    assert len(selection(ALL).tools) == len(TOOLS) == 66
     assert len(selection(Chosen()).tools) == 33
 
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
     reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}}
     assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
-    assert len(reading) == 26
+    assert len(reading) == 29
 
 
 def test_the_served_catalogue_is_what_the_tools_declare_now():
@@ -148,7 +149,7 @@ def _declared(each: Parameter) -> dict[str, Any]:
         "type": (each.kind, each.items, each.holes),
         "required": each.required,
         "default": each.default or None,
-        "limits": (given.low, given.high, given.clamped),
+        "limits": (given.low, given.high, given.clamped, given.unset),
         "choices": sorted(each.choices),
         "aliases": sorted(given.aliases),
         "least": given.least,
@@ -163,7 +164,12 @@ def _says(each: dict[str, Any]) -> dict[str, Any]:
         "type": TYPES[each["type"]],
         "required": each.get("required", False),
         "default": each.get("default") or None,  # False, 0, "" and {} are as good as nothing
-        "limits": (each.get("minimum"), each.get("maximum"), each.get("above_maximum") == "clamped"),
+        "limits": (
+            each.get("minimum"),
+            each.get("maximum"),
+            each.get("above_maximum") == "clamped",
+            each.get("unset"),
+        ),
         "choices": sorted([*listed, *(each.get("tolerated", []) if each["type"].startswith("array") else [])]),
         "aliases": sorted(each.get("aliases", ())),
         "least": each.get("min_items", 0),
@@ -179,7 +185,7 @@ def sample(says: dict[str, Any]) -> Any:
     """Some legal value of a parameter."""
     if choices := says.get("choices"):
         return choices[:1] if says["type"].startswith("array") else choices[0]
-    if says["type"] == "integer":
+    if says["type"] in ("integer", "number"):
         return says.get("minimum", 1)
     return {
         "string": "some text",
@@ -233,7 +239,7 @@ def illegal(says: dict[str, Any]) -> Iterator[Wrong]:
 
 def _beyond(says: dict[str, Any]) -> Iterator[Wrong]:
     if "minimum" in says:
-        yield "small", says["minimum"] - 1, BAD, BOUNDS
+        yield "small", says["minimum"] - (1 if says["type"] == "integer" else 0.5), BAD, BOUNDS
         yield "very small", -(10**25), BAD, BOUNDS
     if says.get("above_maximum") == "refused":
         yield "large", says["maximum"] + 1, BAD, BOUNDS
@@ -259,8 +265,10 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from (("null", None), ("empty", ""))
     for each in (*says.get("choices", ()), *says.get("tolerated", ())):
         yield f"{each!r}", [each] if array else each
+    if "unset" in says:
+        yield from (("none", says["unset"]), ("none as a text", f"{says['unset']}.0"))
     match kind:
-        case "integer":
+        case "integer" | "number":
             yield from (("a text", f" {value}"), ("a float", float(value)))
             if "maximum" in says:
                 yield "the largest", says["maximum"]
@@ -326,7 +334,8 @@ def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
     declared = parameters(function_of(catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():
-        for absent in RULES["optional_null_like"] if not says.get("required") else ():
+        nothing = [*RULES["optional_null_like"], *([says["unset"]] if "unset" in says else [])]
+        for absent in nothing if not says.get("required") else ():
             assert parse_arguments(declared, usual(name) | {each: absent}, _no_warning) == plain
 
 
