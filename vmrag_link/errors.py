@@ -414,6 +414,18 @@ class CollectionExists(EngineError):
     code = "COLLECTION_EXISTS"
 
 
+class ValidationMissing(UsageError):
+    """Evidence is required, and there is none."""
+
+    code = "VALIDATION_REQUIRED"
+
+
+class ValidationTooLow(UsageError):
+    """The evidence is not enough."""
+
+    code = "VALIDATION_BELOW_THRESHOLD"
+
+
 class DocumentMissing(EngineError):
     code = "DOCUMENT_NOT_FOUND"
 

@@ -38,6 +38,7 @@ TOOLSETS = {
     "knowledge": Toolset("issue logs, documents about tools", ("any_document",)),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
     "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
+    "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync")

@@ -100,6 +100,7 @@ def test_the_defaults_are_these():
             "text_mb": 20,
         },
         "thinking": {"threshold": 0.0},
+        "learning": {"store_raw": True},
     }
 
 

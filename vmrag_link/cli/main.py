@@ -36,6 +36,7 @@ COMMANDS = {
     "import": "Store files and folders as documents.",
     "init": "Start a knowledge base for this repository.",
     "install": "Install the git hooks.",
+    "learning": "Write down test results, checks and errors as evidence, and what was learnt.",
     "link": "Link a code commit to the revision of the knowledge.",
     "links": "Show which revision belongs to which code commit.",
     "list": "List the documents.",
