@@ -96,8 +96,8 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
     assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
-def test_all_are_66_tools_and_the_default_33():
-    assert len(selection(ALL).tools) == len(TOOLS) == 66
+def test_all_are_73_tools_and_the_default_33():
+    assert len(selection(ALL).tools) == len(TOOLS) == 73
     assert len(selection(Chosen()).tools) == 33
 
 
