@@ -17,7 +17,8 @@
     │                      ServerUnreachable, LoginRefused, KnowledgeMissing)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
-    │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
+    │                      CollectionMissing · CollectionExists (LibraryRefused)
+    │                      DocumentMissing · DocumentExists
     │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
@@ -221,7 +222,9 @@ class ToolDisabled(ToolError):
 
 
 class AccessDenied(ToolError):
-    """A read-only server is asked to write, or an agent names a folder outside of its roots."""
+    """A read-only server is asked to write, an agent names a folder outside of its roots, or a page
+    is at a private address.
+    """
 
     code = "ACCESS_DENIED"
 
@@ -424,6 +427,10 @@ class ValidationTooLow(UsageError):
     """The evidence is not enough."""
 
     code = "VALIDATION_BELOW_THRESHOLD"
+
+
+class LibraryRefused(CollectionExists):
+    """The name of a library is that of a collection of another kind."""
 
 
 class DocumentMissing(EngineError):

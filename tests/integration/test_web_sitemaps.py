@@ -87,6 +87,17 @@ def test_an_index_is_followed_packed_or_not_and_what_fails_is_told(site):
     assert [each.path for each in site.asked].count("/sitemap.xml") == 1
 
 
+def test_where_there_is_no_sitemap_that_of_robots_txt_is_named(site):
+    site.pages["/"] = "<!DOCTYPE html><p>welcome"
+    with pytest.raises(FetchFailed, match="is no sitemap: it has a DOCTYPE") as caught:
+        found(site, "/")
+    assert "names none in its robots.txt" in caught.value.hint
+    site.pages["/robots.txt"] = f"Sitemap: {site.url('/map.xml')}\n"
+    with pytest.raises(FetchFailed) as caught:
+        found(site, "/")
+    assert caught.value.hint == f"Its host names this one: {site.url('/map.xml')}"
+
+
 def test_a_sitemap_may_speak_for_the_host_that_it_redirects_to():
     with website() as old, website() as new:
         old.pages["/sitemap.xml"] = (301, {"Location": new.url("/sitemap.xml")}, b"")
@@ -104,6 +115,11 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     site.pages |= {f"/part{part}.xml": urlset(site.url(f"/{part}")) for part in range(4)}
     site.pages["/many.xml"] = index(*(site.url(f"/part{part}.xml") for part in range(4)))
     assert found(site, "/many.xml") == Sitemap([site.url("/0"), site.url("/1")], more=2)
+    site.asked.clear()
+    assert found(site, "/many.xml", most=1) == Sitemap([site.url("/0")], more=3)
+    assert [each.path for each in site.asked] == ["/many.xml", "/part0.xml", "/robots.txt"]
+    monkeypatch.setattr(sitemap, "MOST_LOCATIONS", 3)
+    assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
 def test_a_sitemap_that_leads_to_a_private_address_ends_there(site):

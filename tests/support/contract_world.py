@@ -123,6 +123,10 @@ class World:
         [found] = state.ask("list", "--collection", collection)["documents"]
         return found["doc_id"]
 
+    def _value_doc(self, state: State) -> str:
+        noted = state.folder / "doc"
+        return noted.read_text() if noted.exists() else "absent"
+
     def _value_page(self, state: State) -> str:
         return self._served("/page.html", state)
 

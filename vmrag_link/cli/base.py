@@ -80,9 +80,8 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
-            context = click.get_current_context()
-            root = context.find_root()
-            before: dict[str, Any] = {} if root is context else root.params  # what stood before the command's name
+            group = click.get_current_context().parent
+            before: dict[str, Any] = group.params if group else {}  # what stood before the command's name
             start = (before.get("directory") or Path()) / (directory or Path())
             verbosity = -1 if quiet or before.get("quiet") else int(verbose or before.get("verbose", False))
             return function(Invocation(start.resolve(), as_json or before.get("as_json", False), verbosity), **given)

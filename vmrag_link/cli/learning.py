@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.evidence import score
@@ -25,9 +25,7 @@ _FILE = click.Path(path_type=Path)
 _SHARE = click.FloatRange(0, 1)
 
 
-@click.group("learning", context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
-    """Write down test results, checks and errors as evidence, and what was learnt from them."""
+command = group("learning", "Write down test results, checks and errors as evidence, and what was learnt from them.")
 
 
 @vmrag_command("setup-collections")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import click
 
@@ -27,22 +26,12 @@ standard output stays empty.
 def reference() -> str:
     """The whole page."""
     context = click.Context(cli, info_name="vmrag")
-    commands = dict(_commands(context))
-    found = [*commands.values()]
+    commands = {name: cli.get_command(context, name) for name in sorted(COMMANDS)}
+    found = [command for command in commands.values() if command is not None]
     common = [option for option in _options(found[0]) if all(option in _options(each) for each in found)]
     parts = [_HEAD.format(common=_table(common))]
-    parts += [_section(name, command, common) for name, command in commands.items()]
+    parts += [_section(name, command, common) for name, command in commands.items() if command is not None]
     return "\n".join(parts)
-
-
-def _commands(context: click.Context) -> Iterator[tuple[str, click.Command]]:
-    """Every command, those of a group by both names."""
-    for name in sorted(COMMANDS):
-        command = cli.get_command(context, name)
-        if isinstance(command, click.Group):
-            yield from ((f"{name} {each}", command.commands[each]) for each in sorted(command.commands))
-        elif command is not None:
-            yield name, command
 
 
 def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:

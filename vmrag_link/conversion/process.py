@@ -29,8 +29,7 @@ class ConvertingProcess:
     def __init__(self, limits: ConversionLimits) -> None:
         """Start it. Raises `FileFailed` where there is no room."""
         self._limits = limits
-        self._late = False
-        self.usable = True
+        self._late = self._spent = False
         with file_failures():
             self._folder = Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
             self._complaints = (self._folder / "stderr").open("wb")
@@ -47,8 +46,9 @@ class ConvertingProcess:
             frames.send(self._stdin, frames.encode(limits))
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def usable(self) -> bool:
+        """Whether it can take another file."""
+        return not self._spent and self._process.poll() is None
 
     def convert(self, task: ConversionTask, data: bytes) -> Answer:
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
@@ -58,16 +58,16 @@ class ConvertingProcess:
         try:
             answer = self._ask(task, data)
         except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
-            self.usable = False
-            raise ContentUnreadable(self._why()) from None
+            self._spent = True
+            raise self._failure() from None
         except BaseException:  # Ctrl-C: its answer would be taken for the next one's
-            self.usable = False
+            self._spent = True
             raise
         finally:
             watchdog.cancel()
-        self.usable = not answer.last and not self._late
+        self._spent = answer.last or self._late
         if answer.failed:
-            raise ContentUnreadable(terminal_text.one_line(answer.failed))
+            raise ContentUnreadable(terminal_text.one_line(answer.failed), terminal_text.one_line(answer.hint))
         return answer
 
     def end(self) -> None:
@@ -90,20 +90,23 @@ class ConvertingProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _why(self) -> str:
+    def _failure(self) -> ContentUnreadable:
         """Why there was no answer."""
+        more_seconds = f"git config vmrag.ingest.convert-s {5 * self._limits.max_cpu_seconds}"
         if self._late:
-            return f"takes more than {self._limits.max_seconds} seconds to be converted"
+            why = f"takes more than {self._limits.max_seconds} seconds to be converted"
+            return ContentUnreadable(why, more_seconds)
         proc.wait_or_kill(self._process, 1)
         killed_by = proc.Finished(self._process.args, self._process.returncode, b"", b"").killed_by
         if killed_by == "SIGXCPU":
-            return f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            why = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            return ContentUnreadable(why, more_seconds)
         if killed_by:
-            return f"cannot be converted (its conversion was ended by {killed_by})"
+            return ContentUnreadable(f"cannot be converted (its conversion was ended by {killed_by})")
         with contextlib.suppress(OSError):
             said = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-            return f"cannot be converted ({terminal_text.one_line(''.join(said)[:300])})"
-        return "cannot be converted"
+            return ContentUnreadable(f"cannot be converted ({terminal_text.one_line(''.join(said)[:300])})")
+        return ContentUnreadable("cannot be converted")
 
     def _remove(self) -> None:
         self._complaints.close()

@@ -42,7 +42,7 @@ class Transition(Record, frozen=True):
     after_status: Status
 
 
-class Comparison(Record, frozen=True):
+class RunComparison(Record, frozen=True):
     """`fixed`: failed or in error before, passed now. `regressions`: the other way."""
 
     fixed: list[Transition]
@@ -110,10 +110,10 @@ def counts(run: Mapping[str, Status]) -> RunCounts:
     return RunCounts(len(run), number["pass"], number["fail"], number["error"], number["skip"])
 
 
-def compare(before: Mapping[str, Status], after: Mapping[str, Status]) -> Comparison:
+def compare(before: Mapping[str, Status], after: Mapping[str, Status]) -> RunComparison:
     """Of the tests in both runs, in the order of their ids."""
     both = [(test, before[test], after[test]) for test in sorted(before.keys() & after.keys())]
-    return Comparison(
+    return RunComparison(
         [Transition(*each) for each in both if each[1] in ("fail", "error") and each[2] == "pass"],
         [test for test, was, now in both if was == "pass" and now in ("fail", "error")],
     )

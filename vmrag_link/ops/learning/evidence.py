@@ -25,7 +25,7 @@ EvidenceType = Literal["test_transition", "runtime_error_resolution", "code_qual
 _Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class Item(Record, frozen=True):
+class EvidenceItem(Record, frozen=True):
     """`id`: of the record that it is about, or of what a file says. `weight`: 0 to 1."""
 
     id: str
@@ -36,7 +36,7 @@ class Item(Record, frozen=True):
 class Evidence(Record, frozen=True):
     """What counts together. `regressions`: the ids of tests that passed before."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[EvidenceItem, ...] = ()
     regressions: tuple[str, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ class Evidence(Record, frozen=True):
 
 def together(parts: Iterable[Evidence]) -> Evidence:
     """All parts as one, each item and regression once."""
-    items: dict[str, Item] = {}
+    items: dict[str, EvidenceItem] = {}
     regressions: set[str] = set()
     for part in parts:
         items |= {each.id: each for each in part.items}

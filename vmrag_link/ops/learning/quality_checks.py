@@ -10,7 +10,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence
-from vmrag_link.ops.learning.evidence import Evidence, Item
+from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
 from vmrag_link.ops.system import collections
@@ -67,7 +67,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
     points = quality.higher_is_better(tool)
     better = None if before is None else score.improvement(before.value, after.value, points=points)
     doc_id = evidence.new_id()
-    found = Evidence((Item(doc_id, TYPE, score.quality(better, points=points)),))
+    found = Evidence((EvidenceItem(doc_id, TYPE, score.quality(better, points=points)),))
     report = QualityReport(
         evidence_id=doc_id,
         tool=tool,

@@ -7,13 +7,13 @@ import msgspec
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.evidence import junit, score
 from vmrag_link.evidence.flaws import OutputUnreadable
-from vmrag_link.evidence.junit import Comparison, RunCounts, Status
+from vmrag_link.evidence.junit import RunComparison, RunCounts, Status
 from vmrag_link.git import history, plumbing
 from vmrag_link.models import At, Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence
-from vmrag_link.ops.learning.evidence import Evidence, Item
+from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
 from vmrag_link.ops.system import collections
@@ -73,7 +73,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     ]
     if len(compared.fixed) > MOST_RECORDS:
         ws.progress.note(f"{len(compared.fixed)} tests pass now that did not; the first {MOST_RECORDS} are evidence.")
-    items = tuple(Item(each.evidence_id, TYPE, score.FIXED) for each in stored)
+    items = tuple(EvidenceItem(each.evidence_id, TYPE, score.FIXED) for each in stored)
     whole = Evidence(items, tuple(compared.regressions))
     counts = junit.counts(after)
     report = RunReport(
@@ -98,7 +98,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     return writing.write(ws, plan, "write down test results")
 
 
-def _transition(collection: str, run_id: str, each: StoredTransition, item: Item) -> Document:
+def _transition(collection: str, run_id: str, each: StoredTransition, item: EvidenceItem) -> Document:
     text = f"{each.test_id}: {each.before_status}, and now {each.after_status}"
     more = {name: getattr(each, name) for name in ("test_id", "before_status", "after_status")}
     return evidence.record(collection, each.evidence_id, text, TYPE, Evidence((item,)), run_id=run_id, **more)
@@ -129,7 +129,7 @@ def _changed(ws: Workspace, request: RunRequest) -> list[str]:
     return history.changed_files(ws.places, before, after)[:MOST_NAMES]
 
 
-def _told(counts: RunCounts, compared: Comparison) -> str:
+def _told(counts: RunCounts, compared: RunComparison) -> str:
     ended = (
         f"{counts.passed} passed, {counts.failed} failed, {counts.errors} in error, {counts.skipped} skipped",
         *(f"{len(tests)} {what}: {', '.join(tests[:MOST_NAMES])}" for what, tests in _changes(compared) if tests),
@@ -137,5 +137,5 @@ def _told(counts: RunCounts, compared: Comparison) -> str:
     return "\n".join((f"Test run of {counts.total} tests", *ended))
 
 
-def _changes(compared: Comparison) -> tuple[tuple[str, list[str]], ...]:
+def _changes(compared: RunComparison) -> tuple[tuple[str, list[str]], ...]:
     return ("fixed", [each.test_id for each in compared.fixed]), ("regressions", compared.regressions)

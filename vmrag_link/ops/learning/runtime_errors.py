@@ -11,7 +11,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence
-from vmrag_link.ops.learning.evidence import Evidence, Item
+from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.learning.names import file_name, split
 from vmrag_link.ops.system import collections
 from vmrag_link.workspace import Workspace
@@ -57,7 +57,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     """
     doc_id = evidence.new_id()
     weight = score.resolution(request.resolution, verified=request.resolution_verified)
-    found = Evidence((Item(doc_id, TYPE, weight),))
+    found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
     files = split(request.affected_files) or files_of(request.stacktrace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 

@@ -15,7 +15,7 @@ from vmrag_link.models import At, Record, canonical_json, json_from_user, json_t
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence, quality_checks, runs, runtime_errors
-from vmrag_link.ops.learning.evidence import Evidence, Item
+from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.learning.names import split
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
@@ -139,7 +139,7 @@ def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
     return Evidence(tuple(_items(found)), found.regressions)
 
 
-def _items(found: EvidenceFile) -> Iterator[Item]:
+def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
     for test in found.test_transitions:
         yield _item(test, runs.TYPE, score.transition(*map(_status, (test.before_status, test.after_status))))
     for error in found.runtime_errors:
@@ -151,9 +151,9 @@ def _items(found: EvidenceFile) -> Iterator[Item]:
         yield _item(check, quality_checks.TYPE, score.quality(better, points=points))
 
 
-def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> Item:
+def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
     """Its id is made of what it says, so that the same file counts once."""
-    return Item(hashlib.sha256(canonical_json(row).encode()).hexdigest()[:32], kind, weight)
+    return EvidenceItem(hashlib.sha256(canonical_json(row).encode()).hexdigest()[:32], kind, weight)
 
 
 def _status(given: str) -> str:

@@ -16,7 +16,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 
-class Passage(Record, frozen=True):
+class LibraryPassage(Record, frozen=True):
     """A chunk of a library's document that answers; `source`: as `library.shown_source`."""
 
     doc_id: str
@@ -32,14 +32,14 @@ class Passage(Record, frozen=True):
     score: float
 
 
-class Passages(Record, frozen=True):
-    passages: list[Passage]
+class LibraryPassages(Record, frozen=True):
+    passages: list[LibraryPassage]
     standing: Standing
 
 
 def search(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
-) -> Passages:
+) -> LibraryPassages:
     """The best passages of one library or of all; none where there is no such library.
 
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
@@ -49,20 +49,20 @@ def search(
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
     wanted = search_filter.parse(where or {})
 
-    def look(searcher: Searcher, view: View) -> Passages:
+    def look(searcher: Searcher, view: View) -> LibraryPassages:
         names = [each.name for each in library.libraries(ws, view.at) if searcher.collection(each.name)]
         asked = Query(text, tuple(each for each in names if name in (None, each)), k, Mode.HYBRID)
         narrowed = search_filter.narrow(ws, view.at, asked, wanted)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
         found = [_passage(ws, hit, row) for hit in hits if (row := rows[hit.collection, hit.doc_id])]
-        return Passages(found, viewed(ws, view))
+        return LibraryPassages(found, viewed(ws, view))
 
     return searching(ws, look)
 
 
-def _passage(ws: Workspace, hit: Hit, document: Document) -> Passage:
-    return Passage(
+def _passage(ws: Workspace, hit: Hit, document: Document) -> LibraryPassage:
+    return LibraryPassage(
         document.doc_id,
         library.shown_source(ws, document),
         document.title,
