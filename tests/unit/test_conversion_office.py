@@ -104,7 +104,7 @@ column 5: left over
             "x.pdf",
             pdf("Retry  Policy", "Time out after 30 s.", title="Retry Policy", pages=2),
             "Retry Policy",
-            "Retry Policy\nTime out after 30 s.\n\nRetry Policy\nTime out after 30 s.",
+            "Retry Policy\nTime out after 30 s.\n\n\fRetry Policy\nTime out after 30 s.",
         ),
         ("y.pdf", pdf("Policy", title="Microsoft Word - x.doc"), "", "Policy"),
     ],

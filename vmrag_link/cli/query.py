@@ -10,6 +10,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.ops.index import query as operation
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Hit, Mode, Query
@@ -72,14 +73,24 @@ def _lines(report: operation.QueryReport) -> list[str]:
     for hit in report.results:
         place = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
         lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}{_title(hit)}")
-        lines += textwrap.wrap(
-            " ".join(hit.text.split()),
-            WIDTH,
-            max_lines=LINES,
-            placeholder=" …",
-            initial_indent="   ",
-            subsequent_indent="   ",
-        )
-    state = "uncommitted documents included" if report.kb.dirty else "as committed"
-    lines.append(output.style(f"from revision {report.kb.commit[:7]}, {state}", dim=True))
+        lines += passage_lines(hit.text)
+    lines.append(standing_line(report.kb))
     return lines if report.results else ["Nothing found.", *lines]
+
+
+def passage_lines(text: str) -> list[str]:
+    """How a chunk begins, below the line that names it."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        max_lines=LINES,
+        placeholder=" …",
+        initial_indent="   ",
+        subsequent_indent="   ",
+    )
+
+
+def standing_line(kb: KbBlock) -> str:
+    """Where an answer comes from."""
+    state = "uncommitted documents included" if kb.dirty else "as committed"
+    return output.style(f"from revision {kb.commit[:7]}, {state}", dim=True)
