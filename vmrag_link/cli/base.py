@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
     from vmrag_link.workspace import Workspace
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
@@ -107,6 +110,11 @@ def _groups(context: click.Context) -> list[dict[str, Any]]:
         context = context.parent
         found.insert(0, dict.fromkeys(("directory", "as_json", "quiet", "verbose")) | context.params)
     return found
+
+
+def title_beside(doc_id: str, title: object) -> str:
+    """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
+    return f"  {title}" if isinstance(title, str) and title and _UUID.fullmatch(doc_id) else ""
 
 
 def headline(message: str) -> str:
