@@ -38,6 +38,8 @@ TOOLSETS = {
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs of projects, documents about tools", ("knowledge", "any_document")),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
+    "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
+    "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
