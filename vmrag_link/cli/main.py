@@ -38,6 +38,7 @@ COMMANDS = {
     "init": "Start a knowledge base for this repository.",
     "install": "Install the git hooks.",
     "issue": "Write down what was found out about an issue, and find it.",
+    "learning": "Write down test results, checks and errors as evidence, and what was learnt.",
     "link": "Link a code commit to the revision of the knowledge.",
     "links": "Show which revision belongs to which code commit.",
     "list": "List the documents.",
