@@ -83,6 +83,11 @@ attempts = {
     "listing": lambda: os.listdir("/etc"),
     "write": lambda: open(sys.argv[2] + "/written", "w"),
     "remove": lambda: os.remove(sys.argv[2] + "/kept"),
+    "move": lambda: os.rename("mine", sys.argv[2] + "/kept"),
+    "hard link": lambda: os.link("mine", sys.argv[2] + "/linked"),
+    "truncate": lambda: os.truncate(sys.argv[2] + "/kept", 0),
+    "mode": lambda: os.chmod(sys.argv[2] + "/kept", 0),
+    "time": lambda: os.utime(sys.argv[2] + "/kept", (1, 1)),
     "large file": lambda: open("large", "wb").write(bytes(64 << 20)),
     "own file": lambda: open("own", "w").write("x") and open("own").read(),
     "module": lambda: __import__("html.parser"),
@@ -106,6 +111,7 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
     outside.mkdir()
     own.mkdir()
     (outside / "kept").touch()
+    (own / "mine").touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         argv = [sys.executable, "-P", "-c", _ATTEMPTS, str(listener.getsockname()[1]), str(outside)]
         found = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)

@@ -59,7 +59,12 @@ _PATHS = (
     "os.rmdir",
     "os.link",
     "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "os.utime",
 )
+_TWO_PATHS = ("os.rename", "os.link")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -113,8 +118,12 @@ def _refuse_outside(readable: tuple[str, ...], folder: str) -> Any:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(_REFUSED):
             raise PermissionError(f"{event} is not allowed here")
-        if event in _PATHS and isinstance(arguments[0], str | bytes):
-            path = os.path.realpath(os.fsdecode(arguments[0]))
+        if event not in _PATHS:
+            return
+        for given in arguments[: 2 if event in _TWO_PATHS else 1]:
+            if not isinstance(given, str | bytes):
+                continue
+            path = os.path.realpath(os.fsdecode(given))
             writes = event.startswith("os.") and event not in ("os.listdir", "os.scandir")
             if event == "open":
                 mode, flags = arguments[1], arguments[2]
