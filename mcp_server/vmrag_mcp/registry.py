@@ -79,22 +79,26 @@ class ToolInfo(Record, frozen=True):
 
 
 class ToolDeclaration(Record, frozen=True):
-    """What `tool` says of a function. `founds`: it works where there is no knowledge base yet."""
+    """What `tool` says of a function."""
 
     effect: str
     idempotent: bool
     founds: bool
+    of_server: bool
 
 
-def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def tool(
+    effect: str, *, idempotent: bool = False, founds: bool = False, of_server: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `founds`: the tool works where there is no knowledge base yet.
+    of `results`. `founds`: the tool works where there is no knowledge base yet. `of_server`: it is
+    about the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds)
+        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, of_server)
         return function
 
     return mark

@@ -142,6 +142,20 @@ def by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Do
             yield table, sorted(some, key=lambda each: each.key if table is DOCUMENTS else each.doc_id)
 
 
+def twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The keys of what these take the place of in the other table: in `documents`, in `LOGICAL`.
+
+    A document has one place: no two rows may be called by the same name. A stream has no rows of
+    that kind, as in `by_table`.
+    """
+    found = documents if isinstance(documents, list | tuple) else ()
+    named = [each for each in found if table_implied(each.collection)]
+    return (
+        [each.key for each in named if each.table != DOCUMENTS.name],
+        [each.key for each in named if each.table == DOCUMENTS.name],
+    )
+
+
 def normal(document: Document) -> Document:
     """The document as it comes back from its table: in the collection that its metadata implies."""
     from vmrag_link.engines.logical import document as shown
