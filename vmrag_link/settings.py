@@ -403,6 +403,29 @@ class IngestSettings(Record, frozen=True):
     ] = 20
 
 
+class ThinkingSettings(Record, frozen=True):
+    threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
+            "embedding model.",
+        ),
+    ] = 0.0
+
+
+class LearningSettings(Record, frozen=True):
+    store_raw: Annotated[
+        bool,
+        Meta(
+            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
+            "knowledge base; they may hold secrets.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = True
+
+
 class Config(Record, frozen=True):
     requires: Annotated[
         str,
@@ -456,3 +479,5 @@ class Config(Record, frozen=True):
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
     ingest: IngestSettings = IngestSettings()
+    thinking: ThinkingSettings = ThinkingSettings()
+    learning: LearningSettings = LearningSettings()

@@ -38,6 +38,8 @@ TOOLSETS = {
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs of projects, documents about tools", ("knowledge", "any_document")),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
+    "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
+    "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
@@ -77,22 +79,26 @@ class ToolInfo(Record, frozen=True):
 
 
 class ToolDeclaration(Record, frozen=True):
-    """What `tool` says of a function. `founds`: it works where there is no knowledge base yet."""
+    """What `tool` says of a function."""
 
     effect: str
     idempotent: bool
     founds: bool
+    of_server: bool
 
 
-def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def tool(
+    effect: str, *, idempotent: bool = False, founds: bool = False, of_server: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `founds`: the tool works where there is no knowledge base yet.
+    of `results`. `founds`: the tool works where there is no knowledge base yet. `of_server`: it is
+    about the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds)
+        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, of_server)
         return function
 
     return mark

@@ -89,17 +89,10 @@ class Call:
     """One call of a tool: what its function gets."""
 
     def __init__(
-        self,
-        ws: Workspace,
-        behaviour: Behaviour,
-        progress: CallProgress,
-        *,
-        agreed: Mapping[str, bool] = NOTHING,
-        tools: EnabledTools | None = None,
+        self, ws: Workspace, behaviour: Behaviour, progress: CallProgress, agreed: Mapping[str, bool] = NOTHING
     ) -> None:
         self.ws = ws
         self.behaviour = behaviour
-        self._tools = tools
         self.warnings: list[ToolWarning] = []
         self._progress = progress
         self._agreed = agreed
@@ -117,11 +110,6 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
             agree(self.ws, remote)
-
-    @property
-    def tools(self) -> EnabledTools:
-        assert self._tools is not None  # noqa: S101  a call of a tool comes from a server
-        return self._tools
 
     def warn(self, code: str, message: str) -> None:
         warning = ToolWarning(code, message)
@@ -212,6 +200,8 @@ class Session:
         warned: list[tuple[str, str]] = []
         keywords = given.parse_arguments(given.parameters(function), arguments, lambda *warning: warned.append(warning))
         declared: ToolDeclaration = function.__dict__["declared"]
+        if declared.of_server:
+            return envelope.success(function(self.tools, **keywords), None, [ToolWarning(*each) for each in warned])
         with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
@@ -238,7 +228,7 @@ class Session:
 
                     lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed=agreed, tools=self.tools)
+            yield Call(ws, self.behaviour, progress, agreed)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import notes
 from tests.support.mcp import Tools
+from tests.support.office_files import pdf
 from tests.support.terminal import Project
 from tests.support.websites import Page, website
 from vmrag_link.documents import origin
@@ -137,6 +138,14 @@ def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, 
     project.git("config", "vmrag.ingest.allowed-roots", str(outside))
     assert took(Tools(project.top), secret)["source"] == str(secret)
     Tools(project.top).error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")
+
+
+def test_a_name_that_is_no_text_is_refused_and_stops_no_other_file(project, guide):
+    odd = os.fsencode(guide.parent) + b"/caf\xe9.md"
+    Path(os.fsdecode(odd)).write_text(GUIDE)
+    said = project.vmrag("import", os.fsdecode(odd), "--library", "shelf", "--json", code=3).error
+    assert (said["code"], "UTF-8" in said["message"]) == ("FILE_SYSTEM_ERROR", True)
+    assert "1 document added" in project.vmrag("import", "docs", "--library", "shelf").out
 
 
 def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, monkeypatch):
@@ -339,6 +348,24 @@ def test_a_filter_takes_every_key_of_the_specification(stocked, project):
         assert found(stocked, "owls", filter=none) == [], none
     for wrong in ({"team": "core"}, {"title": True}, {"title": 1.5}, {"title": {"$ne": "x"}}, {"title": None}):
         stocked.error("INVALID_FILTER", "search", query="owls", filter=wrong)
+
+
+def test_a_passage_knows_its_page_where_its_text_has_pages(tools, project):
+    pages = ["Owls sleep.", "", "Bats wake. " * 250, "Foxes run."]
+    project.write("paper.txt", "\n\f".join(pages))
+    (project.top / "paper.pdf").write_bytes(pdf("Herons stand still.", pages=3))
+    took(tools, "paper.txt")
+    took(tools, "paper.pdf")
+    paged = {
+        each["chunk_index"]: each["page"] for each in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
+    }
+    assert [page for _, page in sorted(paged.items())] == [1, 3]
+    assert [
+        each["chunk_index"] for each in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
+    ] == [1]
+    assert {each["page"] for each in found(tools, "herons", filter={"file_type": "pdf"})} == {1}
+    assert found(tools, "bats", filter={"page": 2}) == []
+    assert found(tools, "bats", filter={"page": 0}) == []
 
 
 def test_listings_count_pages_documents_and_chunks(stocked):

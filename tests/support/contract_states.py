@@ -22,6 +22,7 @@ from vmrag_link.pin_values import DATA
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+DATA_FOLDER = Path(__file__).parents[1] / "data" / "evidence"
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
 FILES = {
     "guide.md": "# Guide\n\n" + "Rivers flow from the mountains to the sea.\n\n" * 100,
@@ -30,6 +31,15 @@ FILES = {
     "picture.xcf": "no text",
 }
 """Files of the code, which a library can hold; all but the last two."""
+
+EVIDENCE = {
+    "junit-before.xml": "pytest-before.xml",
+    "junit-after.xml": "pytest-after.xml",
+    "ruff-before.txt": "ruff-before.txt",
+    "ruff-after.txt": "ruff-after.txt",
+    "evidence.json": "evidence.json",
+}
+"""More files of the code: outputs of tests and checks, by their names in `tests/data/evidence`."""
 
 NOBODYS = "1" * 40
 OFF = {"VMRAG": "0"}
@@ -84,6 +94,8 @@ def nothing(state: State) -> None:
     new_project(state.top)
     for name, text in FILES.items():
         state.write(f"files/{name}", text)
+    for name, data in EVIDENCE.items():
+        state.write(f"files/{name}", (DATA_FOLDER / data).read_text())
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "begin")
 
@@ -160,6 +172,34 @@ def logged(state: State) -> None:
 
 def library_behind(state: State) -> None:
     state.write("files/guide.md", "# Guide\n\nAll other words.\n")
+
+
+def thoughts(state: State) -> None:
+    call = Tools(state.top)
+    for number, text in enumerate(("Look at the rivers.", "Then at the mountains."), start=1):
+        call("chroma_sequential_thinking", thought=text, thought_number=number, total_thoughts=2, session_id="plan")
+    call(
+        "chroma_sequential_thinking",
+        thought="Or follow the valleys.",
+        thought_number=2,
+        total_thoughts=2,
+        session_id="plan",
+        branch_from_thought=1,
+        branch_id="valleys",
+        custom_data={"sure": 0.5},
+    )
+    state.kept("thoughts")
+
+
+def learnt(state: State) -> None:
+    call = Tools(state.top)
+    parser = {"file_path": "src/parser.py"}
+    call("learning_setup_collections")
+    call("chroma_add_documents", collection_name="codebase_v1", documents=["parse()"], metadatas=[parser])
+    call("chroma_log_chat", prompt_summary="Fix the parser", response_summary="Done", file_changes=[parser])
+    call("learning_log_test_results", xml_path="files/junit-after.xml", before_xml="files/junit-before.xml")
+    call("learning_log_error", error_type="E", error_message="m", resolution="r", resolution_verified=True)
+    state.kept("learnt")
 
 
 def dirty(state: State) -> None:
@@ -401,6 +441,8 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "library": ("notes", library),
     "logged": ("notes", logged),
     "library_behind": ("library", library_behind),
+    "thoughts": ("notes", thoughts),
+    "learnt": ("notes", learnt),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),
     "topic_dirty": ("topic", dirty),

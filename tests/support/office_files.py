@@ -26,7 +26,9 @@ def docx(body: str, links: str = "") -> bytes:
         {
             _TYPES: f'<Types xmlns="{_OPEN_XML}/package/2006/content-types">'
             '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            '<Default Extension="png" ContentType="image/png"/>'
             f'<Override PartName="/word/document.xml" ContentType="{word}"/></Types>',
+            "word/media/x.png": b"\x89PNG" + bytes(100),
             "_rels/.rels": f'<Relationships xmlns="{relation}"><Relationship Id="r1" Target="word/document.xml" '
             f'Type="{_OPEN_XML}/officeDocument/2006/relationships/officeDocument"/></Relationships>',
             "word/_rels/document.xml.rels": f'<Relationships xmlns="{relation}">{links}</Relationships>',
@@ -43,15 +45,16 @@ def paragraph(text: str, style: str = "") -> str:
     return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
-def linked_picture(url: str) -> tuple[str, str]:
-    """A picture that lies elsewhere: what is in the text, and its relationship."""
+def picture(target: str, *, inside: bool) -> tuple[str, str]:
+    """A picture, `inside` the archive or anywhere: what is in the text, and its relationship."""
     kind = f"{_OPEN_XML}/officeDocument/2006/relationships/image"
     inline = (
-        '<wp:docPr id="1" name="x" descr="elsewhere"/><a:graphic><a:graphicData><pic:pic><pic:blipFill>'
-        '<a:blip r:link="p1"/></pic:blipFill></pic:pic></a:graphicData></a:graphic>'
+        '<wp:docPr id="1" name="x" descr="A chart"/><a:graphic><a:graphicData><pic:pic><pic:blipFill>'
+        f'<a:blip r:{"embed" if inside else "link"}="p1"/></pic:blipFill></pic:pic></a:graphicData></a:graphic>'
     )
     shown = f"<w:p><w:r><w:drawing><wp:inline>{inline}</wp:inline></w:drawing></w:r></w:p>"
-    return shown, f'<Relationship Id="p1" Type="{kind}" Target="{url}" TargetMode="External"/>'
+    mode = "" if inside else ' TargetMode="External"'
+    return shown, f'<Relationship Id="p1" Type="{kind}" Target="{target}"{mode}/>'
 
 
 def epub(title: str, *chapters: str) -> bytes:

@@ -11,7 +11,7 @@ import openpyxl
 import pptx
 import pytest
 
-from tests.support.office_files import archive, docx, epub, linked_picture, paragraph, pdf
+from tests.support.office_files import archive, docx, epub, paragraph, pdf, picture
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MIB, ConversionLimits
@@ -49,7 +49,7 @@ def presentation() -> bytes:
 TABLE = "<w:tbl>{}</w:tbl>".format(
     "".join(f"<w:tr>{''.join(f'<w:tc>{paragraph(text)}</w:tc>' for text in row)}</w:tr>" for row in ("ab", "cd"))
 )
-
+CHART = picture("media/x.png", inside=True)
 SHEET = """## Limits
 
 All limits
@@ -72,9 +72,11 @@ column 5: left over
     [
         (
             "x.docx",
-            docx(paragraph("Policy", "Heading1") + paragraph("Time out after 30 s.") + TABLE),
+            docx(
+                paragraph("Policy", "Heading1") + paragraph("Time out after max_wait * 2.") + CHART[0] + TABLE, CHART[1]
+            ),
             "Policy",
-            "# Policy\n\nTime out after 30 s.\n\n| a | b |\n| --- | --- |\n| c | d |",
+            "# Policy\n\nTime out after max_wait * 2.\n\nA chart\n\n| a | b |\n| --- | --- |\n| c | d |",
         ),
         (
             "x.pptx",
@@ -104,7 +106,7 @@ column 5: left over
             "x.pdf",
             pdf("Retry  Policy", "Time out after 30 s.", title="Retry Policy", pages=2),
             "Retry Policy",
-            "Retry Policy\nTime out after 30 s.\n\nRetry Policy\nTime out after 30 s.",
+            "Retry Policy\nTime out after 30 s.\n\n\fRetry Policy\nTime out after 30 s.",
         ),
         ("y.pdf", pdf("Policy", title="Microsoft Word - x.doc"), "", "Policy"),
     ],
@@ -168,9 +170,9 @@ def test_what_a_document_links_to_is_not_fetched(converter: Converter) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/x.png"
-        picture, link = linked_picture(url)
+        shown, link = picture(url, inside=False)
         for name, data in {
-            "x.docx": docx(paragraph("text") + picture, link),
+            "x.docx": docx(paragraph("text") + shown, link),
             "x.epub": epub("B", f'<p>text</p><img src="{url}"/><link rel="stylesheet" href="{url}"/>'),
             "x.xml": f'<!DOCTYPE x SYSTEM "{url}"><x>text</x>'.encode(),
             "x.html": f'<img src="{url}">text'.encode(),

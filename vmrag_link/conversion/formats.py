@@ -7,8 +7,9 @@ import importlib.util
 import os
 from typing import Literal
 
-from vmrag_link.errors import FormatUnsupported
+from vmrag_link.errors import FormatUnsupported, shortened
 from vmrag_link.models import Record
+from vmrag_link.terminal_text import one_line
 
 Where = Literal["here", "child", "extra"]
 """Who converts: this process, for what is stored as it is written; the child process, where a
@@ -85,7 +86,7 @@ def format_of(name: str, media_type: str = "") -> Format:
     if found is None:
         raise _unsupported(name, media_type)
     if why := missing_extra(found):
-        raise FormatUnsupported(f"{name} {why}.", hint=EXTRA_HINT, reason=why, file_type=found.file_type)
+        raise FormatUnsupported(f"{one_line(name)} {why}.", hint=EXTRA_HINT, reason=why, file_type=found.file_type)
     return found
 
 
@@ -109,9 +110,9 @@ def _by_structure(media_type: str) -> Format | None:
 
 def _unsupported(name: str, media_type: str) -> FormatUnsupported:
     kind = media_type if media_type not in _UNSPECIFIC else _suffix(name)
-    reason = f"is {kind}, which cannot be converted" if kind else "has no file type"
+    reason = f"is {one_line(shortened(kind))}, which cannot be converted" if kind else "has no file type"
     return FormatUnsupported(
-        f"{name} {reason}.",
+        f"{one_line(name)} {reason}.",
         hint=f"These can: {', '.join(each.file_type for each in FORMATS)}. Convert it to one of them first.",
         reason=reason,
     )

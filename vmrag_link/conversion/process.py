@@ -72,8 +72,7 @@ class ConvertingProcess:
 
     def end(self) -> None:
         """Kill it, and remove its folder."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
         self._process.wait()
         for stream in (self._stdin, self._stdout):
             with contextlib.suppress(BrokenPipeError):
@@ -87,8 +86,12 @@ class ConvertingProcess:
 
     def _give_up(self) -> None:
         self._late = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:  # its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _failure(self) -> ContentUnreadable:
         """Why there was no answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, one_line, too_deep
+from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, path_part, too_deep
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
@@ -100,7 +100,7 @@ def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
         apart = level == 0 and isinstance(each, list) and bool(each)
         if apart:
             outline.paragraph()
-        _add(outline, f"{path}.{one_line(name)}" if path else one_line(name), each, level + 1)
+        _add(outline, f"{path}.{path_part(name)}" if path else path_part(name), each, level + 1)
         if apart:
             outline.paragraph()
 

@@ -53,6 +53,6 @@ def too_deep() -> ContentUnreadable:
     return ContentUnreadable(f"nests deeper than {MAX_LEVELS} levels")
 
 
-def one_line(name: str) -> str:
+def path_part(name: str) -> str:
     """A name as part of a path."""
     return " ".join(name.split()) or '""'
