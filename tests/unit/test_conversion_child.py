@@ -84,7 +84,6 @@ attempts = {
     "moving": lambda: (open("mine", "w").close(), os.rename("mine", Path(sys.argv[2], "moved"))),
     "write": lambda: open(sys.argv[2] + "/written", "w"),
     "remove": lambda: Path(sys.argv[2], "kept").unlink(),
-    "move": lambda: os.rename("mine", sys.argv[2] + "/kept"),
     "hard link": lambda: os.link("mine", sys.argv[2] + "/linked"),
     "truncate": lambda: os.truncate(sys.argv[2] + "/kept", 0),
     "mode": lambda: os.chmod(sys.argv[2] + "/kept", 0),
@@ -144,11 +143,12 @@ def test_it_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch,
 
 def test_one_process_serves_many_files_and_plain_text_needs_none(temporary: Path) -> None:
     with Converter() as converter:
-        for name in ("x.md", "x.txt", "x.rst", "x.adoc", "x.mdx", "x.html"):
+        for name in ("x.md", "x.txt", "x.rst", "x.adoc", "x.mdx"):
             converter.convert(b"text", name=name)
         assert converter._process is None
-        converter.convert(b"[1]", name="x.json")
+        converter.convert(b"<p>text", name="x.html")
         first = child(converter)
+        converter.convert(b"[1]", name="x.json")
         assert reason(converter, b"[", "x.json")
         converter.convert(b"<a/>", name="x.xml")
         assert child(converter) == first
@@ -185,10 +185,10 @@ def stopped_when_busy(converter: Converter, number: signal.Signals) -> Iterator[
 
 
 def test_what_never_ends_is_ended(temporary: Path) -> None:
-    with Converter(ConversionLimits(max_seconds=1)) as converter:
+    with Converter(ConversionLimits(max_seconds=4)) as converter:  # its start counts, which may be slow
         converter.convert(b"[1]", name="x.json")
         with stopped_when_busy(converter, signal.SIGSTOP):
-            assert reason(converter, LONG, "x.json") == "takes more than 1 seconds to be converted"
+            assert reason(converter, LONG, "x.json") == "takes more than 4 seconds to be converted"
         assert converter.convert(b"[2]", name="x.json").text == "2"
     assert list(temporary.iterdir()) == []
 
@@ -199,6 +199,8 @@ def test_computing_is_limited_for_each_file() -> None:
         with pytest.raises(ConversionFailed, match="takes more than 1 seconds of computing to be converted") as failed:
             converter.convert(busy, name="x.csv")
         assert failed.value.hint == "git config vmrag.ingest.convert-s 5"
+        options = b"<select>" + b"<option>" * 100_000  # quadratic in the parser, in C, where no Ctrl-C reaches
+        assert reason(converter, options, "x.html") == "takes more than 1 seconds of computing to be converted"
         assert converter.convert(b"[2]", name="x.json").text == "2"
 
 
