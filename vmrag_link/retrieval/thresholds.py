@@ -42,6 +42,6 @@ to 20, and nearly all related ones.
 def threshold(
     use: Use, embedding_function: str, *, given: float | None = None, configured: float | None = None
 ) -> float:
-    """The least similarity: the call's, else the project's, else the model's, else the usual one."""
+    """The least similarity: the call's, else the project's, the model's, or the usual one."""
     stated = given if given is not None else configured
     return stated if stated is not None else MEASURED.get(embedding_function, USUAL)[use]
