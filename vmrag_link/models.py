@@ -25,6 +25,10 @@ class Chunking(Record, frozen=True):
     overlap: int = 50
 
 
+LIBRARY = "library"
+"""The kind of a collection whose documents are files and pages, each known by its source."""
+
+
 class Collection(Record, frozen=True):
     """A row of `collections`: what decides how its documents are indexed is versioned with them."""
 

@@ -215,6 +215,11 @@ def in_the_way(path: Path, what: str) -> FileFailed:
     )
 
 
+def belongs_to_nobody(directory: Path) -> bool:
+    """Whether programs are started there that belong to no project: the root and the home."""
+    return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
+
+
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file in one step; readers see the old or the new bytes.
 

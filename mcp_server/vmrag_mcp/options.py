@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid
+from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
@@ -82,13 +82,13 @@ class ToolSelection(Record, frozen=True):
         flag = (
             f"--exclude-tools without {known.name}"
             if excluded
-            else f"--toolsets={','.join((*self.toolsets, known.toolset))}"
+            else f"--toolsets={','.join((*self.toolsets, known.toolsets[0]))}"
         )
         raise ToolDisabled(
-            f"{known.name} is switched off: it is {'excluded' if excluded else f'part of the toolset {known.toolset!r}'}.",
+            f"{known.name} is switched off: it is {'excluded' if excluded else f'part of {_toolsets_named(known)}'}.",
             hint=f"Start the server with {flag}",
             tool=known.name,
-            toolset=known.toolset,
+            toolset=known.toolsets[0],
             enable_with=flag,
         )
 
@@ -105,6 +105,10 @@ class ToolSelection(Record, frozen=True):
         return " ".join(lines)
 
 
+def _toolsets_named(tool: ToolInfo) -> str:
+    return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(each) for each in tool.toolsets])}"
+
+
 def selection(chosen: Chosen) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
     toolsets = _toolsets(_names(chosen.toolsets))
@@ -112,7 +116,7 @@ def selection(chosen: Chosen) -> ToolSelection:
     tools = {
         f"{chosen.prefix}{name}": each
         for name, each in catalogue().items()
-        if (each.toolset in toolsets or name in single)
+        if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
         and name not in excluded
         and (each.reads or not chosen.read_only)
     }

@@ -12,8 +12,9 @@ from vmrag_mcp.arguments import parameters
 from vmrag_mcp.registry import CATALOGUE, TOOLSETS, ToolDeclaration, ToolInfo, module
 
 
-def tools_of_module(toolset: str, name: str) -> Iterator[ToolInfo]:
+def tools_of_module(name: str) -> Iterator[ToolInfo]:
     """The tools of a module as it declares them now."""
+    toolsets = tuple(toolset for toolset, each in TOOLSETS.items() if name in each.modules)
     found_in = module(name)
     for function in vars(found_in).values():
         declared = getattr(function, "declared", None)
@@ -24,14 +25,13 @@ def tools_of_module(toolset: str, name: str) -> Iterator[ToolInfo]:
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
-        yield ToolInfo(function.__name__, toolset, name, declared.effect, about, schema, declared.idempotent)
+        yield ToolInfo(function.__name__, toolsets, name, declared.effect, about, schema, declared.idempotent)
 
 
 def catalogue_json() -> bytes:
     """What `tools.json` has to hold."""
-    rows = [
-        tool for toolset, each in TOOLSETS.items() for name in each.modules for tool in tools_of_module(toolset, name)
-    ]
+    modules = dict.fromkeys(name for each in TOOLSETS.values() for name in each.modules)
+    rows = [tool for name in modules for tool in tools_of_module(name)]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
 
 

@@ -21,7 +21,7 @@ from vmrag_mcp.results.base import ToolResult
 
 
 class Toolset(Record, frozen=True):
-    """`about`: what it is for; `modules` of `tools` hold its tools."""
+    """`about`: what it is for; `modules` of `tools` hold its tools, and may belong to several."""
 
     about: str
     modules: tuple[str, ...]
@@ -35,6 +35,8 @@ TOOLSETS = {
     "sync": Toolset("upkeep of the vector index", ("sync",)),
     "chroma_variants": Toolset("one-document and one-filter variants of the chroma tools", ("chroma_variants",)),
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
+    "knowledge": Toolset("issue logs, documents about tools", ("any_document",)),
+    "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync")
@@ -54,7 +56,7 @@ class ToolInfo(Record, frozen=True):
     """
 
     name: str
-    toolset: str
+    toolsets: tuple[str, ...]
     module: str
     effect: str
     description: str
@@ -82,7 +84,7 @@ class ToolDeclaration(Record, frozen=True):
 
 
 def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a tool of its module's toolset. Its docstring is what clients read.
+    """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
     of `results`. `founds`: the tool works where there is no knowledge base yet.

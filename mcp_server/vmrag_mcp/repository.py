@@ -12,7 +12,7 @@ from vmrag_link import config, env
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import CONFIG_NAME
+from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
 from vmrag_link.trust import settings
 from vmrag_mcp.session import Behaviour, CallProgress, Session
@@ -42,11 +42,6 @@ def find(repository: Path | None) -> Place:
     return Place(here, named=False)
 
 
-def is_nobodys(directory: Path) -> bool:
-    """Whether clients start servers there that belong to no project: the root and the home."""
-    return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
-
-
 def refusal(directory: Path) -> GitRepositoryMissing:
     return GitRepositoryMissing(
         f"{directory} is no project, and nothing says which one is meant.",
@@ -67,8 +62,8 @@ class PlaceSettings(Record, frozen=True):
 
 def load_settings(place: Place) -> PlaceSettings:
     try:
-        places = plumbing.locate(place.directory) if place.outright or not is_nobodys(place.directory) else None
-        if places is None or (not place.outright and is_nobodys(places.top)):
+        places = plumbing.locate(place.directory) if place.outright or not belongs_to_nobody(place.directory) else None
+        if places is None or (not place.outright and belongs_to_nobody(places.top)):
             raise refusal(place.directory)
         loaded = settings.load(places)
     except VmragError as problem:
@@ -97,10 +92,10 @@ class PlacedSession(Session):
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
         if self.problem:
             raise self.problem
-        if not self.place.outright and is_nobodys(self.directory):
+        if not self.place.outright and belongs_to_nobody(self.directory):
             raise refusal(self.directory)
         with super()._workspace(progress, reads=reads) as ws:
-            if not self.place.outright and is_nobodys(ws.places.top):
+            if not self.place.outright and belongs_to_nobody(ws.places.top):
                 raise refusal(self.directory)
             settings = ws.config.mcp
             self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)

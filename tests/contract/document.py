@@ -33,9 +33,12 @@ def _lines() -> Iterator[str]:
     for toolset, each in TOOLSETS.items():
         usual = "on by default" if toolset in DEFAULT else f"`--toolsets=default,{toolset}`"
         yield f"## {toolset}\n\n{each.about[0].upper()}{each.about[1:]}; {usual}.\n"
-        for tool in catalogue().values():
-            if tool.toolset == toolset:
+        tools = [tool for tool in catalogue().values() if toolset in tool.toolsets]
+        for tool in tools:
+            if tool.toolsets[0] == toolset:
                 yield from _tool(tool, TOOLS[tool.name])
+        if shared := [f"[`{tool.name}`](#{tool.name})" for tool in tools if tool.toolsets[0] != toolset]:
+            yield f"Also here: {', '.join(shared)}.\n"
 
 
 def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:

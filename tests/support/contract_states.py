@@ -23,6 +23,14 @@ from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
+FILES = {
+    "guide.md": "# Guide\n\n" + "Rivers flow from the mountains to the sea.\n\n" * 100,
+    "notes.md": "Notes about deltas.\n",
+    "blank.md": "\n",
+    "picture.xcf": "no text",
+}
+"""Files of the code, which a library can hold; all but the last two."""
+
 NOBODYS = "1" * 40
 OFF = {"VMRAG": "0"}
 """For git, where its hooks would only cost time."""
@@ -74,6 +82,8 @@ class State(Project):
 
 def nothing(state: State) -> None:
     new_project(state.top)
+    for name, text in FILES.items():
+        state.write(f"files/{name}", text)
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "begin")
 
@@ -117,6 +127,16 @@ def reworked(state: State) -> None:
     words = "some words " * 545
     tools("chroma_add_documents", collection_name="big", ids=["long"], documents=[words], metadatas=[{"n": 1}])
     state.kept("reworked")
+
+
+def library(state: State) -> None:
+    call = Tools(state.top)
+    call("ingest_file", path=str(state.top / "files" / "guide.md"), library="handbook", metadata={"team": "core"})
+    state.kept("library")
+
+
+def library_behind(state: State) -> None:
+    state.write("files/guide.md", "# Guide\n\nAll other words.\n")
 
 
 def dirty(state: State) -> None:
@@ -221,6 +241,7 @@ def modelled(state: State) -> None:
     state.git("config", "vmrag.embedding.model", "minilm")
     state.git("config", "vmrag.embedding.model-path", str(state.folder / "model"))
     notes(state)
+    library(state)
 
 
 def with_model(state: State) -> None:
@@ -352,6 +373,8 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "notes": ("empty", notes),
     "other": ("notes", other),
     "reworked": ("other", reworked),
+    "library": ("notes", library),
+    "library_behind": ("library", library_behind),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),
     "topic_dirty": ("topic", dirty),

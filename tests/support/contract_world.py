@@ -20,11 +20,18 @@ from tests.support.contract_states import MADE, OFF, State, no_model, other_mode
 from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
+from tests.support.websites import Page, website
 from vmrag_link import locks
 from vmrag_link.engines.base import LOCK_NAME
 
 Templates = Callable[[str], Path]
 
+
+PAGES: dict[str, Page] = {
+    "/page.html": (200, {"Content-Type": "text/html"}, b"<title>Page</title><p>Rivers on the web."),
+    "/picture": (200, {"Content-Type": "image/x-xcf"}, b"no text"),
+    "/blank.html": (200, {"Content-Type": "text/html"}, b"<p> </p>"),
+}
 
 CHANGED_BY_READING = ("broken_index",)
 """States that are mended by a call that only reads."""
@@ -101,6 +108,29 @@ class World:
 
     def _value_vectors(self, _: State) -> list[list[float]]:
         return [[1.0] + [0.0] * 255]
+
+    def _value_guide(self, state: State) -> str:
+        return next(each["doc_id"] for each in state.ask("list", "--collection", "handbook")["documents"])
+
+    def _value_page(self, state: State) -> str:
+        return self._served("/page.html", state)
+
+    def _value_picture(self, state: State) -> str:
+        return self._served("/picture", state)
+
+    def _value_blank(self, state: State) -> str:
+        return self._served("/blank.html", state)
+
+    def _value_gone(self, state: State) -> str:
+        return self._served("/gone", state)
+
+    def _served(self, path: str, state: State) -> str:
+        """A URL of this machine, whose pages may be fetched in this state from now on."""
+        if (state.top / ".git").exists():
+            state.git("config", "vmrag.ingest.allow-private-urls", "true")
+        site = self._open.enter_context(website())
+        site.pages |= PAGES
+        return site.url(path)
 
     def _value_topic(self, state: State) -> str:
         return state.head("topic")

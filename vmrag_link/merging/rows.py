@@ -11,6 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 
+from vmrag_link.documents.origin import KEY as ORIGIN
+from vmrag_link.documents.origin import is_origin
 from vmrag_link.merging.markers import both_texts
 from vmrag_link.merging.text import Hunk, MergedText, merge_texts
 from vmrag_link.models import (
@@ -126,7 +128,10 @@ def neither_of_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
 
 
 def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tuple[str, ...]]:
-    """The merged metadata, ours where a key is in conflict, and those keys."""
+    """The merged metadata, ours where a key is in conflict, and those keys.
+
+    An origin never is: where both sides have another one, there is none.
+    """
     before, left, right = (_values(row) for row in (base, ours, theirs))
     merged, conflicting = dict(left), []
     for key in sorted(before.keys() | right.keys()):
@@ -134,7 +139,10 @@ def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tupl
         if there in (here, was):
             continue
         if here != was:
-            conflicting.append(key)
+            if key == ORIGIN and here and there and is_origin(here) and is_origin(there):
+                del merged[key]  # what both were made of, the merged text is not
+            else:
+                conflicting.append(key)
         elif there is None:
             del merged[key]
         else:

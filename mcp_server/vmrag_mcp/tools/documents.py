@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET
 
+from vmrag_link.documents.origin import without_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
@@ -123,7 +124,7 @@ def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence
         source_id=hit.doc_id,
         document=hit.text[:LISTED] if texts else UNSET,
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
-        metadata=hit.placed_metadata if "metadatas" in include else UNSET,
+        metadata=without_origin(hit.placed_metadata) if "metadatas" in include else UNSET,
         distance=distance(space, near.cosine) if distances else UNSET,
         similarity=similarity(near.cosine) if distances else UNSET,
         embedding=report.embeddings[chunk_id(hit.doc_id, hit.chunk)] if "embeddings" in include else UNSET,

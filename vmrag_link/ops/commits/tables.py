@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.engines.logical import TABLE_OF_KIND
+from vmrag_link.errors import TableMissing, enumerated
 
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
@@ -18,3 +19,11 @@ TABLES = (DOCUMENTS, *TABLE_OF_KIND.values())
 def table_of(kind: str) -> str:
     """Where the documents of a collection of this kind are."""
     return TABLE_OF_KIND.get(kind, DOCUMENTS)
+
+
+def require(table: str) -> None:
+    """Raises `TableMissing` for anything but a table with documents."""
+    if table not in TABLES:
+        raise TableMissing(
+            f"There is no table {table!r} with documents.", hint=f"It is one of {enumerated(TABLES)}.", table=table
+        )

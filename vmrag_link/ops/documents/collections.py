@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from vmrag_link import clock
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import CollectionMissing, quoted
-from vmrag_link.models import At, Chunking, Collection, Distance
+from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
+from vmrag_link.models import LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace
@@ -60,12 +60,29 @@ def _bare(name: str, names: list[str | None]) -> Iterator[str]:
                 yield name.removesuffix(suffix)
 
 
+def require_open(collection: Collection) -> None:
+    """Raises `UsageInvalid` for a library, whose documents are what files and pages hold."""
+    if collection.kind == LIBRARY:
+        raise UsageInvalid(
+            f"Collection {collection.name!r} is a library: its documents come from files and pages.",
+            hint=f"vmrag import FILE --library {quoted(collection.name)}   (tools: ingest_file, ingest_url)",
+            collection_name=collection.name,
+        )
+
+
 def empty(
-    name: str, model: Model, chunking: Chunking, *, metadata: str = "{}", distance: Distance = "cosine"
+    name: str,
+    model: Model,
+    chunking: Chunking,
+    *,
+    kind: str = "chroma",
+    metadata: str = "{}",
+    distance: Distance = "cosine",
 ) -> Collection:
     """A new collection, whose documents the model embeds; `metadata` is canonical JSON."""
     return Collection(
         name=name,
+        kind=kind,
         metadata=metadata,
         embedding_function=model.name,
         embedding_model=model.fingerprint,

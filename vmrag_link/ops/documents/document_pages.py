@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link.documents.origin import shown_metadata
 from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
@@ -130,7 +131,7 @@ class _Reading:
                     yield msgspec.structs.replace(item, embeddings=embeddings.get(each.name))
 
     def _item(self, named: Named, row: Document | DocumentHeader) -> Item | None:
-        metadata = msgspec.json.decode(row.metadata, type=dict[str, Any])
+        metadata = shown_metadata(row)
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
             cut = chunks_of(self._ws, self._collection, row)

@@ -13,7 +13,7 @@ from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.errors import KnowledgeMoved, UsageInvalid, quoted
 from vmrag_link.models import At, ChangeCounts, Collection, Record
-from vmrag_link.ops.documents import import_bases, names, writing
+from vmrag_link.ops.documents import collections, import_bases, names, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.put import Arranged, Existing, PutCounts, PutRequest, put
 from vmrag_link.ops.documents.writing import Landed
@@ -75,6 +75,7 @@ def import_files(
     at = writing.place(writing.writable(ws))
     row = next((each for each in ws.engine.collections(at) if each.name == collection), None)
     row = row or Collection(collection, import_base=ROOT)
+    collections.require_open(row)
     found = import_bases.decide(ws, at, row, request)
     scan = importing.scan(named, found)
     skipped = list(scan.skipped)

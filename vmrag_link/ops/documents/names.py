@@ -12,16 +12,16 @@ COLLECTION_LENGTH = range(3, 256)
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
-def check(collection: str) -> None:
+def check(collection: str, *, option: str = "--collection") -> None:
     """Chroma's rule for collections, cut to what fits into a key of the knowledge base.
 
-    Raises `NameInvalid`.
+    `option`: what the hint calls it. Raises `NameInvalid`.
     """
     if not _legal(collection):
         raise NameInvalid(
             f"{collection!r} cannot name a collection: 3 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
-            hint=f"For example: --collection {similar(collection)}",
+            hint=f"For example: {option} {similar(collection)}",
             collection_name=collection,
         )
 

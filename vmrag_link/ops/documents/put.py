@@ -70,8 +70,9 @@ class PutCounts(Record, frozen=True):
 def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
 
-    Raises `NameInvalid`, `CollectionMissing`, `DocumentExists`, `ContentRefused`, with
-    `embed_first` `Embedding` errors, and as `writing.write`; then nothing is stored.
+    Raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a library, `DocumentExists`,
+    `ContentRefused`, with `embed_first` `Embedding` errors, and as `writing.write`; then nothing is
+    stored.
     """
     if request.create:
         names.check(request.collection)
@@ -81,6 +82,7 @@ def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
 
 def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     found, new = _collection(ws, at, request)
+    collections.require_open(found)
     files = request.arrange(at, found) if request.arrange else None
     collection = msgspec.structs.replace(found, import_base=files.base.recorded) if files else found
     documents, name = files.documents if files else request.documents, collection.name

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
+from vmrag_link.documents.origin import origin_of, with_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import At, Collection, Document, Record, content_hash
+from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
@@ -133,5 +134,11 @@ def _new_version(document: Document, text: str | None, metadata: str | None) -> 
         title=title_of(content, new) if derived else document.title,
         content=content,
         content_hash=document.content_hash if text is None else content_hash(text),
-        metadata=document.metadata if metadata is None else metadata,
+        metadata=document.metadata if metadata is None else _with_origin_kept(document, new),
     )
+
+
+def _with_origin_kept(document: Document, metadata: Mapping[str, Any]) -> str:
+    """What a library's document was made of is no metadata of the client's, whatever it gives."""
+    made_of = origin_of(document)
+    return canonical_json(with_origin(metadata, made_of) if made_of else metadata)

@@ -1,0 +1,51 @@
+"""One document of any table by its id: for libraries, issue logs and documents about tools."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.ops.libraries import by_id
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.results.ingest import DeleteDocumentResult, GetDocumentResult
+from vmrag_mcp.session import Call
+
+DocId = Annotated[str, Given(aliases=("id",))]
+Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]
+
+
+@tool("R")
+def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> GetDocumentResult:
+    """Get a whole document by its id: of a library, an issue log, or one about a tool."""
+    found = by_id.get(call.ws, doc_id, table)
+    call.stands(found.standing)
+    return GetDocumentResult(
+        doc_id=found.doc_id,
+        source=found.source,
+        title=found.title,
+        library=found.collection,
+        content=found.content,
+        chunk_count=found.chunks,
+        metadata=found.metadata,
+        table=found.table,  # type: ignore[arg-type]  # `TABLES` are these
+        message=f"{found.title!r} in {found.collection!r}.",
+    )
+
+
+@tool("WD")
+def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> DeleteDocumentResult:
+    """Delete a document of a library, an issue log, or a document about a tool, by its id.
+
+    chroma_delete_documents deletes several of one collection, by ids or filters.
+    """
+    done = by_id.delete(call.ws, doc_id, table)
+    call.pending(done.pending)
+    gone = done.report
+    return DeleteDocumentResult(
+        status="deleted",
+        doc_id=gone.doc_id,
+        deleted_chunks=gone.chunks,
+        table=gone.table,  # type: ignore[arg-type]  # `TABLES` are these
+        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}; dolt_commit keeps that.",
+    )

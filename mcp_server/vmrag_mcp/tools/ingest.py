@@ -1,0 +1,143 @@
+"""Libraries: taking in files and pages, searching, listing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from vmrag_link.errors import plural
+from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.libraries import library as libraries
+from vmrag_link.ops.libraries import listing, take
+from vmrag_link.ops.libraries import search as searching
+from vmrag_link.ops.libraries.ingest import Ingested
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.results.ingest import (
+    IngestResult,
+    LibraryDocument,
+    LibraryEntry,
+    ListDocumentsResult,
+    ListLibrariesResult,
+    SearchHit,
+    SearchResult,
+)
+from vmrag_mcp.session import Call
+
+Metadata = Annotated[dict[str, Any] | None, Given("left out: what was given before stays")]
+
+
+@tool("W", idempotent=True)
+def ingest_file(
+    call: Call,
+    *,
+    path: Annotated[str, Given("from the working directory, or the top of the work tree")],
+    library: str = libraries.DEFAULT,
+    metadata: Metadata = None,
+) -> IngestResult:
+    """Take a file into a library, as Markdown; one that changed replaces its document.
+
+    Keep it with dolt_commit.
+    """
+    return _ingested(call, take.file(call.ws, library, path, metadata=metadata))
+
+
+@tool("WN", idempotent=True)
+def ingest_url(
+    call: Call,
+    *,
+    url: Annotated[str, Given("http or https")],
+    library: str = libraries.DEFAULT,
+    metadata: Metadata = None,
+) -> IngestResult:
+    """Take a web page, or a file that a URL leads to, into a library, as ingest_file does."""
+    return _ingested(call, take.page(call.ws, library, url, metadata=metadata))
+
+
+def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:
+    call.pending(done.pending)
+    document = done.report.document
+    source = libraries.shown_source(call.ws, document)
+    said = {
+        "indexed": f"{document.title!r} is in library {document.collection!r} now; dolt_commit keeps it.",
+        "replaced": f"{document.title!r} in library {document.collection!r} is replaced; dolt_commit keeps it.",
+        "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
+    }
+    return IngestResult(
+        status=done.report.status,
+        doc_id=document.doc_id,
+        source=source,
+        library=document.collection,
+        chunk_count=done.report.chunks,
+        message=said[done.report.status],
+    )
+
+
+@tool("R")
+def search(
+    call: Call,
+    *,
+    query: str,
+    top_k: Annotated[int, Given(low=1, high=100)] = 5,
+    library: Annotated[str | None, Given("left out: all")] = None,
+    where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,
+) -> SearchResult:
+    """Search libraries by meaning and by words: the best passages of files and pages."""
+    found = searching.search(call.ws, query, k=top_k, name=library, where=where)
+    call.stands(found.standing)
+    hits = [
+        SearchHit(
+            doc_id=each.doc_id,
+            source=each.source,
+            title=each.title,
+            library=each.library,
+            file_type=each.file_type,
+            last_modified=each.last_modified,
+            page=each.page,
+            content=each.content,
+            chunk_index=each.chunk,
+            metadata=each.metadata,
+            score=each.score,
+        )
+        for each in found.passages
+    ]
+    return SearchResult(results=hits, message=f"{plural(len(hits), 'passage')}.")
+
+
+@tool("R")
+def list_documents(
+    call: Call,
+    *,
+    library: Annotated[str | None, Given("left out: all")] = None,
+    limit: Annotated[int, Given(low=1, high=1000)] = 20,
+    offset: Annotated[int, Given(low=0)] = 0,
+    table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
+) -> ListDocumentsResult:
+    """List what libraries hold, the newest first."""
+    found = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
+    call.stands(found.standing)
+    rows = [
+        LibraryDocument(
+            doc_id=each.doc_id,
+            source=each.source,
+            title=each.title,
+            library=each.library,
+            content_hash=each.content_hash,
+            created_at=each.created_at,
+            metadata=each.metadata,
+            chunk_count=each.chunks,
+        )
+        for each in found.documents
+    ]
+    return ListDocumentsResult(
+        documents=rows, count=len(rows), total=found.total, message=f"{len(rows)} of {found.total} documents."
+    )
+
+
+@tool("R")
+def list_libraries(call: Call) -> ListLibrariesResult:
+    """List the libraries, with their numbers of documents and chunks."""
+    found = listing.libraries(call.ws)
+    call.stands(found.standing)
+    rows = [LibraryEntry(each.library, each.documents, each.chunks) for each in found.libraries]
+    return ListLibrariesResult(libraries=rows, message=f"{plural(len(rows), 'library')}.")

@@ -1,0 +1,77 @@
+"""Search in libraries, by meaning and by words at once, ranked as every other query is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vmrag_link.documents import origin
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.follow.provenance import Standing, viewed
+from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.libraries import library, search_filter
+from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import View, Workspace
+
+
+class Passage(Record, frozen=True):
+    """A chunk of a library's document that answers; `source`: as `library.shown_source`."""
+
+    doc_id: str
+    source: str
+    title: str
+    library: str
+    file_type: str
+    last_modified: str
+    page: int
+    content: str
+    chunk: int
+    metadata: dict[str, Any]
+    score: float
+
+
+class Passages(Record, frozen=True):
+    passages: list[Passage]
+    standing: Standing
+
+
+def search(
+    ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
+) -> Passages:
+    """The best passages of one library or of all; none where there is no such library.
+
+    `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
+    without a character, `FilterInvalid`, `Embedding` errors, `IndexFailed`.
+    """
+    if not text.strip():
+        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+    wanted = search_filter.parse(where or {})
+
+    def look(searcher: Searcher, view: View) -> Passages:
+        names = [each.name for each in library.libraries(ws, view.at) if searcher.collection(each.name)]
+        asked = Query(text, tuple(each for each in names if name in (None, each)), k, Mode.HYBRID)
+        narrowed = search_filter.narrow(ws, view.at, asked, wanted)
+        hits = searcher.search(narrowed) if narrowed else []
+        rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
+        found = [_passage(ws, hit, row) for hit in hits if (row := rows[hit.collection, hit.doc_id])]
+        return Passages(found, viewed(ws, view))
+
+    return searching(ws, look)
+
+
+def _passage(ws: Workspace, hit: Hit, document: Document) -> Passage:
+    return Passage(
+        document.doc_id,
+        library.shown_source(ws, document),
+        document.title,
+        document.collection,
+        document.file_type,
+        document.last_modified,
+        search_filter.NO_PAGE,
+        hit.text,
+        hit.chunk,
+        origin.shown_metadata(document),
+        hit.score,
+    )
