@@ -18,12 +18,20 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunking(Record, frozen=True):
-    """How a collection's documents are cut; sizes in characters."""
+    """How a collection's documents are cut; sizes in characters.
 
-    strategy: Literal["characters"] = "characters"
+    `headings`: Markdown by its sections.
+    """
+
+    strategy: Literal["characters", "headings"] = "characters"
     size: int = 512
     overlap: int = 50
 
+
+COMPOUNDING = "compounding"
+"""The kind of a collection that mirrors the documents of a project, which are files in the work
+tree.
+"""
 
 LIBRARY = "library"
 """The kind of a collection whose documents are files and pages, each known by its source."""

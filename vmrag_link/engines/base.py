@@ -110,7 +110,7 @@ class Write(Record, frozen=True):
         listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
         later = (
             self.put_projects
-            or any(each.import_base for each in self.put_collections)
+            or any(each.import_base or each.chunking.strategy != "characters" for each in self.put_collections)
             or any(each.table != "documents" for each in listed)
         )
         return 2 if later else 1

@@ -9,7 +9,7 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
-from vmrag_link.models import LIBRARY, At, Chunking, Collection, Distance
+from vmrag_link.models import COMPOUNDING, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace
@@ -61,7 +61,15 @@ def _bare(name: str, names: list[str | None]) -> Iterator[str]:
 
 
 def require_open(collection: Collection) -> None:
-    """Raises `UsageInvalid` for a library, whose documents are what files and pages hold."""
+    """Raises `UsageInvalid` for a library or a project's mirror, whose documents are what files and
+    pages hold.
+    """
+    if collection.kind == COMPOUNDING:
+        raise UsageInvalid(
+            f"Collection {collection.name!r} mirrors a project's files: what is put there goes with the next look at them.",
+            hint="Write a file into the project's folder; index_document takes it in at once.",
+            collection_name=collection.name,
+        )
     if collection.kind == LIBRARY:
         raise UsageInvalid(
             f"Collection {collection.name!r} is a library: its documents come from files and pages.",
