@@ -223,7 +223,9 @@ class ToolDisabled(ToolError):
 
 
 class AccessDenied(ToolError):
-    """A read-only server is asked to write, or an agent names a folder outside of its roots."""
+    """A read-only server is asked to write, an agent names a folder outside of its roots, or a page
+    is at a private address.
+    """
 
     code = "ACCESS_DENIED"
 

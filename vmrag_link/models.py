@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -33,6 +33,12 @@ COMPOUNDING = "compounding"
 tree.
 """
 
+ISSUES, KNOWLEDGE = "issues", "knowledge"
+"""The kinds of the collections that a project's issue logs and the documents about a tool imply."""
+
+TABLE_OF_KIND: Mapping[str, DocumentTable] = {ISSUES: "issue_logs", KNOWLEDGE: "knowledge_docs"}
+"""The tables that hold the documents of such collections."""
+
 LIBRARY = "library"
 """The kind of a collection whose documents are files and pages, each known by its source."""
 
@@ -55,6 +61,11 @@ class Collection(Record, frozen=True):
     @property
     def key(self) -> str:
         return self.name
+
+    @property
+    def table(self) -> DocumentTable:
+        """Where its documents are."""
+        return TABLE_OF_KIND.get(self.kind, "documents")
 
 
 class DocumentHeader(Record, frozen=True):

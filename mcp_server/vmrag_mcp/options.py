@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
@@ -15,6 +17,8 @@ from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue
 
 KEYWORDS = ("default", "all")
+SWITCH = "enable_toolset"
+"""The tool that switches toolsets on."""
 
 _ABOUT = (
     "Knowledge base of this git repository: documents, decisions, notes and issue logs, versioned together with the code. "
@@ -57,6 +61,15 @@ def chosen(flags: Flags, settings: McpSettings) -> Chosen:
     )
 
 
+class ToolsetState(Record, frozen=True):
+    """A toolset of a server; `tools` by the names that clients call."""
+
+    name: str
+    tools: tuple[str, ...]
+    enabled: bool
+    about: str
+
+
 class ToolSelection(Record, frozen=True):
     """The tools of a server by the name that clients call, and the choice that they come from."""
 
@@ -86,11 +99,29 @@ class ToolSelection(Record, frozen=True):
         )
         raise ToolDisabled(
             f"{known.name} is switched off: it is {'excluded' if excluded else f'part of {_toolsets_named(known)}'}.",
-            hint=f"Start the server with {flag}",
+            hint=self._way_to(known, flag, excluded=excluded),
             tool=known.name,
             toolset=known.toolsets[0],
             enable_with=flag,
         )
+
+    def _way_to(self, tool: ToolInfo, flag: str, *, excluded: bool) -> str:
+        start = f"Start the server with {flag}"
+        switch = f"{self.chosen.prefix}{SWITCH}"
+        if excluded or switch not in self.tools:
+            return start
+        return f"Call {switch} with the toolset {tool.toolsets[0]!r}, or: {start}"
+
+    def toolsets_listed(self) -> list[ToolsetState]:
+        """Every toolset, with the tools that this server may have of it."""
+        return [
+            ToolsetState(name, tuple(_allowed(self.chosen, (name,), [])), name in self.toolsets, each.about)
+            for name, each in TOOLSETS.items()
+        ]
+
+    def with_toolset(self, name: str) -> ToolSelection:
+        """Raises `UsageInvalid` for a name that is none."""
+        return selection(msgspec.structs.replace(self.chosen, toolsets=",".join((*self.toolsets, name))))
 
     def instructions(self) -> str:
         """What a client tells its model about this server, in the words that people use."""
@@ -100,9 +131,29 @@ class ToolSelection(Record, frozen=True):
             lines.append("This server is read-only.")
         if off:
             lines.append(
-                f"Switched off: {'; '.join(off)}. They come with --toolsets=all or --toolsets=default,NAME at the start."
+                f"Switched off: {'; '.join(off)}. They come with {SWITCH}, or with --toolsets=all at the start."
             )
         return " ".join(lines)
+
+
+class EnabledTools:
+    """The tools of a server now; its clients may switch toolsets on until it ends."""
+
+    def __init__(self, selection: ToolSelection) -> None:
+        self.selection = selection
+        self._enabled: list[str] = []
+
+    def enable(self, toolset: str) -> ToolSelection:
+        """Returns what is there then. Raises `UsageInvalid` for a name that is none."""
+        self.selection = self.selection.with_toolset(toolset)
+        self._enabled.append(toolset)
+        return self.selection
+
+    def follow(self, selection: ToolSelection) -> None:
+        """Start from another selection; what was switched on stays so."""
+        for toolset in self._enabled:
+            selection = selection.with_toolset(toolset)
+        self.selection = selection
 
 
 def _toolsets_named(tool: ToolInfo) -> str:
@@ -112,15 +163,20 @@ def _toolsets_named(tool: ToolInfo) -> str:
 def selection(chosen: Chosen) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
     toolsets = _toolsets(_names(chosen.toolsets))
-    single, excluded = _tools(_names(chosen.tools), "--tools"), _tools(_names(chosen.exclude_tools), "--exclude-tools")
-    tools = {
+    single = _tools(_names(chosen.tools), "--tools")
+    return ToolSelection(_allowed(chosen, toolsets, single), toolsets, chosen)
+
+
+def _allowed(chosen: Chosen, toolsets: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
+    """The tools of these toolsets, and single ones, that no restriction excludes."""
+    excluded = _tools(_names(chosen.exclude_tools), "--exclude-tools")
+    return {
         f"{chosen.prefix}{name}": each
         for name, each in catalogue().items()
         if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
         and name not in excluded
         and (each.reads or not chosen.read_only)
     }
-    return ToolSelection(tools, toolsets, chosen)
 
 
 def _names(text: str) -> list[str]:

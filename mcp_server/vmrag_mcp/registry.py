@@ -33,13 +33,14 @@ TOOLSETS = {
     "link": Toolset("which revision of the knowledge belongs to a code commit", ("link",)),
     "merge": Toolset("merge branches, compare, resolve conflicts", ("merging", "diff")),
     "sync": Toolset("upkeep of the vector index", ("sync",)),
+    "toolsets": Toolset("which toolsets there are, and switching them on", ("toolsets",)),
     "chroma_variants": Toolset("one-document and one-filter variants of the chroma tools", ("chroma_variants",)),
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs, documents about tools", ("any_document",)),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
 }
 
-DEFAULT = ("chroma", "dolt", "link", "merge", "sync")
+DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
 """The toolsets of a server that was told nothing else."""
 
 CATALOGUE = Path(__file__).with_name("tools.json")

@@ -16,7 +16,7 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from vmrag_link import __version__
@@ -25,7 +25,7 @@ from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.completion import complete
 from vmrag_mcp.confirmation import ask, with_confirmation
-from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import NOTHING, Call, CallProgress, Report, Session
 
@@ -46,8 +46,7 @@ class KnowledgeServer:
 
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
-        self._selection = selection
-        self._tools = [_protocol_tool(name, each) for name, each in selection.tools.items()]
+        self._tools = session.tools = EnabledTools(selection)
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
         self._changes = Subscriptions(session.directory)
@@ -72,12 +71,11 @@ class KnowledgeServer:
         )
 
     def initialization(self) -> InitializationOptions:
-        return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True))
+        return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True, tools_changed=True))
 
     def follow(self, selection: ToolSelection) -> None:
         """Which repository it is for, or what its settings say, was found out after the start."""
-        self._selection = selection
-        self._tools = [_protocol_tool(name, each) for name, each in selection.tools.items()]
+        self._tools.follow(selection)
         self._changes.follow(self._session.directory)
 
     @contextlib.asynccontextmanager
@@ -89,22 +87,33 @@ class KnowledgeServer:
 
     # -- tools
 
+    def listed(self) -> list[types.Tool]:
+        return [_protocol_tool(name, each) for name, each in self._tools.selection.tools.items()]
+
     async def _list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=self._tools)
+        return types.ListToolsResult(tools=self.listed())
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Called:
+        before = self._tools.selection
         try:
-            tool = self._selection.tool(params.name)
+            tool = before.tool(params.name)
         except VmragError as error:
             return _result(envelope.failure(error), failed=True)
         arguments = params.arguments or {}
         fields, failed = await self._run(context, tool, arguments)
+        if self._tools.selection.tools.keys() != before.tools.keys():
+            await self._announce_tools(context)
         answer = await ask(context, params, fields) if failed else None
         if isinstance(answer, types.InputRequiredResult):
             return answer
         if answer:
             fields, failed = await self._run(context, tool, with_confirmation(tool, arguments, answer), answer.agreed)
         return _result(fields, failed=failed)
+
+    async def _announce_tools(self, context: Context) -> None:
+        """To the client that called, and to all that listen."""
+        await context.session.send_tool_list_changed()
+        await self._changes.bus.publish(ToolsListChanged())
 
     async def _run(
         self, context: Context, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING

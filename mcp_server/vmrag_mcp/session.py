@@ -20,6 +20,7 @@ from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.file_stamp import Looks, looks
+from vmrag_mcp.options import EnabledTools
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results.base import ToolWarning
 
@@ -88,10 +89,17 @@ class Call:
     """One call of a tool: what its function gets."""
 
     def __init__(
-        self, ws: Workspace, behaviour: Behaviour, progress: CallProgress, agreed: Mapping[str, bool] = NOTHING
+        self,
+        ws: Workspace,
+        behaviour: Behaviour,
+        progress: CallProgress,
+        *,
+        agreed: Mapping[str, bool] = NOTHING,
+        tools: EnabledTools | None = None,
     ) -> None:
         self.ws = ws
         self.behaviour = behaviour
+        self._tools = tools
         self.warnings: list[ToolWarning] = []
         self._progress = progress
         self._agreed = agreed
@@ -109,6 +117,11 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
             agree(self.ws, remote)
+
+    @property
+    def tools(self) -> EnabledTools:
+        assert self._tools is not None  # noqa: S101  a call of a tool comes from a server
+        return self._tools
 
     def warn(self, code: str, message: str) -> None:
         warning = ToolWarning(code, message)
@@ -167,6 +180,7 @@ class Session:
     def __init__(self, directory: Path, behaviour: Behaviour) -> None:
         self.directory = directory
         self.behaviour = behaviour
+        self.tools: EnabledTools | None = None
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
@@ -224,7 +238,7 @@ class Session:
 
                     lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed)
+            yield Call(ws, self.behaviour, progress, agreed=agreed, tools=self.tools)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

@@ -76,7 +76,7 @@ def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):
 
 
 def test_what_is_not_imported_is_listed_with_the_reason(project):
-    for name in ("a.png", "b.pdf", ".hidden.md", "noext", "c.csv", "d.json", "e.exe"):
+    for name in ("a.png", "b.pdf", ".hidden.md", "noext", "c.zip", "d.json", "e.exe"):
         project.write(f"docs/{name}", "x")
     report = imported(project, "docs")
     reasons = {each["name"]: each["reason"] for each in report["skipped"]}

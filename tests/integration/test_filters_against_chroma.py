@@ -177,7 +177,8 @@ def both(tmp_path_factory) -> Iterator[Both]:
             rows.ids.append(chunk_id(document.doc_id, number))
             rows.vectors.append(struct.pack("<2f", 1.0, len(rows.ids)))
             rows.metadatas.append(
-                document_metadata(document.header) | place(document.header, number, len(texts[document.doc_id]))
+                document_metadata(document.header, "documents")
+                | place(document.header, "documents", number, len(texts[document.doc_id]))
             )
             rows.documents.append(row.text)
     assert len(rows.ids) > DOCUMENTS

@@ -70,6 +70,22 @@ SYNC = {
     "seconds": {str: float},
     "chroma": (CHROMA, None),
 }
+LIBRARY_IMPORT = {
+    "library": str,
+    "taken": [
+        {
+            "status": re.compile("indexed|replaced|skipped"),
+            "doc_id": str,
+            "source": str,
+            "title": str,
+            "chunks": int,
+        }
+    ],
+    "refused": [{"source": str, "code": str, "message": str, "hint": str}],
+    "skipped": [{"name": str, "reason": str}],
+    "branch": (str, None),
+    "pending": str,
+}
 QUERY = {
     "results": [
         {
@@ -474,6 +490,14 @@ def test_merge_and_resolve_with_conflicts(project):
     assert (report["kind"], report["pin"]["dolt_commit"], report["staged"]) == ("git", project.pinned, True)
 
 
+def test_import_into_a_library(project):
+    for sources, code in ((["docs"], 0), (["docs/setup.md"], 0), (["docs", ".vmrag.yaml"], 1)):
+        report = project.ask("import", *sources, "--library", "shelf", code=code)
+        assert mismatch(report, LIBRARY_IMPORT) == ""
+        assert bool(report["refused"]) == (code == 1)
+    assert {each["status"] for each in report["taken"]} == {"skipped"}
+
+
 def test_branch_and_its_switch(project):
     assert mismatch(project.ask("branch"), BRANCH) == ""
     report = project.ask("branch", "--switch", project.pinned)
@@ -503,6 +527,11 @@ ERRORS = {
     "an unknown revision": (["pin", "0" * 40], 3, "BRANCH_NOT_FOUND"),
     "a folder that is not there": (["import", "nowhere", "--collection", "handbook"], 2, "INVALID_PARAMETER"),
     "a name that no collection may have": (["import", "docs", "--collection", "a"], 2, "INVALID_NAME"),
+    "a place for documents that is not named": (["import", "docs"], 2, "INVALID_PARAMETER"),
+    "a page for a collection": (["import", "https://example.org", "--collection", "c"], 2, "INVALID_PARAMETER"),
+    "a library with a base": (["import", "docs", "--library", "shelf", "--base", "docs"], 2, "INVALID_PARAMETER"),
+    "a library of a collection's name": (["import", "docs", "--library", "handbook"], 3, "COLLECTION_EXISTS"),
+    "a file that cannot be converted": (["import", ".vmrag.yaml", "--library", "shelf"], 3, "UNSUPPORTED_FORMAT"),
     "a second init": (["init"], 2, "ALREADY_INITIALIZED"),
     "an unknown place": (["diff", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
     "metadata that are no object": (

@@ -193,6 +193,35 @@ def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part
         expected = found
 
 
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(1)
+def test_a_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(stocked, tmp_path, part):
+    """Of all files together, whose library is new, or whose documents are replaced or removed."""
+    dice = Dice(f"library {part}", 4)
+    others = documents(stocked)
+    command = ("import", "more", "--library", "shelf")
+    expected: dict[str, str] = {}
+    duration = 0.0
+    for number in dice.rounds():
+        first = 1000 * (part + 1)
+        pages(stocked, range(first, first + 6), folder="more", edition=number)
+        new = {path.read_text() for path in (stocked.top / "more").iterdir()}
+        if not duration:
+            duration = lasted(stocked, *command)
+            stocked.vmrag("rm", *documents(stocked).keys() - others.keys(), "--collection", "shelf")
+            continue
+        done = killed(stocked, dice.moment(duration), *command)
+        dice.count(done)
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        now = {name: text for name, text in documents(stocked).items() if name not in others}
+        assert {*now.values()} == new or (now == expected and not done.out)
+        assert not expected or now.keys() == expected.keys(), "a new version is no new document"
+        if now and dice.random.random() < 0.3:
+            stocked.vmrag("rm", *now, "--collection", "shelf")
+            now = {}
+        expected = now
+
+
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.sample(1)
 def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):

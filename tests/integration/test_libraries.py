@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
+import msgspec
 import pytest
 
 from tests.support import notes
 from tests.support.mcp import Tools
 from tests.support.terminal import Project
+from tests.support.websites import Page, website
 from vmrag_link.documents import origin
+from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import EmbeddingFailed, FileFailed
 from vmrag_link.models import content_hash
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Planned
+from vmrag_link.ops.index import query
+from vmrag_link.ops.libraries import files
+from vmrag_link.retrieval.query import Query
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -95,3 +108,297 @@ def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, projec
         [stored] = ws.engine.documents(ws.at(), collection="default")
     assert origin.origin_of(stored) is None
     assert took(tools, guide)["status"] == "replaced", "the file of this branch is another one"
+
+
+# -- what may be read ------------------------------------------------------------------------------
+
+
+def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, guide, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    secret = outside / "secret.md"
+    secret.write_text("# Secret\n")
+    (guide.parent / "link.md").symlink_to(secret)
+    (guide.parent / "folder").symlink_to(outside)
+    (guide.parent / "inside.md").symlink_to(guide)
+    for path in (
+        secret,
+        "docs/link.md",
+        "docs/folder/secret.md",
+        f"docs/../../{outside.name}/secret.md",
+        outside / "no",
+    ):
+        found = tools.error("ACCESS_DENIED", "ingest_file", path=str(path))
+        assert str(project.top) in found["details"]["allowed"]
+    tools.error("ACCESS_DENIED", "ingest_file", path=".git/config")
+    tools.error("FILE_SYSTEM_ERROR", "ingest_file", path="docs/a\0b")
+    assert took(tools, "docs/inside.md")["source"] == str(guide.parent / "inside.md"), "a document of its own"
+    project.git("config", "vmrag.ingest.allowed-roots", str(outside))
+    assert took(Tools(project.top), secret)["source"] == str(secret)
+    Tools(project.top).error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")
+
+
+def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, monkeypatch):
+    folder = guide.parent
+    os.mkfifo(folder / "pipe.md")
+    with socket.socket(socket.AF_UNIX) as made:
+        monkeypatch.chdir(folder)  # the name of a socket must be short
+        made.bind("socket.md")
+        project.git("config", "vmrag.ingest.allowed-roots", f"/dev,{project.top}")
+        tools = Tools(project.top)
+        said = {}
+        for name in ("pipe.md", "socket.md", "/dev/zero", str(folder), "absent.md"):
+            said[name] = tools.error("FILE_SYSTEM_ERROR", "ingest_file", path=name)["message"]
+    assert ["pipe" in said["pipe.md"], "socket" in said["socket.md"], "device" in said["/dev/zero"]] == [True] * 3
+    assert "folder" in said[str(folder)]
+    project.git("config", "vmrag.ingest.max-bytes", str(len(GUIDE) - 1))
+    assert "bytes" in Tools(project.top).error("FILE_SYSTEM_ERROR", "ingest_file", path="docs/guide.md")["message"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(project, guide, monkeypatch):
+    """Its bytes, its time and its hash are of one moment, or nothing is taken."""
+    fstat, left = os.fstat, [3]
+
+    def growing(descriptor: int) -> os.stat_result:
+        if left[0] and os.path.realpath(f"/proc/self/fd/{descriptor}") == str(guide):
+            left[0] -= 1
+            guide.write_text(guide.read_text() + "More.\n")
+        return fstat(descriptor)
+
+    with notes.opened(project) as ws:
+        monkeypatch.setattr(os, "fstat", growing)
+        whole = files.read(ws, files.named(guide))
+        assert whole.data == guide.read_bytes()
+        left[0] = 100
+        with pytest.raises(FileFailed, match="changed while"):
+            files.read(ws, files.named(guide))
+
+
+# -- what is kept --------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_converted_or_embedded_leaves_the_old_version(tools, project, guide, monkeypatch):
+    doc_id = took(tools, guide)["doc_id"]
+    guide.write_bytes(b"\xff\xfe\x00broken")
+    tools.error("INGESTION_FAILED", "ingest_file", path="docs/guide.md")
+    guide.write_text("---\nchunk_index: 1\n---\nAll new.\n")
+    tools.error("INVALID_METADATA", "ingest_file", path="docs/guide.md")
+
+    def failing(*_: object) -> None:
+        raise EmbeddingFailed("No model today.")
+
+    guide.write_text("# Guide\n\nNever embedded.\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(HashModel, "embed", failing)
+        tools.error("EMBEDDING_SERVICE_ERROR", "ingest_file", path="docs/guide.md")
+    assert tools("get_document", doc_id=doc_id)["content"] == GUIDE
+    assert found(tools, "owls")[0]["content"] == GUIDE
+
+
+def test_front_matter_is_metadata_beside_what_is_given(tools, guide):
+    guide.write_text("---\ntags: [a, b]\ndraft: true\n---\n# Guide\n\nText.\n")
+    doc_id = took(tools, guide, metadata={"team": {"name": "core"}, "draft": False})["doc_id"]
+    assert tools("get_document", doc_id=doc_id)["metadata"] == {
+        "tags": ["a", "b"],
+        "team": {"name": "core"},
+        "draft": False,
+    }
+    guide.write_text("---\nkind: new\n---\n# Guide\n\nText.\n")
+    took(tools, guide)
+    assert tools("get_document", doc_id=doc_id)["metadata"] == {"kind": "new", "team": {"name": "core"}, "draft": False}
+
+
+def test_a_document_keeps_its_source_when_its_library_is_renamed_and_a_strangers_id_is_left_alone(
+    tools, project, guide
+):
+    first = took(tools, guide, library="one")
+    tools("chroma_modify_collection", collection_name="one", new_name="two")
+    assert took(tools, guide, library="two")["doc_id"] == first["doc_id"]
+    other = took(tools, guide, library="one")  # a new library of the old name: the same id, in another collection
+    assert other["status"] == "indexed"
+    with notes.opened(project) as ws:
+        [stored] = ws.engine.documents(ws.at(), collection="one")
+        strange = msgspec.structs.replace(stored, source="elsewhere.md", source_key="elsewhere.md")
+        writing.write(ws, lambda _: Planned(Write(put_documents=[strange]), None), "a test")
+    again = took(tools, guide, library="one")
+    assert again["status"] == "indexed"
+    assert again["doc_id"] not in (stored.doc_id, first["doc_id"])
+    assert took(tools, guide, library="one") == again | {"status": "skipped", "message": ANY}
+
+
+def test_documents_come_into_a_library_from_sources_only_and_go_like_all_others(tools, project, guide):
+    doc_id = took(tools, guide, library="handbook")["doc_id"]
+    for name, arguments in (
+        ("chroma_add_documents", {"documents": ["x"]}),
+        ("chroma_add_document", {"document": "x"}),
+    ):
+        found_ = tools.error("INVALID_PARAMETER", name, collection_name="handbook", **arguments)
+        assert "--library handbook" in found_["suggestions"][-1]
+    project.vmrag("add", str(guide), "--collection", "handbook", code=2)
+    project.vmrag("import", "docs", "--collection", "handbook", code=2)
+    tools("chroma_update_documents", collection_name="handbook", ids=[doc_id], metadatas=[{"team": "core"}])
+    [shown] = tools("chroma_get_documents", collection_name="handbook")["documents"]
+    assert shown["metadata"] == {"team": "core"}
+    assert took(tools, guide, library="handbook")["status"] == "skipped", "it is known all the same what it was made of"
+    [match] = tools("chroma_query_documents", collection_name="handbook", query_texts=["owls"])["results"][0]["matches"]
+    assert "origin" not in match["metadata"]
+    tools("chroma_delete_documents", collection_name="handbook", ids=[doc_id])
+    assert took(tools, guide, library="handbook")["status"] == "indexed"
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def test_a_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, project):
+    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    tools = Tools(project.top)
+    with website() as site:
+        stamps = {"ETag": '"1"', "Last-Modified": "Sun, 22 Nov 2026 10:00:00 GMT"}
+
+        def page(text: str) -> Page:
+            return 200, {"Content-Type": "text/markdown; charset=latin-1", **stamps}, text.encode("latin-1")
+
+        site.pages["/guide"] = page("# Führer\n\nEulen schlafen.\n")
+        url = site.url("/guide").replace("http://", "http://me:secret@") + "#top"
+        first = tools("ingest_url", url=url, metadata={"team": "core"})
+        assert (first["status"], first["source"]) == ("indexed", site.url("/guide"))
+        site.pages["/guide"] = (304, {}, b"")
+        assert tools("ingest_url", url=url)["status"] == "skipped"
+        assert site.asked[-1].headers["if-none-match"] == '"1"'
+        site.pages["/guide"] = page("# Führer\n\nEulen schlafen.\n")
+        assert tools("ingest_url", url=url)["status"] == "skipped", "the same bytes, although they were sent"
+        stamps["ETag"] = '"2"'
+        site.pages["/guide"] = page("# Führer\n\nEulen wachen.\n")
+        again = tools("ingest_url", url=url)
+        assert (again["status"], again["doc_id"]) == ("replaced", first["doc_id"])
+        site.pages["/guide"] = (500, {}, b"")
+        assert tools.error("FETCH_FAILED", "ingest_url", url=url)["details"]["http_status"] == 500
+    [hit] = found(tools, "Eulen", filter={"file_type": "url", "last_modified": "2026-11-22T11:00:00+01:00"})
+    assert (hit["title"], hit["content"], hit["last_modified"]) == (
+        "Führer",
+        "# Führer\n\nEulen wachen.\n",
+        "2026-11-22T10:00:00Z",
+    )
+    assert hit["metadata"] == {"team": "core"}
+    with notes.opened(project) as ws:
+        assert "secret" not in str([*ws.engine.documents(ws.at(), collection="default")])
+
+
+# -- search and listing --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stocked(tools, project, guide) -> Tools:
+    """Two libraries: `birds` with guide.md and long.md, `rocks` with rocks.txt."""
+    (guide.parent / "long.md").write_text("# Long\n\n" + 2 * notes.LONG)
+    (project.top / "rocks.txt").write_text("Granite is hard, and owls do not eat it.\n")
+    took(tools, guide, library="birds", metadata={"team": "core"})
+    took(tools, "docs/long.md", library="birds")
+    took(tools, "rocks.txt", library="rocks")
+    return tools
+
+
+def test_a_search_ranks_the_passages_of_libraries_alone_by_words_and_meaning(stocked, project):
+    stocked("chroma_add_documents", collection_name="notes", documents=["owls and granite"])
+    hits = found(stocked, "owls granite", top_k=100)
+    assert {each["library"] for each in hits} == {"birds", "rocks"}
+    assert hits[0]["title"] == "rocks.txt"
+    assert [each["score"] for each in hits] == sorted((each["score"] for each in hits), reverse=True)
+    with notes.opened(project) as ws:
+        asked = Query("owls granite", ("birds", "rocks"), 100)
+        ours = query.searching(ws, lambda searcher, _: searcher.search(asked))
+    assert [(each["doc_id"], each["chunk_index"], each["score"]) for each in hits] == [
+        (hit.doc_id, hit.chunk, hit.score) for hit in ours
+    ]
+    assert [each["library"] for each in found(stocked, "owls granite", library="rocks")] == ["rocks"]
+    assert found(stocked, "owls", library="notes") == [], "no library"
+    assert found(stocked, "owls", library="rocks", filter={"library": "birds"}) == []
+
+
+def test_a_filter_takes_every_key_of_the_specification(stocked, project):
+    long = next(each for each in found(stocked, "number 39", top_k=100) if each["chunk_index"] == 1)
+    [row] = [each for each in stocked("list_documents")["documents"] if each["doc_id"] == long["doc_id"]]
+    one = {
+        "doc_id": long["doc_id"],
+        "source": str(project.top / "docs" / "long.md"),
+        "content_hash": row["content_hash"],
+        "title": "Long",
+    }
+    for key, value in one.items():
+        assert {each["doc_id"] for each in found(stocked, "owls", filter={key: value})} == {long["doc_id"]}, key
+    assert {each["doc_id"] for each in found(stocked, "owls", filter={"source": "docs/long.md"})} == {long["doc_id"]}
+    whole = {"content": long["content"], "id": f"{long['doc_id']}_chunk_1"}
+    for key, value in whole.items():
+        assert [each["chunk_index"] for each in found(stocked, "owls", filter={key: value})] == [1], key
+    assert {each["chunk_index"] for each in found(stocked, "owls", top_k=100, filter={"chunk_index": "1"})} == {1}
+    assert {each["file_type"] for each in found(stocked, "owls", top_k=100, filter={"file_type": "text"})} == {"text"}
+    same = {"created_at": row["created_at"].replace("Z", "+00:00"), "page": 0, "library": "birds"}
+    assert {each["library"] for each in found(stocked, "owls", filter=same)} == {"birds"}
+    for none in ({"page": 3}, {"title": "Absent"}, {"doc_id": "absent"}, {"last_modified": "yesterday"}):
+        assert found(stocked, "owls", filter=none) == [], none
+    for wrong in ({"team": "core"}, {"title": True}, {"title": 1.5}, {"title": {"$ne": "x"}}, {"title": None}):
+        stocked.error("INVALID_FILTER", "search", query="owls", filter=wrong)
+
+
+def test_listings_count_pages_documents_and_chunks(stocked):
+    listed = stocked("list_documents", library="birds")
+    assert (listed["count"], listed["total"]) == (2, 2)
+    assert {each["source"].rpartition("/")[2]: each["chunk_count"] for each in listed["documents"]} == {
+        "guide.md": 1,
+        "long.md": 3,
+    }
+    page = stocked("list_documents", limit=1, offset=1)
+    assert (page["count"], page["total"]) == (1, 3)
+    assert stocked("list_documents", library="absent")["documents"] == []
+    assert stocked("list_documents", table="documents")["total"] == 6
+    assert stocked("list_documents", table="issue_logs")["total"] == 0
+    assert stocked("list_libraries")["libraries"] == [
+        {"library": "birds", "document_count": 2, "chunk_count": 4},
+        {"library": "rocks", "document_count": 1, "chunk_count": 1},
+    ]
+
+
+def test_one_document_is_found_by_its_id_in_whatever_collection_a_librarys_first(stocked):
+    doc_id = stocked("list_documents", library="rocks")["documents"][0]["doc_id"]
+    stocked("chroma_add_documents", collection_name="notes", documents=["another"], ids=[doc_id])
+    assert stocked("get_document", doc_id=doc_id)["library"] == "rocks"
+    assert stocked("get_document", doc_id=f"{doc_id}_chunk_0")["doc_id"] == doc_id
+    assert stocked("get_document", id="a")["library"] == "notes"
+    stocked("chroma_create_collection", collection_name="second")
+    stocked("chroma_add_documents", collection_name="second", documents=["twice"], ids=["a"])
+    refused = stocked.error("INVALID_PARAMETER", "delete_document", doc_id="a")
+    assert refused["details"]["collections"] == ["notes", "second"]
+    gone = stocked("delete_document", doc_id=doc_id)
+    assert (gone["status"], gone["deleted_chunks"], gone["table"]) == ("deleted", 1, "documents")
+    assert stocked("get_document", doc_id=doc_id)["library"] == "notes"
+    stocked.error("DOCUMENT_NOT_FOUND", "delete_document", doc_id=doc_id, table="issue_logs")
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+def test_a_person_imports_files_folders_and_pages_into_a_library_and_finds_them(project, guide, tmp_path):
+    project.write("docs/deep/rocks.txt", "Granite is hard.\n")
+    project.write("docs/.hidden.md", "hidden")
+    project.write("docs/broken.md", "\n")
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_text("# Elsewhere\n\nFar away.\n")
+    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    with website() as site:
+        site.pages["/page"] = (200, {"Content-Type": "text/html"}, b"<title>Web</title><p>Spiders sit in the web.")
+        sources = ("docs", "docs/guide.md", str(elsewhere), site.url("/page"), site.url("/gone"))
+        done = project.vmrag("import", *sources, "--library", "shelf", "--metadata", '{"team": "core"}', code=1)
+        assert "shelf: 4 documents added, 0 unchanged" in done.out
+        assert "404" in done.out
+        assert "broken.md" in done.out
+        assert ".hidden.md is hidden" in done.out
+        assert "4 unchanged" in project.vmrag("import", *sources, "--library", "shelf", code=1).out
+        alone = project.vmrag("import", site.url("/page")).out
+        assert "default: 1 document added" in alone, "pages have a library without being told"
+    taken = project.ask("import", "docs", "--library", "shelf")["taken"]
+    assert {each["source"] for each in taken} == {str(guide), str(project.top / "docs" / "deep" / "rocks.txt")}
+    [best, *_] = project.ask("query", "spiders in the web", "--where", '{"team": "core"}')["results"]
+    assert best["collection"] == "shelf"
+    shown = project.ask("show", f"shelf/{best['doc_id']}")
+    assert "Spiders sit" in shown["content"]
+    assert shown["metadata"]["origin"].keys() == {"hash", "media_type"}

@@ -592,7 +592,9 @@ def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
     progress = CallProgress()
     progress.cancelled.set()
     with pytest.raises(Cancelled):
-        fresh.session.run(fresh.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress, fresh.agreed)
+        fresh.session.run(
+            fresh.enabled.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress, fresh.agreed
+        )
     assert everything(newcomer) == before
     assert fresh("dolt_clone", remote_url=kb_url(world))["kb"]["in_sync"]
 

@@ -13,11 +13,11 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
 from tests.support import terminal
 from tests.support.mcp import ALL, Tools
-from vmrag_mcp.options import selection
+from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, CallProgress, Cancelled, Session
 
@@ -31,15 +31,22 @@ SOON = 10
 """Seconds; a change is noticed in one."""
 
 
-def serve(project: terminal.Project) -> KnowledgeServer:
-    return KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+def serve(project: terminal.Project, chosen: Chosen = ALL) -> KnowledgeServer:
+    return KnowledgeServer(Session(project.top, Behaviour()), selection(chosen))
 
 
-def talk(project: terminal.Project, era: str, body: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
+def talk(
+    project: terminal.Project,
+    era: str,
+    body: Callable[[Client], Awaitable[Any]],
+    *,
+    chosen: Chosen = ALL,
+    **options: Any,
+) -> Any:
     """What `body` makes of a client on a server in this process."""
 
     async def run() -> Any:
-        async with Client(serve(project).sdk, mode=era, **options) as client:
+        async with Client(serve(project, chosen).sdk, mode=era, **options) as client:
             return await body(client)
 
     return anyio.run(run)
@@ -258,6 +265,58 @@ def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
     assert {type(each) for each in found} == {ResourcesListChanged, ResourceUpdated}
 
 
+# -- toolsets that are switched on while a client is there ----------------------------------------
+
+
+@both_eras
+def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(project, era):
+    heard = []
+
+    async def listen(message: Any) -> None:
+        heard.append(type(message))
+
+    async def body(client):
+        off = await client.call_tool("get_log", {})
+        assert "enable_toolset with the toolset 'vcs_aliases'" in off.structured_content["suggestions"][0]
+        listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
+        (state,) = (each for each in listed if each["name"] == "vcs_aliases")
+        answer = (await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})).structured_content
+        assert (state["enabled"], answer["tools"]) == (False, state["tools"])
+        again = (await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})).structured_content
+        assert (again["tools"], again["enabled"]) == ([], answer["enabled"])
+        assert not (await client.call_tool("get_log", {})).is_error
+        return {each.name for each in (await client.list_tools()).tools}
+
+    default = {*selection(Chosen()).tools}
+    assert talk(project, era, body, chosen=Chosen(), message_handler=listen) - default == {
+        "commit", "create_branch", "switch_branch", "get_branch_status", "get_log"
+    }  # fmt: skip
+    assert era != "legacy" or types.ToolListChangedNotification in heard
+
+
+def test_a_listener_of_the_stateless_era_hears_of_new_tools(project):
+    async def body(client):
+        async with client.listen(tools_list_changed=True) as events:
+            await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})
+            with anyio.fail_after(SOON):
+                return await anext(aiter(events))
+
+    assert isinstance(talk(project, "auto", body, chosen=Chosen()), ToolsListChanged)
+
+
+def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
+    async def body(client):
+        answer = (await client.call_tool("enable_toolset", {"toolset": "all"})).structured_content
+        refused = [await client.call_tool(name, {}) for name in ("get_log", "commit", "dolt_commit")]
+        listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
+        return answer["tools"], [each.structured_content["code"] for each in refused], listed
+
+    added, codes, listed = talk(project, "auto", body, chosen=Chosen(exclude_tools="get_log", read_only=True))
+    assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
+    offered = {name for each in listed for name in each["tools"]}
+    assert {*added} < offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}
+
+
 # -- asking the person -----------------------------------------------------------------------------
 
 
@@ -316,7 +375,7 @@ def test_a_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_b
     given_up.cancelled.set()
     arguments = {"collection_name": "handbook", "documents": ["given up"], "ids": ["x"]}
     with pytest.raises(Cancelled):
-        tools.session.run(tools.selection.tool("chroma_add_documents"), arguments, given_up)
+        tools.session.run(tools.enabled.selection.tool("chroma_add_documents"), arguments, given_up)
     there = tools("chroma_get_documents", collection_name="handbook", ids=["x"])["documents"]
     found = tools("chroma_query_documents", collection_name="handbook", query_texts=["given up"], n_results=100)
     assert ("x" in found["ids"][0]) == bool(there)  # stored or not: index and documents agree

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import socket
+import sys
 import threading
 import time
 import zlib
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.certificates import signed_certificate
 from tests.support.websites import HERE, limits, website
-from vmrag_link.errors import AccessDenied, FetchFailed, UsageInvalid, VmragError
+from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
 from vmrag_link.web.addresses import Resolver, is_anything
 from vmrag_link.web.certificates import certificates
@@ -436,7 +437,28 @@ def test_a_proxy_that_is_none_or_refuses_is_said_so(site, monkeypatch):
     monkeypatch.setenv("all_proxy", "socks5://me:s3cret@127.0.0.1:1080")
     error = refusal("https://outside.example/", lookup=nowhere)
     assert "socks5://127.0.0.1:1080 of the environment cannot be used" in error.message
-    monkeypatch.setenv("https_proxy", site.url())  # http.server knows no CONNECT
+    monkeypatch.setenv("https_proxy", site.url())
     error = refusal("https://outside.example/", lookup=nowhere)
-    assert "the proxy of the environment answered 501" in error.message
+    assert "the proxy of the environment answered 403" in error.message
     assert "https_proxy" in error.hint
+
+
+def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, authority, monkeypatch):
+    encrypted, file = authority
+    site.tunnels = True
+    monkeypatch.setenv("https_proxy", site.url())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    found = fetch(encrypted.url(host="docs.example"), limits=limits(lambda host: [host] if host == str(HERE) else []))
+    assert found.data == b"private talk"
+    assert [each.path for each in site.asked] == [f"docs.example:{encrypted.port}"]
+    error = refusal(encrypted.url(host="other.example"), lookup=lambda host: [host] if host == str(HERE) else [])
+    assert "another host's" in error.message
+
+
+def test_the_base_installation_says_what_fetching_needs(monkeypatch):
+    for name in ("asking", "certificates", "connection", "proxies"):
+        monkeypatch.delitem(sys.modules, f"vmrag_link.web.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "httpcore", None)
+    with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
+        fetch("https://docs.example/", limits=limits())
+    assert caught.value.hint == "pip install 'vmrag-link[index]'"

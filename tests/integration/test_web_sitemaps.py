@@ -104,6 +104,11 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     site.pages |= {f"/part{part}.xml": urlset(site.url(f"/{part}")) for part in range(4)}
     site.pages["/many.xml"] = index(*(site.url(f"/part{part}.xml") for part in range(4)))
     assert found(site, "/many.xml") == Sitemap([site.url("/0"), site.url("/1")], more=2)
+    site.asked.clear()
+    assert found(site, "/many.xml", most=1) == Sitemap([site.url("/0")], more=3)
+    assert [each.path for each in site.asked] == ["/many.xml", "/part0.xml", "/robots.txt"]
+    monkeypatch.setattr(sitemap, "MOST_LOCATIONS", 3)
+    assert found(site, most=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
 def test_a_sitemap_that_leads_to_a_private_address_ends_there(site):

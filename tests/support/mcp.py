@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.terminal import Project
-from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.options import Chosen, EnabledTools, selection
 from vmrag_mcp.session import NOTHING, Behaviour, CallProgress, Session
 
 ALL = Chosen(toolsets="all")
@@ -31,7 +31,7 @@ class Tools:
     ) -> None:
         self.agreed = agreed
         self.session = Session(directory, behaviour or Behaviour())
-        self.selection = selection(chosen)
+        self.enabled = self.session.tools = EnabledTools(selection(chosen))
 
     def __call__(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """The result of a call that succeeds."""
@@ -56,7 +56,7 @@ class Tools:
         return result
 
     def run(self, name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        return self.session.run(self.selection.tool(name), arguments, CallProgress(), self.agreed)
+        return self.session.run(self.enabled.selection.tool(name), arguments, CallProgress(), self.agreed)
 
 
 class Yes(dict[str, bool]):

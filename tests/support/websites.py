@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import select
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -44,12 +46,15 @@ Page = tuple[int, dict[str, str], bytes] | bytes | str | Callable[[BaseHTTPReque
 
 @dataclass
 class Website:
-    """`pages` by their paths; whatever else is asked for is not there."""
+    """`pages` by their paths; whatever else is asked for is not there. `tunnels`: whether it is a
+    proxy for encrypted pages, too.
+    """
 
     scheme: str = "http"
     port: int = 0
     pages: dict[str, Page] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    tunnels: bool = False
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"{self.scheme}://{host}:{self.port}{path}"
@@ -70,6 +75,23 @@ class Website:
         with contextlib.suppress(OSError):
             request.wfile.write(content)
 
+    def tunnel(self, request: BaseHTTPRequestHandler) -> None:
+        """As a proxy does: to this machine, whatever the host is called."""
+        self.asked.append(Asked(request.path, {name.lower(): value for name, value in request.headers.items()}))
+        if not self.tunnels:
+            request.send_error(403)
+            return
+        with socket.create_connection((str(HERE), int(request.path.rpartition(":")[2]))) as there:
+            request.send_response(200)
+            request.end_headers()
+            ends = {request.connection: there, there: request.connection}
+            while True:
+                for end in select.select(list(ends), [], [])[0]:
+                    data = end.recv(65536)
+                    if not data:
+                        return
+                    ends[end].sendall(data)
+
 
 @contextlib.contextmanager
 def website(*, certificate: tuple[Any, Any] | None = None) -> Iterator[Website]:
@@ -79,6 +101,9 @@ def website(*, certificate: tuple[Any, Any] | None = None) -> Iterator[Website]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             site.answer(self)
+
+        def do_CONNECT(self) -> None:
+            site.tunnel(self)
 
         def log_message(self, *_: Any) -> None:
             pass

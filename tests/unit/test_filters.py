@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.manifest import HeldColumns
 from vmrag_link.index.metadata import document_metadata
-from vmrag_link.models import DocumentHeader, canonical_json
+from vmrag_link.models import ISSUES, Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.columns import MetadataColumns
 from vmrag_link.retrieval.matching import matching, matching_text
@@ -158,12 +158,25 @@ def test_strings_are_ordered_and_a_mixed_pair_does_not_match(asked, value, passe
 
 METADATA = JSON.filter(lambda value: "inf" not in repr(value) and "nan" not in repr(value))
 KEYS = st.sampled_from(
-    ["team", "title", "source_id", "content_hash", "$x", "#document", "chroma:document", "", 'q"k', "\\", "Ä"]
+    [
+        "team",
+        "title",
+        "source_id",
+        "content_hash",
+        "$x",
+        "source_table",
+        "#document",
+        "chroma:document",
+        "",
+        'q"k',
+        "\\",
+        "Ä",
+    ]
 )
 
-
+GUIDE = Collection("issues_guide", kind=ISSUES)
 HEADERS = st.builds(
-    lambda metadata, title: DocumentHeader("guide", "d", title, "0" * 64, canonical_json(metadata)),
+    lambda metadata, title: DocumentHeader(GUIDE.name, "d", title, "0" * 64, canonical_json(metadata)),
     st.dictionaries(KEYS, METADATA),
     st.sampled_from(["", "A title"]),
 )
@@ -180,7 +193,9 @@ def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
         [each.metadata for each in headers],
         *([*each] for each in zip(*((each.title, each.doc_id, each.content_hash) for each in headers), strict=True)),
     )
-    held = [document_metadata(each) for each in headers]
+    held = [document_metadata(each, "issue_logs") for each in headers]
     expected = {key: [each.get(key) for each in held] for key in keys}
-    assert {key: [*column] for key, column in columns.of(documents, "guide").items()} == expected
-    assert [columns.of_document(each) for each in headers] == [{key: [each.get(key)] for key in keys} for each in held]
+    assert {key: [*column] for key, column in columns.of(documents, GUIDE).items()} == expected
+    assert [columns.of_document(each, GUIDE) for each in headers] == [
+        {key: [each.get(key)] for key in keys} for each in held
+    ]

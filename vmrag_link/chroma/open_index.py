@@ -79,10 +79,10 @@ class OpenIndex:
         """The chunks of these documents, in their order."""
         found = []
         for header, slots in documents:
-            common = document_metadata(header)
+            common = document_metadata(header, held.collection.table)
             texts = keywords.texts(self._words, [keywords.row_id(held.id, slot) for slot in slots])
             for number, slot in enumerate(slots):
-                metadata = common | place(header, number, len(slots))
+                metadata = common | place(header, held.collection.table, number, len(slots))
                 text = texts[keywords.row_id(held.id, slot)]
                 found.append(ChunkRow(chunk_id(header.doc_id, number), slot, text, metadata))
         return found

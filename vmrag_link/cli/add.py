@@ -35,7 +35,7 @@ def command(
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
     file = invocation.directory / source
     text = given.stream_text(sys.stdin.buffer) if piped else given.file_text(file)
-    values = canonical_json(_object(metadata))
+    values = canonical_json(metadata_object(metadata))
     with invocation.workspace() as ws:
         if doc_id is None:
             report, name = add_file(ws, file, collection, unnamed_document(text, title=title or "", metadata=values))
@@ -51,7 +51,8 @@ def command(
     invocation.emit(report, lines)
 
 
-def _object(text: str) -> dict[str, Any]:
+def metadata_object(text: str) -> dict[str, Any]:
+    """What `--metadata` holds. Raises `UsageInvalid`."""
     try:
         value = json_from_user(text)
     except ValueError as error:

@@ -2,67 +2,179 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
+from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
-from vmrag_link.errors import plural
-from vmrag_link.ops.documents import import_files as operation
+from vmrag_link.documents.importing import Skipped
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, plural
+from vmrag_link.models import ChangeCounts
+from vmrag_link.ops.documents import import_files
+from vmrag_link.ops.libraries import import_sources, library
+from vmrag_link.ops.libraries.take_site import SiteReport, take_site
+from vmrag_link.web.sitemap import MOST_PAGES
+from vmrag_link.web.sitemap_file import MOST_LOCATIONS
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
 
 
 @vmrag_command("import")
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--collection", required=True, help="The collection to import into; made if it is not there.")
+@click.argument("sources", nargs=-1, required=True)
+@click.option("--collection", help="The collection to import into; made if it is not there.")
+@click.option(
+    "--library",
+    "library_name",
+    help=f"The library to take files and pages into; made if it is not there. Pages go into {library.DEFAULT!r} by default.",
+)
 @click.option(
     "--base",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder from which ids count, from now on; by default the repository's root.",
+    help="With --collection: the folder from which ids count, from now on; by default the repository's root.",
 )
-@click.option("--prune", is_flag=True, help="Remove the collection's documents whose file is gone.")
-@click.option("--replace", is_flag=True, help="Let files take the place of documents that came from other files.")
+@click.option("--prune", is_flag=True, help="With --collection: remove its documents whose file is gone.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="With --collection: let files take the place of documents that came from other files.",
+)
+@click.option("--metadata", metavar="JSON", help="With --library: what is kept with each document, an object.")
+@click.option(
+    "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
+)
+@click.option(
+    "--most",
+    type=click.IntRange(1, MOST_LOCATIONS),
+    help=f"With --sitemap: how many pages at the most; by default {MOST_PAGES}.",
+)
 def command(
     invocation: Invocation,
     *,
-    sources: tuple[Path, ...],
-    collection: str,
+    sources: tuple[str, ...],
+    collection: str | None,
+    library_name: str | None,
     base: Path | None,
     prune: bool,
     replace: bool,
-) -> None:
-    """Store files and folders as documents: Markdown, text, reStructuredText and HTML, one document
-    a file.
+    metadata: str | None,
+    of_site: bool,
+    most: int | None,
+) -> int:
+    """Store files, folders and web pages as documents, one document a file or page.
 
-    A document's id is the path of its file below the collection's import base: docs/setup.md where
-    that is the repository's root, setup.md with --base docs. The base is recorded with the
-    collection, so a file gets the same id whether it is named itself or a folder above it, from
-    whatever directory, on whatever machine. A file that is a document already stays that document.
-    Files outside the repository need a --base there, once on each machine.
+    With --collection: a document's id is the path of its file below the collection's import base:
+    docs/setup.md where that is the repository's root, setup.md with --base docs. The base is
+    recorded with the collection, so a file gets the same id whether it is named itself or a folder
+    above it, from whatever directory, on whatever machine. A file that is a document already stays
+    that document. Files outside the repository need a --base there, once on each machine. Nothing
+    is stored where another file has an id already.
 
-    What is stored already is left alone. Nothing is stored where another file has an id already.
+    With --library, and with URLs: a library knows each document by its file's path or its URL, and
+    what it was made of. What has not changed is skipped; what has takes the place of its document.
+
+    With --sitemap: pages of the sitemap's own host, as its robots.txt allows. 'vmrag refresh' asks
+    for them again.
+
     The documents can be found at once; 'vmrag commit' pins them.
     """
+    urls = [source for source in sources if "://" in source]
+    if most is not None and not of_site:
+        raise UsageInvalid("--most means something with --sitemap only.", hint="Add --sitemap, or leave --most out.")
+    if library_name is not None or of_site or (urls and collection is None):
+        others = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+        _refuse_together(others, "--sitemap" if of_site else "--library")
+        name = library_name or library.DEFAULT
+        if of_site:
+            return _site_into_library(invocation, sources, name, metadata, most or MOST_PAGES)
+        return _into_library(invocation, sources, name, metadata)
+    if collection is None:
+        raise UsageInvalid(
+            "Nothing says where to store the documents.",
+            hint="Add --collection NAME, or --library NAME for files that are known by where they lie.",
+        )
+    if urls:
+        raise UsageInvalid("Pages are stored in a library, not in another collection.", hint="Take --library NAME.")
+    _refuse_together({"--metadata": metadata}, "--collection")
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
     with invocation.workspace() as ws:
-        report = operation.import_files(ws, paths, collection, base=folder, prune=prune, replace=replace)
+        report = import_files.import_files(ws, paths, collection, base=folder, prune=prune, replace=replace)
     lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
-    if report.skipped:
-        lines.append(f"Skipped {plural(len(report.skipped), 'file')}:")
-        shown = report.skipped if invocation.verbosity > 0 else report.skipped[:SHOWN]
-        lines += [f"  {each.name} {each.reason}" for each in shown]
-        if len(shown) < len(report.skipped):
-            lines.append(f"  and {len(report.skipped) - len(shown)} more (see them with -v)")
-    if report.pending:
-        lines.append(f"warning: {report.pending}")
-    if report.branch:
-        lines.append(NEXT_COMMIT)
-    invocation.emit(report, lines)
+    lines += _skipped(report.skipped, invocation)
+    invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
+    return 0
+
+
+def _refuse_together(options: Mapping[str, object], other: str) -> None:
+    if given := [name for name, value in options.items() if value]:
+        raise UsageInvalid(f"{given[0]} does not go together with {other}.", hint=f"Leave {given[0]} out.")
+
+
+def _into_library(invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None) -> int:
+    values = None if metadata is None else metadata_object(metadata)
+    named = [source if "://" in source else invocation.directory / source for source in sources]
+    with invocation.workspace() as ws:
+        report = import_sources.import_sources(ws, named, name, metadata=values)
+    counts = Counter(each.status for each in report.taken)
+    changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
+    lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
+    lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
+    lines += _skipped(report.skipped, invocation)
+    invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
+    return FAILED_CHECK if report.refused else 0
+
+
+def _site_into_library(
+    invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None, most: int
+) -> int:
+    if len(sources) != 1:
+        raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
+    values = None if metadata is None else metadata_object(metadata)
+    with invocation.workspace() as ws:
+        report = take_site(ws, name, sources[0], most=most, metadata=values)
+    invocation.emit(report, _site(report, most))
+    failed = report.failures or any(each.status == "failed" for each in report.pages)
+    return FAILED_CHECK if failed else 0
+
+
+def _site(report: SiteReport, most: int) -> Iterator[str]:
+    counts = Counter(each.status for each in report.pages)
+    changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
+    yield f"{report.library}: {described(changes)}, {counts['unchanged']} unchanged"
+    yield from (f"Not taken: {each.problem}" for each in report.pages if each.status == "failed")
+    yield from (f"Not read: {each}" for each in report.failures)
+    left_out = {
+        "of other hosts": report.elsewhere,
+        "that robots.txt disallows": report.disallowed,
+        "that are no URLs": report.invalid,
+        f"beyond --most {most}": report.more,
+    }
+    if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
+        yield f"Left out: {enumerated(parts)}."
+    yield from _end(report.pending, report.branch)
+
+
+def _skipped(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str]:
+    if not skipped:
+        return
+    yield f"Skipped {plural(len(skipped), 'file')}:"
+    shown = skipped if invocation.verbosity > 0 else skipped[:SHOWN]
+    yield from (f"  {each.name} {each.reason}" for each in shown)
+    if len(shown) < len(skipped):
+        yield f"  and {len(skipped) - len(shown)} more (see them with -v)"
+
+
+def _end(pending: str, branch: str | None) -> Iterator[str]:
+    if pending:
+        yield f"warning: {pending}"
+    if branch:
+        yield NEXT_COMMIT

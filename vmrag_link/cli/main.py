@@ -47,6 +47,7 @@ COMMANDS = {
     "pull": "Fetch, and merge what others wrote on this branch.",
     "push": "Push the knowledge that the code pins.",
     "query": "Search the knowledge of the code that is checked out.",
+    "refresh": "Ask again for the web pages of libraries.",
     "remote": "Show where the knowledge base travels.",
     "resolve": "Decide about what both sides of a merge changed.",
     "rm": "Remove documents.",

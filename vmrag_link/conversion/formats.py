@@ -49,10 +49,10 @@ FORMATS = (
     ),
     Format("xml", "child", (".xml",), ("application/xml", "text/xml")),
     Format("notebook", "child", (".ipynb",), ("application/x-ipynb+json",)),
-    Format("pdf", "extra", (".pdf",), ("application/pdf",), (_MARKITDOWN, "pdfplumber")),
+    Format("pdf", "extra", (".pdf",), ("application/pdf",), ("pypdfium2",)),
     Format("docx", "extra", (".docx",), (f"{_OPEN_XML}.wordprocessingml.document",), (_MARKITDOWN, "mammoth")),
     Format("pptx", "extra", (".pptx",), (f"{_OPEN_XML}.presentationml.presentation",), (_MARKITDOWN, "pptx")),
-    Format("xlsx", "extra", (".xlsx",), (f"{_OPEN_XML}.spreadsheetml.sheet",), ("openpyxl", "defusedxml")),
+    Format("xlsx", "extra", (".xlsx",), (f"{_OPEN_XML}.spreadsheetml.sheet",), ("openpyxl",)),
     Format("epub", "extra", (".epub",), ("application/epub+zip",), (_MARKITDOWN,)),
 )
 

@@ -29,8 +29,7 @@ class ConvertingProcess:
     def __init__(self, limits: ConversionLimits) -> None:
         """Start it. Raises `FileFailed` where there is no room."""
         self._limits = limits
-        self._late = False
-        self.usable = True
+        self._late = self._spent = False
         with file_failures():
             self._folder = Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
             self._complaints = (self._folder / "stderr").open("wb")
@@ -47,8 +46,9 @@ class ConvertingProcess:
             frames.send(self._stdin, frames.encode(limits))
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def usable(self) -> bool:
+        """Whether it can take another file."""
+        return not self._spent and self._process.poll() is None
 
     def convert(self, task: ConversionTask, data: bytes) -> Answer:
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
@@ -58,14 +58,14 @@ class ConvertingProcess:
         try:
             answer = self._ask(task, data)
         except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
-            self.usable = False
+            self._spent = True
             raise ContentUnreadable(self._why()) from None
         except BaseException:  # Ctrl-C: its answer would be taken for the next one's
-            self.usable = False
+            self._spent = True
             raise
         finally:
             watchdog.cancel()
-        self.usable = not answer.last and not self._late
+        self._spent = answer.last or self._late
         if answer.failed:
             raise ContentUnreadable(terminal_text.one_line(answer.failed))
         return answer

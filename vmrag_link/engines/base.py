@@ -20,6 +20,7 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
+    DocumentTable,
     KbBranch,
     Link,
     Project,
@@ -307,12 +308,18 @@ class Engine(Protocol):
         """Sorted by name."""
 
     def documents(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+        self,
+        at: At,
+        *,
+        collection: str | None = None,
+        ids: Iterable[str] | None = None,
+        table: DocumentTable | None = None,
     ) -> Iterator[Document]:
         """A stream sorted by (collection, doc_id) as bytes; issue logs and knowledge docs are among
         them. Its memory does not grow with the number of documents.
 
-        `ids`: only these, if they are there; each is looked up.
+        `ids`: only these, if they are there; each is looked up. `table`: only documents of this
+        one.
         """
 
     def headers(

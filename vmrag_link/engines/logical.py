@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL, Table
-from vmrag_link.models import Document, DocumentTable, canonical_json
-
-ISSUES, KNOWLEDGE = "issues", "knowledge"
-"""The kinds of the collections. A name begins with its kind."""
+from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canonical_json
 
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
@@ -32,7 +29,7 @@ _LONGEST = 200
 
 class _Form(NamedTuple):
     """`keys`: the columns that are keys of the metadata. `implied_by`: the one that names the
-    collection, which is of this `kind`.
+    collection, which is of this `kind`, with which its name begins.
     """
 
     table: DocumentTable
@@ -49,7 +46,6 @@ _FORMS = {
 IMPLIED_BY = {form.kind: form.implied_by for form in _FORMS.values()}
 """By kind, the metadata key of its documents that names their collection."""
 
-TABLE_OF_KIND: Mapping[str, DocumentTable] = {form.kind: form.table for form in _FORMS.values()}
 METADATA_KEYS: Mapping[str, tuple[str, ...]] = {form.table: form.keys for form in _FORMS.values()}
 """By table, the keys of metadata that are columns there."""
 
@@ -120,6 +116,11 @@ def row(document: Document) -> tuple[str | int, ...]:
         document.doc_id,
         *(values[name] if name in values else getattr(document, name) for name in table.columns[1:]),
     )
+
+
+def tables_named(table: DocumentTable | None) -> tuple[Table, ...]:
+    """Those of `LOGICAL` that a name means; all of them for None."""
+    return tuple(each for each in LOGICAL if table in (None, each.name))
 
 
 def table_of(document: Document) -> Table:

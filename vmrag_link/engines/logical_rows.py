@@ -47,10 +47,15 @@ class LogicalRows(ABC):
         return next(self.documents(collection, [doc_id]), None)
 
     def documents(
-        self, collection: str | None, ids: Iterable[str] | None = None, *, texts: bool = True
+        self,
+        collection: str | None,
+        ids: Iterable[str] | None = None,
+        *,
+        texts: bool = True,
+        tables: Iterable[Table] = LOGICAL,
     ) -> Iterator[Document]:
         """Sorted by (collection, doc_id); memory grows with the number of ids, not of texts."""
-        places = self._places(collection, ids)
+        places = self._places(collection, ids, tables)
         # The tables' collections never mix, because a name begins with its kind.
         for table, some in itertools.groupby(places, key=lambda place: logical.table_implied(place[0])):
             assert table is not None  # noqa: S101  a row implies a collection of its table
@@ -76,8 +81,11 @@ class LogicalRows(ABC):
             found.setdefault(table, []).append(doc_id)
         return found
 
-    def _places(self, collection: str | None, ids: Iterable[str] | None) -> list[tuple[str, str]]:
-        tables = LOGICAL if collection is None else filter(None, [logical.table_implied(collection)])
+    def _places(
+        self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL
+    ) -> list[tuple[str, str]]:
+        if collection is not None:
+            tables = [each for each in tables if each is logical.table_implied(collection)]
         asked = None if ids is None else list(ids)
         found = (
             (logical.collection_of(table, name), doc_id)

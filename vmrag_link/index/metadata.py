@@ -7,16 +7,13 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vmrag_link.models import Collection, DocumentHeader, canonical_json
+from vmrag_link.models import Collection, DocumentHeader, DocumentTable, canonical_json
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
 RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
 )
-
-SOURCE_TABLE = "documents"
-"""What `source_table` says of every chunk."""
 
 HNSW_PREFIX = "hnsw:"
 
@@ -56,8 +53,8 @@ def parse_chunk_id(name: str) -> tuple[str, int] | None:
     return (found["doc"], int(found["number"])) if found else None
 
 
-def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
-    """The document's metadata for filters, the same for each of its chunks.
+def document_metadata(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
+    """The document's metadata for filters, the same for each of its chunks. `table`: where it is.
 
     None and keys reserved by Chroma are left out; answers take a document's metadata from the
     manifest.
@@ -66,19 +63,19 @@ def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
     kept = {key: chroma_value(value) for key, value in given.items() if value is not None and is_chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
-    return kept | _origin(document)
+    return kept | _origin(document, table)
 
 
-def place(document: DocumentHeader, number: int, total: int) -> dict[str, MetadataValue]:
+def place(document: DocumentHeader, table: DocumentTable, number: int, total: int) -> dict[str, MetadataValue]:
     """The chunk's place in its document, under the index's own names (`RESERVED_METADATA`)."""
-    return _origin(document) | {"chunk_index": number, "total_chunks": total}
+    return _origin(document, table) | {"chunk_index": number, "total_chunks": total}
 
 
-def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
+def _origin(document: DocumentHeader, table: DocumentTable) -> dict[str, MetadataValue]:
     return {
         "source_id": document.doc_id,
         "content_hash": document.content_hash,
-        "source_table": SOURCE_TABLE,
+        "source_table": table,
         "collection": document.collection,
     }
 

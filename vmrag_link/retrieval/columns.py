@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link.index.manifest import HeldColumns
-from vmrag_link.index.metadata import SOURCE_TABLE, chroma_value, document_metadata, is_chroma_key
-from vmrag_link.models import DocumentHeader
+from vmrag_link.index.metadata import chroma_value, document_metadata, is_chroma_key
+from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval.matching import Columns
 
 _OF_HEADER = frozenset({"title", "source_id", "content_hash", "source_table", "collection"})
@@ -43,12 +43,12 @@ class MetadataColumns:
             self._given = {key: operator.methodcaller("get", key) for key in fields}
         self._decode = msgspec.json.Decoder(asked).decode
 
-    def of_document(self, document: DocumentHeader) -> Columns:
-        """Of one whole document."""
-        values = document_metadata(document)
+    def of_document(self, document: DocumentHeader, collection: Collection) -> Columns:
+        """Of one whole document of a collection."""
+        values = document_metadata(document, collection.table)
         return {key: [values.get(key)] for key in self._keys}
 
-    def of(self, documents: HeldColumns, collection: str) -> Columns:
+    def of(self, documents: HeldColumns, collection: Collection) -> Columns:
         """Of documents of a collection, or of their chunks (`by_chunk`)."""
         rows = [self._decode(each) for each in documents.metadata]
         found: dict[str, Sequence[Any]] = dict.fromkeys(self._keys, [None] * len(rows))
@@ -60,8 +60,8 @@ class MetadataColumns:
         own = {
             "source_id": documents.doc_id,
             "content_hash": documents.content_hash,
-            "source_table": [SOURCE_TABLE] * len(rows),
-            "collection": [collection] * len(rows),
+            "source_table": [collection.table] * len(rows),
+            "collection": [collection.name] * len(rows),
             "chunk_index": documents.number,
             "total_chunks": documents.chunks,
         }

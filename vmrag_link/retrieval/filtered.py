@@ -45,7 +45,7 @@ class ChunkFilter:
     def _by_metadata(self, passes: Passes, held: IndexedCollection, manifest: Manifest) -> Iterator[int]:
         for documents in manifest.columns(held, header=self._columns.need_header):
             rows = by_chunk(documents) if self._columns.need_chunk else documents
-            passed = passes(self._columns.of(rows, held.collection.name))
+            passed = passes(self._columns.of(rows, held.collection))
             if self._columns.need_chunk:
                 yield from compress(rows.first, passed)
             else:

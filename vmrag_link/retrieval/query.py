@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.index.metadata import place
-from vmrag_link.models import DocumentHeader, Record
+from vmrag_link.models import DocumentHeader, DocumentTable, Record
 
 
 class Mode(enum.StrEnum):
@@ -32,8 +32,8 @@ class Query(Record, frozen=True):
 
 
 class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks`
-    chunks.
+    """One chunk of an answer; `rank` counts from 1. Its document is in `table`, and has
+    `content_hash` and `chunks` chunks.
 
     A higher `score` is better: nearly the cosine for `vector`; BM25 of the chunk and, weighted, of
     its document for `keyword`; for `hybrid` the weighted share of the best scores of this query by
@@ -49,12 +49,13 @@ class Hit(Record, frozen=True):
     text: str
     content_hash: str
     metadata: dict[str, Any]
+    table: DocumentTable = "documents"
 
     @property
     def placed_metadata(self) -> dict[str, Any]:
         """The metadata with the chunk's place in its document, as the index stores it."""
         document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
-        return self.metadata | place(document, self.chunk, self.chunks)
+        return self.metadata | place(document, self.table, self.chunk, self.chunks)
 
 
 class Near(Record, frozen=True):

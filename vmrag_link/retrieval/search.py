@@ -232,6 +232,7 @@ class Searcher:
                     text=texts[each.row],
                     content_hash=chunk.content_hash,
                     metadata=metadata,
+                    table=self._held[each.collection].collection.table,
                 )
             )
         return hits

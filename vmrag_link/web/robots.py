@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vmrag_link.errors import FetchFailed
+from vmrag_link.errors import AccessDenied, FetchFailed, VmragError
 from vmrag_link.web.fetching import fetch
 from vmrag_link.web.headers import ROBOT
 from vmrag_link.web.limits import FetchLimits
@@ -25,7 +25,7 @@ class Robots:
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = FetchLimits(_MOST_BYTES, limits.timeout_s, limits.resolver)
-        self._rules: dict[tuple[str, str, int], Protego] = {}
+        self._rules: dict[tuple[str, str, int], Protego | VmragError] = {}
 
     def allows(self, page: PageUrl) -> bool:
         """Raises `FetchFailed` where nobody can say, `AccessDenied`."""
@@ -37,8 +37,14 @@ class Robots:
 
     def _rules_for(self, page: PageUrl) -> Protego:
         if page.origin not in self._rules:
-            self._rules[page.origin] = self._fetched(page)
-        return self._rules[page.origin]
+            try:
+                self._rules[page.origin] = self._fetched(page)
+            except (AccessDenied, FetchFailed) as error:
+                self._rules[page.origin] = error  # a host that does not answer is not asked for each page
+        found = self._rules[page.origin]
+        if isinstance(found, VmragError):
+            raise found
+        return found
 
     def _fetched(self, page: PageUrl) -> Protego:
         text = self._text(page)

@@ -10,7 +10,7 @@ from vmrag_link.terminal_text import one_line
 from vmrag_link.web.fetching import Fetched, fetch
 from vmrag_link.web.limits import FetchLimits
 from vmrag_link.web.robots import Robots
-from vmrag_link.web.sitemap_file import NotASitemap, SitemapFile, read_sitemap
+from vmrag_link.web.sitemap_file import MOST_LOCATIONS, NotASitemap, SitemapFile, read_sitemap
 from vmrag_link.web.urls import PageUrl, parse_url
 
 MOST_PAGES = 1000
@@ -27,8 +27,9 @@ class Sitemap(Record, frozen=True):
 
     `elsewhere`: pages and sitemaps of other hosts, for which a sitemap must not speak;
     `disallowed`: pages that robots.txt keeps this program from; `invalid`: what is no URL; `more`:
-    pages and sitemaps beyond the limits. `failures`: a sentence for each further sitemap that could
-    not be read. `delay_s`: the seconds that the host wants between two pages.
+    pages and sitemaps beyond the limits, at which nobody looked. `failures`: a sentence for each
+    further sitemap that could not be read. `delay_s`: the seconds that the host wants between two
+    pages.
     """
 
     pages: list[str]
@@ -79,12 +80,13 @@ class _Walk:
         self._pages: list[str] = []
         self._elsewhere = self._disallowed = self._invalid = self._more = 0
         self._failures: list[str] = []
+        self._looked_at = 0
         self._delay = 0.0
 
     def read_further(self) -> None:
         for _ in range(MOST_SITEMAPS - 1):
-            if not self._waiting:
-                return
+            if not self._waiting or len(self._pages) == self._most:
+                break
             sitemap, level = self._waiting.popleft()
             try:
                 self.take(_file(sitemap, fetch(sitemap.text, limits=self._limits), self._limits), level)
@@ -93,8 +95,10 @@ class _Walk:
         self._more += len(self._waiting)
 
     def take(self, file: SitemapFile, level: int) -> None:
-        self._more += file.more
-        for location in file.locations:
+        room = max(0, MOST_LOCATIONS - self._looked_at)
+        self._more += file.more + len(file.locations[room:])
+        self._looked_at += len(file.locations)
+        for location in file.locations[:room]:
             try:
                 url = parse_url(location)
             except UsageInvalid:
@@ -113,10 +117,10 @@ class _Walk:
                 self._more += 1
 
     def _take_page(self, url: PageUrl) -> None:
-        if not self._robots.allows(url):
-            self._disallowed += 1
-        elif len(self._pages) == self._most:
+        if len(self._pages) == self._most:
             self._more += 1
+        elif not self._robots.allows(url):
+            self._disallowed += 1
         else:
             self._pages.append(url.text)
             self._delay = max(self._delay, self._robots.delay(url))

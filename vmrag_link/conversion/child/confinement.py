@@ -15,6 +15,7 @@ Where it holds:
 from __future__ import annotations
 
 import ctypes
+import mimetypes
 import os
 import resource
 import sys
@@ -37,9 +38,7 @@ _REFUSED = (
     "os.startfile",
     "os.system",
     "os.kill",
-    "os.putenv",
     "pty.",
-    "ctypes.dlopen",
     "urllib.",
     "http.client.",
     "ftplib.",
@@ -49,7 +48,18 @@ _REFUSED = (
 )
 """How the names of audit events begin that nothing in a conversion has reason for."""
 
-_PATHS = ("open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
+_PATHS = (
+    "open",
+    "ctypes.dlopen",
+    "os.listdir",
+    "os.scandir",
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -60,6 +70,7 @@ def confine(limits: ConversionLimits, folder: Path) -> None:
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _limit(resource.RLIMIT_AS, limits.max_memory)
     _leave_network()
+    mimetypes.init([])  # libraries ask it, and it would read this machine's own lists
     readable = tuple({os.path.realpath(each) for each in (*sys.path, sys.prefix, sys.base_prefix) if each})
     sys.addaudithook(_refuse_outside(readable, os.path.realpath(folder)))
 

@@ -1,42 +1,67 @@
-"""Which reader converts what; each is imported when it is needed."""
+"""Which reader converts what. Each is imported when it is needed: some take a second."""
 
 from __future__ import annotations
 
+from vmrag_link.conversion.child import archives
+from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.frames import ConversionTask
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.outline import too_much_text
 from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.unreadable import ContentUnreadable
+
+_ARCHIVES = {
+    "docx": ("[Content_Types].xml", "Word document"),
+    "pptx": ("[Content_Types].xml", "PowerPoint presentation"),
+    "xlsx": ("[Content_Types].xml", "Excel workbook"),
+    "epub": ("META-INF/container.xml", "EPUB book"),
+}
+"""A member of each archive of the kind, and what the kind is called."""
+
+_PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
 
 
 def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     """Raises `ContentUnreadable`, and whatever a library raises."""
+    if task.file_type in _ARCHIVES:
+        archives.check(data, *_ARCHIVES[task.file_type], limits)
     found = _read(task, data, limits)
     content = _storable(found.content)
     if len(content.encode()) > limits.max_text:
         raise too_much_text(limits.max_text)
+    if task.file_type in _PICTURES_PERHAPS and not content.strip():
+        raise ContentUnreadable("holds no text (perhaps pictures of it)")
     return FileText(_storable(found.title), content, found.metadata)
 
 
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     match task.file_type:
         case "csv":
-            from vmrag_link.conversion.csv_text import csv_text
-
-            return csv_text(data, task.charset, limits.max_text)
+            from vmrag_link.conversion.child.tables import csv_text as native
         case "json":
-            from vmrag_link.conversion.json_text import json_text
-
-            return json_text(data, task.charset, limits.max_text)
+            from vmrag_link.conversion.child.json_text import json_text as native
         case "xml":
-            from vmrag_link.conversion.xml_text import xml_text
-
-            return xml_text(data, task.charset, limits.max_text)
+            from vmrag_link.conversion.child.xml_text import xml_text as native
         case "notebook":
-            from vmrag_link.conversion.notebook import notebook_text
-
-            return notebook_text(data, task.charset, limits.max_text)
+            from vmrag_link.conversion.child.notebook import notebook_text as native
         case _:
-            raise ValueError(task.file_type)
+            return _read_by_extra(task.file_type, data, limits)
+    return native(data, task.charset, limits.max_text)
+
+
+def _read_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> FileText:
+    match file_type:
+        case "pdf":
+            from vmrag_link.conversion.child.pdf import pdf_text
+
+            return pdf_text(data, limits.max_text)
+        case "xlsx":
+            from vmrag_link.conversion.child.tables import spreadsheet_text
+
+            return spreadsheet_text(data, limits.max_text)
+        case _:
+            from vmrag_link.conversion.child.office import office_text
+
+            return office_text(data, file_type)
 
 
 def _storable(text: str) -> str:

@@ -39,6 +39,7 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
+    DocumentTable,
     KbBranch,
     Link,
     Project,
@@ -268,9 +269,14 @@ class DoltEngine:
         yield from reading.table(self._session, at, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
 
     def documents(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+        self,
+        at: At,
+        *,
+        collection: str | None = None,
+        ids: Iterable[str] | None = None,
+        table: DocumentTable | None = None,
     ) -> Iterator[Document]:
-        yield from reading.documents(self._session, at, collection, ids)
+        yield from reading.documents(self._session, at, collection, ids, table)
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

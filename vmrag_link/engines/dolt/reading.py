@@ -20,7 +20,7 @@ from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.logical_rows import LogicalRows, merged
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
-from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
+from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
 
 PAGE_BYTES = 200_000
 _FIRST_PAGE = 16
@@ -51,10 +51,16 @@ def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None 
 
 
 def documents(
-    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+    session: DoltSession,
+    at: At,
+    collection: str | None,
+    ids: Iterable[str] | None = None,
+    table: DocumentTable | None = None,
 ) -> Iterator[Document]:
-    stored = stored_documents(session, at, collection, ids)
-    return merged(stored, DoltRows(session, at).documents(collection, ids))
+    others = DoltRows(session, at).documents(collection, ids, tables=logical.tables_named(table))
+    if table not in (None, DOCUMENTS.name):
+        return others
+    return merged(stored_documents(session, at, collection, ids), others)
 
 
 def stored_documents(

@@ -36,6 +36,7 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
+    DocumentTable,
     KbBranch,
     Link,
     Project,
@@ -236,11 +237,16 @@ class DoltliteEngine:
             yield from reading.table(connection, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
 
     def documents(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+        self,
+        at: At,
+        *,
+        collection: str | None = None,
+        ids: Iterable[str] | None = None,
+        table: DocumentTable | None = None,
     ) -> Iterator[Document]:
         with self._session.reading(at) as connection:
             if schema.version(connection):
-                yield from reading.documents(connection, collection, ids)
+                yield from reading.documents(connection, collection, ids, table)
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

@@ -15,7 +15,7 @@ from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.logical_rows import LogicalRows, merged
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Collection, Document, DocumentHeader, Row
+from vmrag_link.models import Collection, Document, DocumentHeader, DocumentTable, Row
 
 
 def collections(connection: Connection) -> Iterator[Collection]:
@@ -34,9 +34,14 @@ def table(connection: Connection, table: Table, ids: Iterable[str] | None = None
     return (records.record(table, row) for row in connection.stream(sql, args))
 
 
-def documents(connection: Connection, collection: str | None, ids: Iterable[str] | None = None) -> Iterator[Document]:
+def documents(
+    connection: Connection, collection: str | None, ids: Iterable[str] | None = None, table: DocumentTable | None = None
+) -> Iterator[Document]:
+    others = DoltliteRows(connection).documents(collection, ids, tables=logical.tables_named(table))
+    if table not in (None, DOCUMENTS.name):
+        return others
     stored = map(records.document, _document_rows(connection, DOCUMENTS.columns, collection, ids))
-    return merged(stored, DoltliteRows(connection).documents(collection, ids))
+    return merged(stored, others)
 
 
 def headers(

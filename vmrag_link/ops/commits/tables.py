@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vmrag_link.engines.logical import TABLE_OF_KIND
 from vmrag_link.errors import TableMissing, enumerated
+from vmrag_link.models import TABLE_OF_KIND
 
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"

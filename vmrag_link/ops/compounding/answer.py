@@ -39,7 +39,7 @@ class Passage(Record, frozen=True):
 
 
 class Answer(Record, frozen=True):
-    """`model`: the language model that wrote it. `failure`: why the one that is configured did not."""
+    """`model`: the language model that wrote it. `failure`: why another one did not."""
 
     text: str
     synthesis: Synthesis

@@ -40,7 +40,7 @@ class Match(Record, frozen=True):
 
 
 class Matches(Record, frozen=True):
-    """Those of at least `least`, best first. `best`: the best score of all; None: nothing is there."""
+    """Those of at least `least`, best first. `best`: the highest score; None: of nothing."""
 
     found: tuple[Match, ...]
     best: float | None

@@ -139,7 +139,7 @@ class _Reading:
                 return None
             text = cut[named.chunk].text
             named_so = {"title": row.title} if row.title else {}
-            metadata = {**named_so, **metadata, **place(row.header, named.chunk, len(cut))}
+            metadata = {**named_so, **metadata, **place(row.header, self._collection.table, named.chunk, len(cut))}
         return Item(named.name, text if self._wanted.texts else None, metadata, None)
 
     def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:

@@ -55,7 +55,7 @@ def select(ws: Workspace, at: At, collection: Collection, selection: Selection) 
 
     Raises `FilterInvalid`.
     """
-    passing = _Passing(ws, at, collection.name, selection)
+    passing = _Passing(ws, at, collection, selection)
     if selection.ids is None:
         return Selected([Named(each, each, None) for each in passing.ids()], [])
     asked = list(dict.fromkeys(selection.ids))
@@ -80,9 +80,9 @@ class _Passing:
     Texts are read only where a filter looks at them.
     """
 
-    def __init__(self, ws: Workspace, at: At, name: str, selection: Selection) -> None:
+    def __init__(self, ws: Workspace, at: At, collection: Collection, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
-        self._at, self._name = at, name
+        self._at, self._collection = at, collection
         where, where_document = filters.where(selection.where), filters.where_document(selection.where_document)
         self._columns = MetadataColumns(keys_of(where) if where else ())
         self._metadata = matching(where) if where else None
@@ -90,17 +90,17 @@ class _Passing:
 
     def ids(self) -> Iterator[str]:
         """The ids of the documents that pass, in order."""
-        return (row.doc_id for row in self._rows(self._at, collection=self._name) if self._passes(row))
+        return (row.doc_id for row in self._rows(self._at, collection=self._collection.name) if self._passes(row))
 
     def among(self, ids: Iterable[str]) -> dict[str, bool]:
         """Which of these ids exist, and whether their documents pass."""
         asked = list(ids)
-        rows = self._rows(self._at, collection=self._name, ids=asked) if asked else ()
+        rows = self._rows(self._at, collection=self._collection.name, ids=asked) if asked else ()
         return {row.doc_id: self._passes(row) for row in rows}
 
     def _passes(self, row: Document | DocumentHeader) -> bool:
         header = row.header if isinstance(row, Document) else row
-        if self._metadata and self._metadata(self._columns.of_document(header)) == [False]:
+        if self._metadata and self._metadata(self._columns.of_document(header, self._collection)) == [False]:
             return False
         return not (self._text and isinstance(row, Document)) or self._text(row.content)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.errors import AccessDenied, FileFailed, quoted
-from vmrag_link.ops.libraries.source import Source
+from vmrag_link.ops.libraries.source import Source, hash_of
 from vmrag_link.paths import Places, belongs_to_nobody
 from vmrag_link.workspace import Workspace
 
@@ -54,11 +54,15 @@ def find(ws: Workspace, path: str) -> NamedFile:
     here = _working_directory()
     roots = _roots(ws, here)
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
-    candidates = [named(start / given) for start in (here, ws.places.top) if start]
-    allowed = [each for each in candidates if _may_be_read(ws.places, each.target, roots)]
-    if not allowed:
-        raise _denied(candidates[-1].path, roots)
-    return next((each for each in allowed if os.path.exists(each.target)), allowed[-1])  # noqa: PTH110  never raises
+    starts = [*([here] if here and _is_below(_real(here), roots) else []), ws.places.top]
+    candidates = [named(start / given) for start in starts]
+    for each in candidates:
+        if _may_be_read(ws.places, each.target, roots) and os.path.exists(each.target):  # noqa: PTH110  never raises
+            return each
+    for each in candidates:
+        if not _may_be_read(ws.places, each.target, roots):
+            raise _denied(each.path, roots)
+    return candidates[-1]
 
 
 def read(ws: Workspace, file: NamedFile) -> Source:
@@ -71,7 +75,8 @@ def read(ws: Workspace, file: NamedFile) -> Source:
     for _ in range(_ATTEMPTS):
         data, modified = _read(file.target, most)
         if modified is not None:
-            return Source(key_of(ws.places, file), file.path.name, data, clock.at(int(modified)))
+            key = key_of(ws.places, file)
+            return Source(key, file.path.name, hash_of(data), data, last_modified=clock.at(int(modified)))
     raise _failed(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
 
 
@@ -92,8 +97,13 @@ def _roots(ws: Workspace, here: Path | None) -> list[Path]:
 
 
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
-    gits = (_real(places.git_dir), _real(places.common))  # with credentials in its configuration
-    return any(map(target.is_relative_to, roots)) and not any(map(target.is_relative_to, gits))
+    gits = (_real(places.git_dir), _real(places.common))
+    own = ".git" in target.parts or _is_below(target, gits)  # of whatever repository: credentials stand there
+    return _is_below(target, roots) and not own
+
+
+def _is_below(path: Path, folders: Iterable[Path]) -> bool:
+    return any(map(path.is_relative_to, folders))
 
 
 def _read(path: Path, most: int) -> tuple[bytes, float | None]:

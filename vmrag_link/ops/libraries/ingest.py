@@ -16,7 +16,7 @@ from vmrag_link.conversion.converter import Converted
 from vmrag_link.documents import origin
 from vmrag_link.documents.origin import Origin
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import ContentRefused
+from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, VmragError
 from vmrag_link.models import At, Document, Record, canonical_json, content_hash, json_from_user
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.document_selection import chunks_of
@@ -33,6 +33,10 @@ meet in one document.
 """
 
 
+LEFT_OUT = (FormatUnsupported, ConversionFailed, ContentRefused)
+"""Why a source cannot become a document."""
+
+
 class Ingested(Record, frozen=True):
     """What became of a source. `chunks`: those that its document is cut into."""
 
@@ -42,13 +46,20 @@ class Ingested(Record, frozen=True):
 
 
 def ingest(
-    ws: Workspace, name: str, sources: Sequence[Source], convert: Convert, *, metadata: Mapping[str, Any] | None = None
+    ws: Workspace,
+    name: str,
+    sources: Sequence[Source],
+    convert: Convert,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    refused: dict[str, VmragError] | None = None,
 ) -> Landed[list[Ingested]]:
     """Store the sources in a library, which is made if it is not there; all of them or none.
 
     A source whose bytes are stored already is skipped, and nothing of it is written. One that
     changed takes the place of its document, which keeps its id and, without `metadata`, what was
     given before. All are converted and embedded before anything is stored. No two may have the same
+    key. With `refused`, one that cannot be converted is left out and the reason put there, by its
     key.
 
     Raises `NameInvalid`, `CollectionExists` for a collection of another kind, `ContentRefused` for
@@ -73,10 +84,14 @@ def ingest(
             if before and _is_made_of(before, source):
                 done.append(Ingested("skipped", before, len(chunks_of(ws, collection, before))))
                 continue
-            new = _version(source, convert_once(source), before or held.new_document(source.key), given)
-            done.append(
-                Ingested("replaced" if before else "indexed", new, len(chunks_of(ws, collection, new))),
-            )
+            try:
+                new = _version(source, convert_once(source), before or held.new_document(source.key), given)
+            except LEFT_OUT as error:
+                if refused is None:
+                    raise
+                refused[source.key] = error
+                continue
+            done.append(Ingested("replaced" if before else "indexed", new, len(chunks_of(ws, collection, new))))
         rows = [each.document for each in done if each.status != "skipped"]
         ws.indexer().prepare(collection, rows)
         write = Write(put_collections=[] if found else [collection], put_documents=rows)

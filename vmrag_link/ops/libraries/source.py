@@ -11,13 +11,15 @@ class Source(Record, frozen=True):
     """`key`: by what a library knows it, the same on every machine where that can be: the path of a
     file below the top of the work tree, else its absolute path; a page's URL without credentials.
 
-    `name`: what a converter and a missing title take for its file's name. `file_type`: empty where
-    the converter decides. `last_modified`: ISO 8601 UTC, empty if not known. The rest is what a
-    server said.
+    `hash` is SHA-256 of the bytes. `data` is empty where a server says that they are those of the
+    document that is there. `name`: what a converter and a missing title take for its file's name.
+    `file_type`: empty where the converter decides. `last_modified`: ISO 8601 UTC, empty if not
+    known. The rest is what a server said.
     """
 
     key: str
     name: str
+    hash: str
     data: bytes
     last_modified: str = ""
     file_type: str = ""
@@ -25,7 +27,6 @@ class Source(Record, frozen=True):
     charset: str = ""
     etag: str = ""
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 of the bytes."""
-        return hashlib.sha256(self.data).hexdigest()
+
+def hash_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

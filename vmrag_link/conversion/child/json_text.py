@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vmrag_link.conversion.outline import MAX_LEVELS, Outline, one_line, too_deep
+from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, one_line, too_deep
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.parsers import expat
 
-from vmrag_link.conversion.outline import MAX_LEVELS, Outline, too_deep
+from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, too_deep
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.unreadable import ContentUnreadable
 

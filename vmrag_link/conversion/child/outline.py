@@ -6,8 +6,6 @@ its lines says by itself what its value is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from vmrag_link.conversion.unreadable import ContentUnreadable
 
 MAX_LEVELS = 200
@@ -56,17 +54,3 @@ def too_deep() -> ContentUnreadable:
 def one_line(name: str) -> str:
     """A name as part of a path."""
     return " ".join(name.split()) or '""'
-
-
-def add_records(outline: Outline, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """The rows of a table, a paragraph each; empty values and empty rows are left out.
-
-    A value without a name gets the number of its column.
-    """
-    names = [" ".join(each.split()) for each in header]
-    for row in rows:
-        outline.paragraph()
-        for number, value in enumerate(row):
-            if value.strip():
-                name = names[number] if number < len(names) else ""
-                outline.value(name or f"column {number + 1}", value)

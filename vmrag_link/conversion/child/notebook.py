@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vmrag_link.conversion.outline import Outline
+from vmrag_link.conversion.child.outline import Outline
 from vmrag_link.conversion.reading import FileText, page
 from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable

@@ -1,0 +1,185 @@
+"""Pages of libraries are taken from a real server of this machine, and asked for again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import notes
+from tests.support.websites import Website, website
+from vmrag_link.ops.libraries import take_pages
+from vmrag_link.ops.libraries.refresh import RefreshReport, refresh
+from vmrag_link.ops.libraries.take_site import SiteReport, take_site
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = notes.template, notes.project
+
+OWLS = "<title>Owls</title><h1>Owls</h1><p>Owls sleep in hollow trees."
+BATS = "<h1>Bats</h1><p>Bats sleep in caves."
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """A site of three pages and of one that is not there, with a sitemap."""
+    monkeypatch.setenv("VMRAG_INGEST_ALLOW_PRIVATE_URLS", "1")
+    with website() as made:
+        made.pages |= {
+            "/owls": page(OWLS),
+            "/bats": page(BATS),
+            "/notes.md": (200, {"Content-Type": "text/markdown"}, b"# Notes\n\nMoths sleep by day."),
+        }
+        names = "".join(f"{made.url(path)}\n" for path in ("/owls", "/bats", "/notes.md", "/gone"))
+        made.pages["/sitemap.txt"] = names
+        yield made
+
+
+def page(text, etag='"1"'):
+    """A page that is not sent to whoever has it."""
+
+    def answer(request):
+        known = request.headers["If-None-Match"] == etag
+        request.send_response(304 if known else 200)
+        request.send_header("Content-Type", "text/html")
+        request.send_header("ETag", etag)
+        request.end_headers()
+        if not known:
+            request.wfile.write(text.encode())
+
+    return answer
+
+
+def took(project, site: Website, **more) -> SiteReport:
+    with notes.opened(project) as ws:
+        return take_site(ws, "web", site.url("/sitemap.txt"), **more)
+
+
+def refreshed(project, *names, **more) -> RefreshReport:
+    with notes.opened(project) as ws:
+        return refresh(ws, names, **more)
+
+
+def statuses(report) -> dict[str, str]:
+    return {each.url.rpartition("/")[2]: each.status for each in report.pages}
+
+
+def test_the_pages_of_a_site_are_taken_and_what_fails_is_told(project, site):
+    report = took(project, site)
+    assert statuses(report) == {"owls": "indexed", "bats": "indexed", "notes.md": "indexed", "gone": "failed"}
+    failed = report.pages[-1]
+    assert (failed.code, failed.doc_id) == ("FETCH_FAILED", "")
+    assert "404" in failed.problem
+    assert {each["title"] for each in project.ask("list", "--collection", "web")["documents"]} == {
+        "Owls",
+        "Bats",
+        "Notes",
+    }
+    again = took(project, site)
+    assert set(statuses(again).values()) == {"unchanged", "failed"}
+    assert [each.doc_id for each in again.pages] == [each.doc_id for each in report.pages]
+
+
+def test_a_site_is_imported_by_its_sitemap(project, site):
+    site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\n"
+    site.pages["/sitemap.txt"] += "http://elsewhere.example/\nno url\n"
+    url = site.url("/sitemap.txt")
+    arguments = ("import", "--sitemap", url, "--library", "web", "--metadata", '{"of": "animals"}')
+    said = project.vmrag(*arguments, code=1).out
+    assert "web: 2 documents added, 0 unchanged" in said
+    assert f"Not taken: {site.url('/gone')} cannot be fetched: its server answered 404 Not Found." in said
+    assert "Left out: 1 of other hosts, 1 that robots.txt disallows and 1 that are no URLs." in said
+    assert "vmrag commit" in said
+    documents = project.ask("list", "--collection", "web")["documents"]
+    assert [each["metadata"]["of"] for each in documents] == ["animals", "animals"]
+    report = project.ask(*arguments, "--most", "2")
+    assert set(report) == REPORT
+    assert (report["sitemap"], report["more"], [each["status"] for each in report["pages"]]) == (
+        url,
+        2,
+        ["unchanged", "unchanged"],
+    )
+    for wrong in (
+        ["--sitemap", url, url],
+        ["--sitemap", url, "--collection", "notes"],
+        ["--sitemap", "sitemap.xml"],
+        [url, "--most", "3"],
+    ):
+        assert project.vmrag("import", *wrong, "--json", code=2).error["code"] == "INVALID_PARAMETER"
+
+
+REPORT = {"sitemap", "library", "pages", "elsewhere", "disallowed", "invalid", "more", "failures", "branch", "pending"}
+
+
+def test_what_changed_is_stored_uncommitted_and_shown_word_by_word(project, site):
+    took(project, site)
+    project.vmrag("commit", "-m", "pages")
+    site.pages["/owls"] = page(OWLS.replace("hollow", "old hollow"), etag='"2"')
+    site.pages["/bats"] = page(BATS + "<!-- served at noon -->", etag='"2"')  # other bytes, the same document
+    dry = project.vmrag("refresh", "--dry-run").out
+    assert f"M  {site.url('/owls')} | +1 -0" in dry
+    assert "1 page changed, 2 unchanged, 0 failed" in dry
+    assert "the same command without --dry-run" in dry
+    assert project.ask("status")["kb"]["dirty"] is False
+
+    said = project.vmrag("refresh").out
+    assert "vmrag diff" in said
+    assert "vmrag commit" in said
+    assert "{+old +}hollow" in project.vmrag("diff").out
+    assert [each["uncommitted"] for each in project.ask("list", "--collection", "web")["documents"]].count(
+        "modified"
+    ) == 1
+    answer = project.ask("refresh")
+    assert set(answer) == {"pages", "replaced", "unchanged", "failed", "dry_run", "branch", "pending"}
+    assert set(answer["pages"][0]) == {"url", "library", "status", "doc_id", "words", "code", "problem"}
+    assert (answer["replaced"], answer["unchanged"], answer["failed"], answer["dry_run"]) == (0, 3, 0, False)
+
+
+def test_libraries_documents_and_urls_can_be_named(project, site):
+    owls, *_ = took(project, site).pages
+    with notes.opened(project) as ws:
+        take_site(ws, "other", site.url("/sitemap.txt"), most=1)
+    site.asked.clear()
+    assert len(refreshed(project, "web").pages) == 3
+    assert {each.library for each in refreshed(project, owls.url.replace("http", "HTTP")).pages} == {"web", "other"}
+    assert [each.url for each in refreshed(project, f"web/{owls.doc_id}", owls.url).pages] == [owls.url, owls.url]
+    for names, code, hint in (
+        (["nothing"], "COLLECTION_NOT_FOUND", "vmrag list"),
+        (["notes"], "INVALID_PARAMETER", "vmrag list"),
+        (["web/none"], "DOCUMENT_NOT_FOUND", "vmrag list --collection web"),
+        (["http://else.example/"], "DOCUMENT_NOT_FOUND", "vmrag import http://else.example/ --library NAME"),
+    ):
+        error = project.vmrag("refresh", *names, "--json", code=None).error
+        assert (error["code"], error["hint"]) == (code, hint)
+
+
+def test_a_page_that_fails_keeps_its_document_and_the_exit_code_says_so(project, site):
+    took(project, site)
+    before = project.ask("list", "--collection", "web")
+    site.pages |= {"/owls": (500, {}, b""), "/bats": (200, {"Content-Type": "text/html"}, b"<p> ")}
+    done = project.vmrag("refresh", code=1)
+    assert "0 pages changed, 1 unchanged, 2 failed" in done.out
+    assert f"!  {site.url('/owls')} cannot be fetched: its server answered 500" in done.out
+    assert project.ask("list", "--collection", "web") == before
+
+
+def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeypatch):
+    monkeypatch.setattr(take_pages, "_BATCH_PAGES", 2)
+    site.pages["/bats"] = (200, {"Content-Type": "text/markdown"}, b"---\norigin: elsewhere\n---\n# Bats\n")
+    report = took(project, site)
+    assert statuses(report) == {"owls": "indexed", "bats": "failed", "notes.md": "indexed", "gone": "failed"}
+    assert report.pages[1].code == "INVALID_METADATA"
+
+
+def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
+    waited: list[float] = []
+    monkeypatch.setattr("vmrag_link.web.pace.time.sleep", waited.append)
+    site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\nCrawl-delay: 2\n"
+    report = took(project, site)
+    assert (report.disallowed, len(report.pages)) == (1, 3)
+    assert [round(each) for each in waited] == [0, 2, 2]
+    waited.clear()
+    assert len(refreshed(project, "web").pages) == 2
+    assert [round(each) for each in waited] == [0, 2]
+
+
+def test_without_pages_it_is_said_how_to_take_some(project):
+    assert "vmrag import URL --library NAME" in project.vmrag("refresh").out

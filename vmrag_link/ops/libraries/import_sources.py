@@ -1,0 +1,167 @@
+"""Files, folders and pages that a person names, taken into a library: `vmrag import --library`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vmrag_link import terminal_text
+from vmrag_link.documents import import_base, importing
+from vmrag_link.documents.importing import Skipped
+from vmrag_link.errors import AccessDenied, FetchFailed, FileFailed, VmragError
+from vmrag_link.models import Record
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.libraries import files, library, pages
+from vmrag_link.ops.libraries.converting import converting
+from vmrag_link.ops.libraries.ingest import Ingested, checked_metadata, held, ingest
+from vmrag_link.ops.libraries.source import Source
+from vmrag_link.workspace import Workspace
+
+BATCH, BATCH_BYTES = 200, 32_000_000
+"""So many sources are stored at a time: their bytes and texts are in memory together."""
+
+
+_UNREADABLE = (FileFailed, FetchFailed, AccessDenied)
+
+
+class TakenSource(Record, frozen=True):
+    """`source`: as `library.shown_source`; `chunks`: those of its document."""
+
+    status: str
+    doc_id: str
+    source: str
+    title: str
+    chunks: int
+
+
+class RefusedSource(Record, frozen=True):
+    """A file or page that was named and could not be taken."""
+
+    source: str
+    code: str
+    message: str
+    hint: str
+
+
+class LibraryImport(Record, frozen=True):
+    """`skipped`: what folders hold that cannot become a document. `branch`: where something was
+    stored; None for nothing. `pending`: why the index did not follow yet.
+    """
+
+    library: str
+    taken: list[TakenSource]
+    refused: list[RefusedSource]
+    skipped: list[Skipped]
+    branch: str | None
+    pending: str = ""
+
+
+class _Named(NamedTuple):
+    """A file (its absolute path) or a page (its URL), as it is shown. `inside`: of a folder that
+    was named.
+    """
+
+    what: Path | str
+    shown: str
+    inside: bool = False
+
+
+def import_sources(
+    ws: Workspace, sources: Sequence[Path | str], name: str, *, metadata: Mapping[str, Any] | None = None
+) -> LibraryImport:
+    """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
+
+    What cannot be taken keeps nothing else from being stored. The reason is raised if it is the
+    only one that is named. Raises `UsageInvalid` for a path where nothing is, and as `ingest`.
+    """
+    library.check(name)
+    checked_metadata(metadata or {}, name)
+    library.find(ws, writing.place(writing.writable(ws)), name)
+    skipped: list[Skipped] = []
+    named = [each for source in sources for each in _named(ws, source, skipped)]
+    failed: dict[_Named, VmragError] = {}
+    taken: list[Ingested] = []
+    branch, pending = None, ""
+    with ws.progress.task("taking in", len(named)) as task, converting(ws) as convert:
+        for batch in _batches(_read(ws, name, named, failed)):
+            refused: dict[str, VmragError] = {}
+            done = ingest(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
+            failed |= {each: refused[source.key] for each, source in batch.items() if source.key in refused}
+            taken += done.report
+            branch, pending = done.branch or branch, done.pending or pending
+            task.advance(len(batch))
+    skipped += [
+        Skipped(terminal_text.one_line(each.shown), _reason(why)) for each, why in failed.items() if each.inside
+    ]
+    outright = {each.shown: why for each, why in failed.items() if not each.inside}
+    if outright and len(sources) == 1:
+        raise next(iter(outright.values()))
+    return LibraryImport(
+        name,
+        [_taken(ws, each) for each in taken],
+        [RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
+        sorted(skipped, key=lambda each: each.name),
+        branch,
+        pending,
+    )
+
+
+def _named(ws: Workspace, source: Path | str, skipped: list[Skipped]) -> Iterator[_Named]:
+    if isinstance(source, str):
+        yield _Named(source, pages.key_of(source))
+        return
+    found = importing.existing(source)
+    if not found.is_dir():
+        yield _Named(found, str(source))
+        return
+    base = import_base.of_folder(found, import_base.located(ws.places.top))
+    scan = importing.scan([found], base)
+    skipped += scan.skipped
+    yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
+
+
+def _read(
+    ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
+) -> Iterator[tuple[_Named, Source]]:
+    """Each source once, however often it is named; why one cannot be read is put into `failed`."""
+    seen: set[str] = set()
+    for each in named:
+        try:
+            source = _source(ws, name, each.what)
+        except _UNREADABLE as error:
+            failed[each] = error
+            continue
+        if source.key not in seen:
+            seen.add(source.key)
+            yield each, source
+
+
+def _source(ws: Workspace, name: str, what: Path | str) -> Source:
+    if isinstance(what, Path):
+        return files.read(ws, files.named(what))
+    at = writing.place(writing.writable(ws))
+    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)))
+
+
+def _batches(read: Iterable[tuple[_Named, Source]]) -> Iterator[dict[_Named, Source]]:
+    batch: dict[_Named, Source] = {}
+    size = 0
+    for named, source in read:
+        batch[named] = source
+        size += len(source.data)
+        if len(batch) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
+
+
+def _reason(why: VmragError) -> str:
+    """What follows the name of a file that is skipped."""
+    return str(why.details.get("reason", why.message))
+
+
+def _taken(ws: Workspace, done: Ingested) -> TakenSource:
+    document = done.document
+    return TakenSource(done.status, document.doc_id, library.shown_source(ws, document), document.title, done.chunks)
