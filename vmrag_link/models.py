@@ -42,6 +42,9 @@ TABLE_OF_KIND: Mapping[str, DocumentTable] = {ISSUES: "issue_logs", KNOWLEDGE: "
 LIBRARY = "library"
 """The kind of a collection whose documents are files and pages, each known by its source."""
 
+SYSTEM = "system"
+"""The kind of a collection of what tools write down by themselves: thoughts, chats, evidence."""
+
 
 class Collection(Record, frozen=True):
     """A row of `collections`: what decides how its documents are indexed is versioned with them."""

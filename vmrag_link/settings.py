@@ -444,6 +444,18 @@ class IngestSettings(Record, frozen=True):
     ] = 20
 
 
+class ThinkingSettings(Record, frozen=True):
+    threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
+            "embedding model.",
+        ),
+    ] = 0.0
+
+
 class Config(Record, frozen=True):
     requires: Annotated[
         str,
@@ -498,3 +510,4 @@ class Config(Record, frozen=True):
     limits: LimitSettings = LimitSettings()
     ingest: IngestSettings = IngestSettings()
     llm: LlmSettings = LlmSettings()
+    thinking: ThinkingSettings = ThinkingSettings()

@@ -9,6 +9,7 @@ models require an object, and its server does not apply the schema.
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -28,17 +29,19 @@ class Given(Record, frozen=True):
     """What an annotation says of a parameter beside its type.
 
     `low`, `high`: bounds of a number. A number above `high` is refused, or lowered to it if
-    `clamped`. `least`: the smallest number of elements of a list. `wire`: the name that clients
-    use, where Python has another use for it. `aliases`: names that are accepted as well; the schema
-    does not list them. `spelled`: other spellings of a value that are accepted, and the value that
-    they mean. `blank`: an empty text is accepted here, because the operation has a better error for
-    it. `full`: no element of a list may be empty.
+    `clamped`. `unset`: a number out of these bounds by which clients say that they give none.
+    `least`: the smallest number of elements of a list. `wire`: the name that clients use, where
+    Python has another use for it. `aliases`: names that are accepted as well; the schema does not
+    list them. `spelled`: other spellings of a value that are accepted, and the value that they
+    mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
+    `full`: no element of a list may be empty.
     """
 
     about: str = ""
     low: int | None = None
     high: int | None = None
     clamped: bool = False
+    unset: int | None = None
     least: int = 0
     wire: str = ""
     aliases: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ class Parameter(Record, frozen=True):
     """
 
     keyword: str
-    kind: Literal["string", "integer", "boolean", "object", "array"]
+    kind: Literal["string", "integer", "number", "boolean", "object", "array"]
     items: Literal["", "string", "object", "array"]
     holes: bool
     choices: tuple[str, ...]
@@ -77,7 +80,7 @@ class Parameter(Record, frozen=True):
         if self.choices and self.kind == "string":
             shape["enum"] = list(self.choices)
         if self.given.low is not None:
-            shape["minimum"] = self.given.low
+            shape["minimum"] = self.given.low if self.given.unset is None else self.given.unset
         if self.given.high is not None:
             shape["maximum"] = self.given.high
         if not self.required and self.default not in (None, ""):
@@ -103,7 +106,7 @@ class Parameter(Record, frozen=True):
         match self.kind:
             case "string":
                 return self._text(value)
-            case "integer":
+            case "integer" | "number":
                 return self._number(value, warn)
             case "boolean":
                 return self._truth(value)
@@ -129,10 +132,10 @@ class Parameter(Record, frozen=True):
             self._require_characters(text)
         return text
 
-    def _number(self, value: Any, warn: Warn) -> int:
-        number = _integer(value)
+    def _number(self, value: Any, warn: Warn) -> int | float:
+        number = _integer(value) if self.kind == "integer" else _real(value)
         if number is None:
-            raise self._refusal(value, "a whole number")
+            raise self._refusal(value, "a whole number" if self.kind == "integer" else "a number")
         low, high = self.given.low, self.given.high
         if high is not None and number > high and self.given.clamped:
             warn("IGNORED_SETTING", f"{self.name} is at most {high}; {number} was taken as that.")
@@ -147,6 +150,10 @@ class Parameter(Record, frozen=True):
                 maximum=high,
             )
         return number
+
+    def says_none(self, value: Any) -> bool:
+        """Whether a client says with this number that it gives none."""
+        return self.given.unset is not None and _real(value) == self.given.unset
 
     def _truth(self, value: Any) -> bool:
         known = {"true": True, "false": False}
@@ -252,7 +259,7 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
     )
 
 
-_KINDS = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
+_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 
 
 def _plain(hint: Any) -> Any:
@@ -285,7 +292,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
     keywords = {}
     for each in declared:
         value = sent.get(each.name)
-        absent = value is None or (value == "" and not (each.required and each.given.blank))
+        absent = value is None or (value == "" and not (each.required and each.given.blank)) or each.says_none(value)
         if not absent:
             keywords[each.keyword] = each.parse(value, warn)
         elif each.required:
@@ -307,6 +314,15 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     return value if isinstance(value, int) else None
+
+
+def _real(value: Any) -> int | float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 30 else None  # noqa: PLR2004  as for whole numbers
+        except ValueError:
+            return None
+    return value if _is_number(value) and math.isfinite(value) else None
 
 
 def _is_number(value: Any) -> bool:

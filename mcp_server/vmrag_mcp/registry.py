@@ -38,6 +38,7 @@ TOOLSETS = {
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs, documents about tools", ("any_document",)),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
+    "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")

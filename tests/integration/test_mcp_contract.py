@@ -41,6 +41,7 @@ RULES = COMMON["parameter_rules"]
 TYPES = {
     "string": ("string", "", False),
     "integer": ("integer", "", False),
+    "number": ("number", "", False),
     "boolean": ("boolean", "", False),
     "object": ("object", "", False),
     "array of string": ("array", "string", False),
@@ -142,7 +143,7 @@ def _declared(each: Parameter) -> dict[str, Any]:
         "type": (each.kind, each.items, each.holes),
         "required": each.required,
         "default": each.default or None,
-        "limits": (given.low, given.high, given.clamped),
+        "limits": (given.low, given.high, given.clamped, given.unset),
         "choices": sorted(each.choices),
         "aliases": sorted(given.aliases),
         "least": given.least,
@@ -157,7 +158,12 @@ def _says(each: dict[str, Any]) -> dict[str, Any]:
         "type": TYPES[each["type"]],
         "required": each.get("required", False),
         "default": each.get("default") or None,  # False, 0, "" and {} are as good as nothing
-        "limits": (each.get("minimum"), each.get("maximum"), each.get("above_maximum") == "clamped"),
+        "limits": (
+            each.get("minimum"),
+            each.get("maximum"),
+            each.get("above_maximum") == "clamped",
+            each.get("unset"),
+        ),
         "choices": sorted([*listed, *(each.get("tolerated", []) if each["type"].startswith("array") else [])]),
         "aliases": sorted(each.get("aliases", ())),
         "least": each.get("min_items", 0),
@@ -173,7 +179,7 @@ def sample(says: dict[str, Any]) -> Any:
     """Some legal value of a parameter."""
     if choices := says.get("choices"):
         return choices[:1] if says["type"].startswith("array") else choices[0]
-    if says["type"] == "integer":
+    if says["type"] in ("integer", "number"):
         return says.get("minimum", 1)
     return {
         "string": "some text",
@@ -227,7 +233,7 @@ def illegal(says: dict[str, Any]) -> Iterator[Wrong]:
 
 def _beyond(says: dict[str, Any]) -> Iterator[Wrong]:
     if "minimum" in says:
-        yield "small", says["minimum"] - 1, BAD, BOUNDS
+        yield "small", says["minimum"] - (1 if says["type"] == "integer" else 0.5), BAD, BOUNDS
         yield "very small", -(10**25), BAD, BOUNDS
     if says.get("above_maximum") == "refused":
         yield "large", says["maximum"] + 1, BAD, BOUNDS
@@ -253,8 +259,10 @@ def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from (("null", None), ("empty", ""))
     for each in (*says.get("choices", ()), *says.get("tolerated", ())):
         yield f"{each!r}", [each] if array else each
+    if "unset" in says:
+        yield from (("none", says["unset"]), ("none as a text", f"{says['unset']}.0"))
     match kind:
-        case "integer":
+        case "integer" | "number":
             yield from (("a text", f" {value}"), ("a float", float(value)))
             if "maximum" in says:
                 yield "the largest", says["maximum"]
@@ -320,7 +328,8 @@ def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
     declared = parameters(function_of(catalogue()[name]))
     plain = parse_arguments(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():
-        for absent in RULES["optional_null_like"] if not says.get("required") else ():
+        nothing = [*RULES["optional_null_like"], *([says["unset"]] if "unset" in says else [])]
+        for absent in nothing if not says.get("required") else ():
             assert parse_arguments(declared, usual(name) | {each: absent}, _no_warning) == plain
 
 

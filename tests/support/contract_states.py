@@ -139,6 +139,23 @@ def library_behind(state: State) -> None:
     state.write("files/guide.md", "# Guide\n\nAll other words.\n")
 
 
+def thoughts(state: State) -> None:
+    call = Tools(state.top)
+    for number, text in enumerate(("Look at the rivers.", "Then at the mountains."), start=1):
+        call("chroma_sequential_thinking", thought=text, thought_number=number, total_thoughts=2, session_id="plan")
+    call(
+        "chroma_sequential_thinking",
+        thought="Or follow the valleys.",
+        thought_number=2,
+        total_thoughts=2,
+        session_id="plan",
+        branch_from_thought=1,
+        branch_id="valleys",
+        custom_data={"sure": 0.5},
+    )
+    state.kept("thoughts")
+
+
 def dirty(state: State) -> None:
     state.note("d", "delta")
 
@@ -375,6 +392,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "reworked": ("other", reworked),
     "library": ("notes", library),
     "library_behind": ("library", library_behind),
+    "thoughts": ("notes", thoughts),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),
     "topic_dirty": ("topic", dirty),

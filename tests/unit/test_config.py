@@ -99,6 +99,7 @@ def test_the_defaults_are_these():
             "convert_mb": 2000,
             "text_mb": 20,
         },
+        "thinking": {"threshold": 0.0},
     }
 
 

@@ -63,3 +63,12 @@ class Near(Record, frozen=True):
 
     hit: Hit
     cosine: float
+
+    @property
+    def similarity(self) -> float:
+        return similarity(self.cosine)
+
+
+def similarity(cosine: float) -> float:
+    """A cosine as people are shown it: 0 to 1."""
+    return round(min(1.0, max(0.0, cosine)), 4)

@@ -18,11 +18,11 @@ from vmrag_link.index import keywords, seal
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.verify import unusable
-from vmrag_link.models import Collection, canonical_json
+from vmrag_link.models import SYSTEM, Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.query import Hit, Mode, Near, Query
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
 from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.retrieval.ranker import Asked, Ranker
 from vmrag_link.retrieval.stored_vectors import stored_vectors
@@ -69,6 +69,7 @@ class Searcher:
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
+        self._unnamed = [name for name, held in self._held.items() if held.collection.kind != SYSTEM]
         self._passing: dict[str, dict[int, list[int]]] = {}
 
     def close(self) -> None:
@@ -92,21 +93,41 @@ class Searcher:
         texts: dict[str, list[str]] = {}
         for query in queries:
             if query.mode != Mode.KEYWORD:
-                for name in self._held if query.collections is None else query.collections:
+                for name in self._unnamed if query.collections is None else query.collections:
                     texts.setdefault(name, []).append(query.text)
         for name, asked in texts.items():
             if name in self._held:
                 self._query_vectors.prepare(self._held[name], asked)
 
-    def nearest(self, query: Query) -> list[Near]:
-        """As `search` by vectors of one collection, ranked again by exact cosines, with any number
-        of chunks of a document.
+    def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
+        """As `search` by vectors of one collection, ranked again by exact cosines, with so many
+        chunks of a document (0: any number).
 
         Raises the same.
         """
         with self._damage_errors():
-            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), 0)
+            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), per_document)
             return self._by_cosine(query, hits) if hits else []
+
+    def nearest_groups(
+        self, collection: str, text: str, group_of: Callable[[DocumentHeader], str | None]
+    ) -> dict[str, float]:
+        """Groups of a collection's documents with their similarities to a text, the nearest first.
+
+        A group's vector is the mean of its documents'. A document of no group is left out. Raises
+        `EmbeddingMismatch`, `EmbeddingFailed`, `IndexFailed`.
+        """
+        with self._damage_errors():
+            groups: dict[str, list[int]] = {}
+            held = self._held.get(collection)
+            for header, slots in self._manifest.placed(held) if held else ():
+                if (group := group_of(header)) is not None:
+                    groups.setdefault(group, []).extend(slots)
+            if held is None or not groups:
+                return {}
+            exact, asked = self._ranker.exact(held), self._query_vectors.of(held, text)
+            near = {group: similarity(exact.mean_cosine(asked, slots)) for group, slots in groups.items()}
+        return dict(sorted(near.items(), key=lambda each: (-each[1], each[0])))
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
         [held] = self._collections(query)
@@ -193,7 +214,7 @@ class Searcher:
 
     def _collections(self, query: Query) -> list[IndexedCollection]:
         if query.collections is None:
-            return list(self._held.values())
+            return [self._held[name] for name in self._unnamed]
         for name in query.collections:
             if name not in self._held:
                 raise no_collection(name, sorted(self._held))

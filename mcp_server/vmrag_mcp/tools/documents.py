@@ -126,7 +126,7 @@ def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
         metadata=without_origin(hit.placed_metadata) if "metadatas" in include else UNSET,
         distance=distance(space, near.cosine) if distances else UNSET,
-        similarity=similarity(near.cosine) if distances else UNSET,
+        similarity=near.similarity if distances else UNSET,
         embedding=report.embeddings[chunk_id(hit.doc_id, hit.chunk)] if "embeddings" in include else UNSET,
     )
 
@@ -142,11 +142,6 @@ def distance(space: Distance, cosine: float) -> float:
     Never below zero, where rounding might take it.
     """
     return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
-
-
-def similarity(cosine: float) -> float:
-    """0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
-    return round(min(1.0, max(0.0, cosine)), 4)
 
 
 @tool("R")

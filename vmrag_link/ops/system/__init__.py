@@ -1,0 +1,1 @@
+"""Collections of what tools write down by themselves: thoughts, chats, learnings, evidence."""

@@ -1,0 +1,70 @@
+"""System collections: ordinary ones, of kind `system`, which are made when they are first needed.
+
+Any tool may read and change them; so what stands in one may be something else than what is
+expected there, and readers leave that out. A query that names no collection does not ask them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import SYSTEM, At, Chunking, Collection, Document, Record
+from vmrag_link.ops.documents import collections, names
+from vmrag_link.workspace import Workspace
+
+CODEBASE = "codebase_v1"
+CHATS = "chat_history_v1"
+LEARNINGS = "derived_learnings_v1"
+THOUGHTS = "thinking_sessions_v1"
+EVIDENCE = "validation_evidence_v1"
+TEST_RESULTS = "test_results_v1"
+
+SYSTEM_COLLECTIONS = (CODEBASE, CHATS, LEARNINGS, THOUGHTS, EVIDENCE, TEST_RESULTS)
+
+WHOLE = Chunking(size=100_000, overlap=0)
+"""A document is one chunk, as long as no embedding model can make sense of it anyway."""
+
+
+class Put(Record, frozen=True):
+    """Documents to store in a collection, which is `new` or there already."""
+
+    collection: Collection
+    new: bool
+    documents: Sequence[Document]
+
+
+def find(ws: Workspace, at: At, name: str) -> Collection | None:
+    """The collection of exactly this name."""
+    return next((each for each in ws.engine.collections(at) if each.name == name), None)
+
+
+def find_or_new(ws: Workspace, at: At, name: str) -> tuple[Collection, bool]:
+    """The collection of exactly this name, or one to be made, and whether it is that.
+
+    Raises `NameInvalid`, and `UsageInvalid` for one whose documents come from elsewhere.
+    """
+    found = find(ws, at, name)
+    if found is None:
+        names.check(name)
+        model = ws.models.named(ws.config.embedding.model)
+        return collections.empty(name, model, WHOLE, kind=SYSTEM), True
+    if found.kind not in (SYSTEM, "chroma"):
+        raise UsageInvalid(
+            f"The documents of collection {name!r}, of kind {found.kind}, come from elsewhere.",
+            hint="Leave collection_name out, or name another collection.",
+            parameter="collection_name",
+            value=name,
+        )
+    return found, False
+
+
+def prepared(ws: Workspace, puts: Sequence[Put]) -> Write:
+    """All of it in one write; nothing that cannot be embedded. Raises `Embedding` errors."""
+    for each in puts:
+        ws.indexer().prepare(each.collection, each.documents)
+    return Write(
+        put_collections=[each.collection for each in puts if each.new],
+        put_documents=[document for each in puts for document in each.documents],
+    )

@@ -1,0 +1,1 @@
+"""Thoughts of agents, step by step in sessions: written down, found again."""
