@@ -28,6 +28,9 @@ class Chunking(Record, frozen=True):
     overlap: int = 50
 
 
+EXTERNAL = "external"
+"""The kind of a collection that is only indexed, never stored: other documentation of a project."""
+
 COMPOUNDING = "compounding"
 """The kind of a collection that mirrors the documents of a project, which are files in the work
 tree.

@@ -27,6 +27,7 @@ from vmrag_mcp.results.base import ToolWarning
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.workspace import Workspace
 
@@ -85,6 +86,13 @@ class _CallTask:
         self._progress.said(self._done, self._total, self._description)
 
 
+class ProcessState:
+    """What calls leave for later ones of the same process. `project`: the one that is active."""
+
+    def __init__(self) -> None:
+        self.project: ActiveProject | None = None
+
+
 class Call:
     """One call of a tool: what its function gets."""
 
@@ -96,8 +104,10 @@ class Call:
         *,
         agreed: Mapping[str, bool] = NOTHING,
         tools: EnabledTools | None = None,
+        state: ProcessState | None = None,
     ) -> None:
         self.ws = ws
+        self.state = state or ProcessState()
         self.behaviour = behaviour
         self._tools = tools
         self.warnings: list[ToolWarning] = []
@@ -117,6 +127,11 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
             agree(self.ws, remote)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the server changes nothing."""
+        return self.tools.selection.chosen.read_only
 
     @property
     def tools(self) -> EnabledTools:
@@ -181,6 +196,7 @@ class Session:
         self.directory = directory
         self.behaviour = behaviour
         self.tools: EnabledTools | None = None
+        self.state = ProcessState()
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
@@ -238,7 +254,7 @@ class Session:
 
                     lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed=agreed, tools=self.tools)
+            yield Call(ws, self.behaviour, progress, agreed=agreed, tools=self.tools, state=self.state)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

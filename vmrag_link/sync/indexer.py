@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -14,7 +15,6 @@ from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
-from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.contents import held_collections, rows_of
 from vmrag_link.index.manifest import Manifest
@@ -27,6 +27,7 @@ from vmrag_link.models import (
     Chunk,
     Chunking,
     Collection,
+    Difference,
     Document,
     DocumentHeader,
     Record,
@@ -48,14 +49,34 @@ class IndexUpdate(Record, frozen=True):
     chunks: ChunkCounts
 
 
+class RowSource(Protocol):
+    """What an index is made of: a knowledge base, or what can be read like one (`engines.base`)."""
+
+    def collections(self, at: At) -> list[Collection]: ...
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]: ...
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]: ...
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+
+    def count(self, at: At) -> int: ...
+
+    def diff(self, old: At, new: At) -> Difference: ...
+
+
 class Indexer:
-    """Brings indexes of one knowledge base up to date.
+    """Brings indexes of one source of rows up to date.
 
     `model_for` gives a collection's embedding model.
     """
 
     def __init__(
-        self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
+        self, engine: RowSource, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
     ) -> None:
         self._engine = engine
         self._cache = cache

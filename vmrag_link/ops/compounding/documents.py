@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vmrag_link import clock
 from vmrag_link.conversion import front_matter, reading, text_bytes
 from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
-from vmrag_link.models import Document, canonical_json, content_hash
+from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
 from vmrag_link.ops.compounding import doc_types
+from vmrag_link.ops.compounding.folder import Files, Skipped, Stamp
 from vmrag_link.ops.compounding.project import Project, unknown_type
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.libraries import files
@@ -26,6 +28,53 @@ _NO_PROSE = ("#", "```", "~~~", "|", "<", ">", "- ", "* ", "+ ", "---", "===")
 
 REFUSALS = (ProjectError, ContentRefused)
 """Why a file is no document of the project; whatever else goes wrong stops a scan."""
+
+
+class _Seen(NamedTuple):
+    """What a version of a file was; `header` is None for one that is no document."""
+
+    stamp: Stamp
+    header: DocumentHeader | None
+    reason: str
+
+
+class SeenFiles:
+    """What the files of a folder were when they were read; a version is read once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._project: Project | None = None
+
+    def header(self, doc_id: str) -> DocumentHeader | None:
+        known = self._seen.get(doc_id)
+        return known.header if known else None
+
+    def forget(self, doc_id: str) -> None:
+        """It is read again when it is next looked at."""
+        self._seen.pop(doc_id, None)
+
+    def headers(
+        self, project: Project, files: Files, read: Callable[[str], Document]
+    ) -> tuple[dict[str, DocumentHeader], list[Skipped]]:
+        """The documents that the files are, and those files that are none.
+
+        `read` raises one of `REFUSALS` for such a file.
+        """
+        before = self._seen if self._project == project else {}
+        self._project, self._seen = project, {}
+        for doc_id, stamp in files.stamps.items():
+            known = before.get(doc_id)
+            self._seen[doc_id] = known if known and known.stamp == stamp else _look(doc_id, stamp, read)
+        headers = {doc_id: each.header for doc_id, each in self._seen.items() if each.header}
+        skipped = [Skipped(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
+        return headers, [*files.skipped, *skipped]
+
+
+def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
+    try:
+        return _Seen(stamp, read(doc_id).header, "")
+    except REFUSALS as refusal:
+        return _Seen(stamp, None, refusal.message)
 
 
 def source(ws: Workspace, folder: Path, doc_id: str) -> Source:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,9 +22,11 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.compounding import documents, folder, project
-from vmrag_link.ops.compounding.folder import Files, Patterns, Skipped, Stamp
+from vmrag_link.ops.compounding.documents import SeenFiles
+from vmrag_link.ops.compounding.folder import Files, Patterns, Skipped
 from vmrag_link.ops.compounding.project import Project
 from vmrag_link.ops.documents import collections, writing
+from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import standing
@@ -53,12 +54,13 @@ class Mirrored(Record, frozen=True):
     pending: str = ""
 
 
-class _Parsed(NamedTuple):
-    """What a version of a file was; `header` is None for one that is no document."""
+class Indexed(Record, frozen=True):
+    """A document as it was read just now; `changed`: whether it was another one before."""
 
-    stamp: Stamp
-    header: DocumentHeader | None
-    reason: str
+    document: Document
+    collection: Collection
+    chunks: int
+    changed: bool
 
 
 class ActiveProject:
@@ -72,8 +74,7 @@ class ActiveProject:
         self.config_path = config_path
         self.read_only = read_only
         self.lock = threading.RLock()
-        self._parsed: dict[str, _Parsed] = {}
-        self._parsed_for: object = None
+        self.own, self.external = SeenFiles(), SeenFiles()
         self._looked: tuple[float, str, Files] | None = None
         self.settled: object = None
         """What rows and files were equal at."""
@@ -92,29 +93,6 @@ class ActiveProject:
         self._looked = (time.monotonic(), str(found.docs_folder), files)
         return files
 
-    def headers(self, ws: Workspace, found: Project, files: Files) -> tuple[dict[str, DocumentHeader], list[Skipped]]:
-        """The documents that the files are, and the files that are none. A version that was read
-        once is not read again.
-        """
-        if self._parsed_for != found:
-            self._parsed, self._parsed_for = {}, found
-        self._parsed = {
-            doc_id: known
-            if (known := self._parsed.get(doc_id)) and known.stamp == stamp
-            else _parse(ws, found, doc_id, stamp)
-            for doc_id, stamp in files.stamps.items()
-        }
-        headers = {doc_id: each.header for doc_id, each in self._parsed.items() if each.header}
-        skipped = [Skipped(doc_id, each.reason) for doc_id, each in self._parsed.items() if not each.header]
-        return headers, [*files.skipped, *skipped]
-
-
-def _parse(ws: Workspace, found: Project, doc_id: str, stamp: Stamp) -> _Parsed:
-    try:
-        return _Parsed(stamp, _document(ws, found, doc_id).header, "")
-    except documents.REFUSALS as refusal:
-        return _Parsed(stamp, None, refusal.message)
-
 
 def _document(ws: Workspace, found: Project, doc_id: str) -> Document:
     return documents.project_document(found, doc_id, documents.source(ws, found.docs_folder, doc_id))
@@ -128,7 +106,7 @@ def reconcile(ws: Workspace, active: ActiveProject, found: Project, *, now: bool
     """
     with active.lock:
         files = active.files(found, now=now)
-        wanted, skipped = active.headers(ws, found, files)
+        wanted, skipped = active.own.headers(found, files, lambda doc_id: _document(ws, found, doc_id))
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: standing(ws).at, index=False)
         state = (found, dict(files.stamps), ws.engine.stamp(), ws.trigger(), at)
@@ -203,17 +181,20 @@ def _new(ws: Workspace, found: Project) -> Collection:
     return collections.empty(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
-def index(ws: Workspace, active: ActiveProject, found: Project, doc_id: str) -> Landed[Document]:
-    """Read one file again and mirror it, whatever is known of it; the document as it is now.
+def index(ws: Workspace, active: ActiveProject, found: Project, doc_id: str) -> Landed[Indexed]:
+    """Read one file again and mirror it, whatever is known of it.
 
     Raises `FileFailed`, one of `documents.REFUSALS`, and as `writing.write`: nothing is stored.
     """
     with active.lock:
+        active.own.forget(doc_id)
 
-        def plan(at: At) -> Planned[Document]:
+        def plan(at: At) -> Planned[Indexed]:
             new = put_row(ws, at, _document(ws, found, doc_id))
-            same = _same(ws, at, new)
-            return Planned(None if same else rows(ws, at, found, [new], []), new)
+            collection = mirror_of(ws, at, found.name) or _new(ws, found)
+            changed = not _same(ws, at, new)
+            report = Indexed(new, collection, len(chunks_of(ws, collection, new)), changed)
+            return Planned(rows(ws, at, found, [new], []) if changed else None, report)
 
         return writing.write(ws, plan, f"mirror {doc_id}")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
-from vmrag_link.models import Document, Record
+from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.compounding import links, search
 from vmrag_link.ops.compounding.doc_types import LEVELS, Level
 from vmrag_link.ops.compounding.project import Project
@@ -45,7 +45,9 @@ class LinkedDocument(Record, frozen=True):
 
 
 class Retrieved(Record, frozen=True):
-    """`best`, `least`: as of `Matches`."""
+    """`collection`: None where nothing is mirrored. `best`, `least`: as of `Matches`."""
+
+    collection: Collection | None
 
     sources: tuple[SourceDocument, ...]
     linked: tuple[LinkedDocument, ...]
@@ -136,6 +138,13 @@ def retrieve(ws: Workspace, project: Project, wanted: Wanted) -> Retrieved:
             most=config.max_linked_docs,
         )
         linked = [LinkedDocument(row, each.linked_from) for each in followed if (row := document(each.doc_id))]
-        return Retrieved(tuple(sources), tuple(linked), matches.best, matches.least, viewed(ws, view))
+        return Retrieved(
+            searcher.collection(project.collection),
+            tuple(sources),
+            tuple(linked),
+            matches.best,
+            matches.least,
+            viewed(ws, view),
+        )
 
     return searching(ws, look)
