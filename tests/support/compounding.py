@@ -86,4 +86,7 @@ def write(top: Path, **changes: Any) -> Path:
     for name, text in files.items():
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(text)
+    link = top / DOCS / "tools" / "link.md"
+    if not link.is_symlink():
+        link.symlink_to("gauge.md")
     return top / CONFIG

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support import compounding
 from tests.support.mcp import Tools
 from tests.support.repos import Repo
 from tests.support.terminal import Project, new_project
@@ -84,6 +85,7 @@ def nothing(state: State) -> None:
     new_project(state.top)
     for name, text in FILES.items():
         state.write(f"files/{name}", text)
+    compounding.write(state.top)
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "begin")
 
@@ -137,6 +139,16 @@ def library(state: State) -> None:
 
 def library_behind(state: State) -> None:
     state.write("files/guide.md", "# Guide\n\nAll other words.\n")
+
+
+def rivers(state: State) -> None:
+    Tools(state.top)("activate_project", config_path=str(state.top / compounding.CONFIG), branch_name="main")
+    state.kept("rivers")
+
+
+def rivers_alone(state: State) -> None:
+    compounding.write(state.top, external_docs=None, semantic_search={"min_relevance_score": 0.1}, colour="blue")
+    state.kept("alone")
 
 
 def thoughts(state: State) -> None:
@@ -392,6 +404,9 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "reworked": ("other", reworked),
     "library": ("notes", library),
     "library_behind": ("library", library_behind),
+    "rivers": ("notes", rivers),
+    "rivers_alone": ("rivers", rivers_alone),
+    "inactive": ("notes", lambda _: None),
     "thoughts": ("notes", thoughts),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),

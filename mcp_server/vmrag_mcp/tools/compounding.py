@@ -11,7 +11,7 @@ from vmrag_link.ops.compounding import activation, ask, external, mirror, paths,
 from vmrag_link.ops.compounding.ask import Asked
 from vmrag_link.ops.compounding.doc_types import Level
 from vmrag_link.ops.compounding.documents import summary
-from vmrag_link.ops.compounding.mirror import ActiveProject
+from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.ops.compounding.project import CONFIG, Project
 from vmrag_link.ops.compounding.retrieval import Wanted
 from vmrag_link.ops.compounding.search import metadata_of
@@ -61,7 +61,7 @@ def activate_project(
     done = activation.activate(call.ws, active, branch_name)
     call.state.project = active
     call.stands(done.standing)
-    call.pending(done.mirrored.pending)
+    _warn_pending(call, done.mirrored)
     if done.differs:
         call.warn("BRANCH_DIFFERS", done.differs)
     for note in done.notes:
@@ -324,7 +324,7 @@ def _active(call: Call) -> tuple[ActiveProject, Project]:
     """
     active = _required(call)
     project = active.load(call.ws)
-    call.pending(mirror.reconcile(call.ws, active, project).pending)
+    _warn_pending(call, mirror.reconcile(call.ws, active, project))
     return active, project
 
 
@@ -337,6 +337,12 @@ def _required(call: Call) -> ActiveProject:
             hint=f"activate_project with config_path={call.ws.places.top / CONFIG} and branch_name",
         )
     return active
+
+
+def _warn_pending(call: Call, mirrored: Mirrored) -> None:
+    call.pending(mirrored.pending)
+    if mirrored.unwritten:
+        call.warn("FILES_PENDING", mirrored.unwritten)
 
 
 def _project(call: Call) -> Project:

@@ -45,12 +45,14 @@ UNWRITABLE = (GitBusy, DriftError, LockError, PinError, EngineUnwritable)
 class Mirrored(Record, frozen=True):
     """`skipped`: files that are no documents. `indexed`, `removed`: how many rows were changed.
 
-    `pending`: why rows or index do not follow the files yet.
+    `unwritten`: why rows do not follow the files yet; `pending`: why the index does not follow the
+    rows.
     """
 
     skipped: tuple[Skipped, ...]
     indexed: int = 0
     removed: int = 0
+    unwritten: str = ""
     pending: str = ""
 
 
@@ -101,7 +103,7 @@ def _document(ws: Workspace, found: Project, doc_id: str) -> Document:
 def reconcile(ws: Workspace, active: ActiveProject, found: Project, *, now: bool = False) -> Mirrored:
     """Take in what has changed in the folder since the rows were written.
 
-    Where rows cannot be written now, they stay as they are, and `pending` says why. Raises
+    Where rows cannot be written now, they stay as they are, and `unwritten` says why. Raises
     `FileFailed`, `CollectionExists`, `Embedding` errors: then nothing is stored.
     """
     with active.lock:
@@ -116,11 +118,11 @@ def reconcile(ws: Workspace, active: ActiveProject, found: Project, *, now: bool
             active.settled = state
             return mirrored
         if active.read_only:
-            return msgspec.structs.replace(mirrored, pending=_READ_ONLY)
+            return msgspec.structs.replace(mirrored, unwritten=_READ_ONLY)
         try:
             done = writing.write(ws, lambda place: _plan(ws, place, found, wanted), f"mirror {found.docs}")
         except UNWRITABLE as why:
-            return msgspec.structs.replace(mirrored, pending=_unwritten(why))
+            return msgspec.structs.replace(mirrored, unwritten=_unwritten(why))
         return msgspec.structs.replace(done.report, skipped=mirrored.skipped, pending=done.pending)
 
 
