@@ -148,7 +148,7 @@ def rivers(state: State) -> None:
 
 def rivers_alone(state: State) -> None:
     compounding.write(state.top, external_docs=None, semantic_search={"min_relevance_score": 0.1}, colour="blue")
-    state.kept("alone")
+    state.git("commit", "-q", "-a", "-m", "alone", env=OFF)
 
 
 def thoughts(state: State) -> None:

@@ -62,17 +62,17 @@ def read_schema(text: str, *, is_json: bool) -> str:
     try:
         root = None if is_json else parse(text)
         found = json_from_user(text) if is_json else plain(root) if root else None
-        written = canonical_json(found)
-        validator = _validator(written)
-        validator.check_schema(found)
     except YamlRefused as error:
         raise SchemaUnusable(f"line {error.line} {error.reason}") from None
-    except SchemaError as error:
-        raise SchemaUnusable(f"is no JSON Schema: {_shortened(error.message)}") from None
-    except (ValueError, RecursionError) as error:
-        raise SchemaUnusable(_shortened(str(error)) or "is nested too deep") from None
+    except ValueError as error:
+        raise SchemaUnusable(_shortened(str(error))) from None
     if not isinstance(found, dict):
         raise SchemaUnusable("holds no JSON Schema")
+    written = canonical_json(found)
+    try:
+        _validator(written).check_schema(found)
+    except (SchemaError, RecursionError) as error:
+        raise SchemaUnusable(f"is no JSON Schema: {_shortened(str(error).partition(chr(10))[0])}") from None
     return written
 
 

@@ -37,7 +37,9 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
         raise NotEditable(error.reason) from None
     except YamlRefused as error:
         raise NotEditable(f"has front matter that cannot be edited: line {error.line + 1} {error.reason}") from None
-    if after != before | {key: value} or same != content:
+    # An empty block was text before, and is none afterwards.
+    kept = same == content or (not before and content.endswith(same))
+    if after != before | {key: value} or not kept:
         raise NotEditable(f"has front matter that is written in a way in which {key} cannot be set")
     return mark + written.encode()
 

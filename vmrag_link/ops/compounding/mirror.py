@@ -77,7 +77,7 @@ class ActiveProject:
         self.read_only = read_only
         self.lock = threading.RLock()
         self.own, self.external = SeenFiles(), SeenFiles()
-        self._looked: tuple[float, str, Files] | None = None
+        self._looked: tuple[float, object, Files] | None = None
         self.settled: object = None
         """What rows and files were equal at."""
 
@@ -85,15 +85,21 @@ class ActiveProject:
         """Raises as `project.load`."""
         return project.load(ws.places, self.config_path)
 
-    def files(self, found: Project, *, now: bool) -> Files:
-        """`now`: even if they were looked at a moment ago."""
+    def files(self, ws: Workspace, found: Project, *, now: bool) -> Files:
+        """`now`: even if they were looked at a moment ago. After a checkout they are others."""
+        where = (found.docs_folder, ws.trigger())
         if self._looked and not now:
-            at, where, files = self._looked
-            if where == str(found.docs_folder) and time.monotonic() - at < DEBOUNCE_SECONDS:
+            at, there, files = self._looked
+            if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
         files = folder.scan(found.docs_folder, Patterns())
-        self._looked = (time.monotonic(), str(found.docs_folder), files)
+        self._looked = (time.monotonic(), where, files)
         return files
+
+    def forget(self, doc_id: str) -> None:
+        """One file is another one by now: it is read again, and the folder looked at."""
+        self.own.forget(doc_id)
+        self._looked = None
 
 
 def _document(ws: Workspace, found: Project, doc_id: str) -> Document:
@@ -107,7 +113,7 @@ def reconcile(ws: Workspace, active: ActiveProject, found: Project, *, now: bool
     `FileFailed`, `CollectionExists`, `Embedding` errors: then nothing is stored.
     """
     with active.lock:
-        files = active.files(found, now=now)
+        files = active.files(ws, found, now=now)
         wanted, skipped = active.own.headers(found, files, lambda doc_id: _document(ws, found, doc_id))
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: standing(ws).at, index=False)
@@ -189,7 +195,7 @@ def index(ws: Workspace, active: ActiveProject, found: Project, doc_id: str) -> 
     Raises `FileFailed`, one of `documents.REFUSALS`, and as `writing.write`: nothing is stored.
     """
     with active.lock:
-        active.own.forget(doc_id)
+        active.forget(doc_id)
 
         def plan(at: At) -> Planned[Indexed]:
             new = put_row(ws, at, _document(ws, found, doc_id))
