@@ -6,13 +6,30 @@ import datetime as dt
 
 
 def now() -> str:
-    return _format(dt.datetime.now(dt.UTC))
+    return text(dt.datetime.now(dt.UTC))
 
 
 def at(seconds: float) -> str:
     """Of a file's time: seconds since 1970."""
-    return _format(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    return text(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
-def _format(moment: dt.datetime) -> str:
+def text(moment: dt.datetime) -> str:
+    """Of a moment in UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str, *, end: bool = False) -> dt.datetime:
+    """A time that somebody gave in ISO 8601, by default UTC; a day alone is its beginning, or its
+    `end`.
+
+    Raises `ValueError`, also for one that is before or after all days in UTC.
+    """
+    try:
+        found = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
+    except ValueError:
+        found = dt.datetime.fromisoformat(text)
+    try:
+        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    except OverflowError:
+        raise ValueError(text) from None

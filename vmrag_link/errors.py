@@ -17,7 +17,8 @@
     │                      ServerUnreachable, LoginRefused, KnowledgeMissing)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
-    │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
+    │                      CollectionMissing · CollectionExists (LibraryRefused)
+    │                      DocumentMissing · DocumentExists
     │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
@@ -416,6 +417,10 @@ class CollectionMissing(EngineError):
 
 class CollectionExists(EngineError):
     code = "COLLECTION_EXISTS"
+
+
+class LibraryRefused(CollectionExists):
+    """The name of a library is that of a collection of another kind."""
 
 
 class DocumentMissing(EngineError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, MergeRefused, VmragError
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
 from vmrag_mcp.results.base import ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -47,6 +47,13 @@ SUGGESTIONS = {
 }
 """By code: what an agent can do with its tools. The error's own hint, a command, follows."""
 
+OF_TABLE = {
+    ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the one that exists",),
+    ("DOCUMENT_NOT_FOUND", "issue_logs"): ("list_issue_logs and search_issues find issue logs",),
+    ("DOCUMENT_NOT_FOUND", "knowledge_docs"): ("search_knowledge finds documents about tools",),
+}
+"""By code and table, instead of these: what is done with documents of tables of their own."""
+
 ERROR_TYPES = {
     "INVALID_PARAMETER": "ValidationError",
     "INVALID_JSON": "ValidationError",
@@ -82,11 +89,13 @@ def failure(error: VmragError) -> dict[str, Any]:
 
 
 def _suggestions(error: VmragError) -> list[str]:
-    ours = SUGGESTIONS.get(error.code, ())
+    ours = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",
         )  # one that is not here, and no new one is begun
+    elif isinstance(error, LibraryRefused):
+        ours = ("list_libraries shows those that there are",)
     elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import terminal
+from tests.support.office_files import pdf
 from tests.support.repos import isolate
 from tests.support.terminal import DOCUMENTS, Project, new_project
 
@@ -73,6 +74,30 @@ def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):
     report = imported(project, "docs", "--prune")
     assert [each["name"] for each in report["skipped"]] == ["rest.md"]
     assert project.texts()["rest.md"] == DOCUMENTS["rest.md"]
+
+
+def test_files_of_all_formats_become_documents_and_one_that_breaks_stops_no_other(project):
+    project.write("docs/people.csv", "Service,Owner\nqueue,Ann\n")
+    project.write("docs/api.json", '{"title": "The API", "limits": [{"name": "burst", "value": 1.50}]}')
+    project.write("docs/broken.json", '{"title": "The API"')
+    project.write("docs/feed.xml", '<!DOCTYPE a [<!ENTITY x "ha">]><a>&x;</a>')
+    project.write("docs/guide.adoc", "= Guide\n\nStop the worker.\n")
+    (project.top / "docs/paper.pdf").write_bytes(pdf("Quarterly forecast"))
+    (project.top / "docs/old.doc").write_bytes(b"x")
+    report = imported(project, "docs")
+    assert report["changes"] == {"added": 4, "modified": 0, "removed": 0}
+    assert {each["name"]: each["reason"].partition(" (")[0] for each in report["skipped"]} == {
+        "broken.json": "is no JSON",
+        "feed.xml": "declares entities, which are not read",
+        "old.doc": "its type .doc is not supported",
+    }
+    texts = project.texts()
+    assert texts["people.csv"] == "Service: queue\nOwner: Ann"
+    assert texts["api.json"] == "title: The API\n\nlimits.name: burst\nlimits.value: 1.50"
+    assert texts["paper.pdf"] == "Quarterly forecast"
+    assert {"The API", "Guide", "paper", "people"} <= {each["title"] for each in project.ask("list")["documents"]}
+    again = imported(project, "docs")
+    assert (again["changes"], again["unchanged"]) == ({"added": 0, "modified": 0, "removed": 0}, 7)
 
 
 def test_what_is_not_imported_is_listed_with_the_reason(project):

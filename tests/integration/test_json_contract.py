@@ -78,7 +78,6 @@ LIBRARY_IMPORT = {
             "doc_id": str,
             "source": str,
             "title": str,
-            "chunks": int,
         }
     ],
     "refused": [{"source": str, "code": str, "message": str, "hint": str}],

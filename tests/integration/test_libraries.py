@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import notes
 from tests.support.mcp import Tools
+from tests.support.office_files import pdf
 from tests.support.terminal import Project
 from tests.support.websites import Page, website
 from vmrag_link.documents import origin
@@ -338,6 +339,24 @@ def test_a_filter_takes_every_key_of_the_specification(stocked, project):
         assert found(stocked, "owls", filter=none) == [], none
     for wrong in ({"team": "core"}, {"title": True}, {"title": 1.5}, {"title": {"$ne": "x"}}, {"title": None}):
         stocked.error("INVALID_FILTER", "search", query="owls", filter=wrong)
+
+
+def test_a_passage_knows_its_page_where_its_text_has_pages(tools, project):
+    pages = ["Owls sleep.", "", "Bats wake. " * 250, "Foxes run."]
+    project.write("paper.txt", "\n\f".join(pages))
+    (project.top / "paper.pdf").write_bytes(pdf("Herons stand still.", pages=3))
+    took(tools, "paper.txt")
+    took(tools, "paper.pdf")
+    paged = {
+        each["chunk_index"]: each["page"] for each in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
+    }
+    assert [page for _, page in sorted(paged.items())] == [1, 3]
+    assert [
+        each["chunk_index"] for each in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
+    ] == [1]
+    assert {each["page"] for each in found(tools, "herons", filter={"file_type": "pdf"})} == {1}
+    assert found(tools, "bats", filter={"page": 2}) == []
+    assert found(tools, "bats", filter={"page": 0}) == []
 
 
 def test_listings_count_pages_documents_and_chunks(stocked):

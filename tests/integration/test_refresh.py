@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
+from collections import Counter
+
 import pytest
 
 from tests.support import notes
+from tests.support.terminal import SCRIPT
 from tests.support.websites import Website, website
 from vmrag_link.ops.libraries import take_pages
 from vmrag_link.ops.libraries.refresh import RefreshReport, refresh
@@ -162,19 +167,41 @@ def test_a_page_that_fails_keeps_its_document_and_the_exit_code_says_so(project,
 
 
 def test_one_page_that_cannot_be_stored_holds_up_no_other(project, site, monkeypatch):
-    monkeypatch.setattr(take_pages, "_BATCH_PAGES", 2)
+    monkeypatch.setattr(take_pages, "BATCH_PAGES", 2)
     site.pages["/bats"] = (200, {"Content-Type": "text/markdown"}, b"---\norigin: elsewhere\n---\n# Bats\n")
     report = took(project, site)
     assert statuses(report) == {"owls": "indexed", "bats": "failed", "notes.md": "indexed", "gone": "failed"}
     assert report.pages[1].code == "INVALID_METADATA"
 
 
+def test_what_was_stored_stays_when_an_import_is_killed(project, site):
+    """The first batch is in; the page after it hangs."""
+    reached, killed = threading.Event(), threading.Event()
+
+    def hang(_request):
+        reached.set()
+        killed.wait(60)
+
+    paths = [f"/{number}.txt" for number in range(take_pages.BATCH_PAGES + 2)]
+    site.pages |= {path: (200, {"Content-Type": "text/plain"}, f"Page {path}".encode()) for path in paths}
+    site.pages |= {paths[-1]: hang, "/sitemap.txt": "".join(f"{site.url(path)}\n" for path in paths)}
+    command = [SCRIPT, "import", "--sitemap", site.url("/sitemap.txt"), "--library", "web"]
+    with subprocess.Popen(command, cwd=project.top, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        assert reached.wait(60)
+        process.kill()
+    killed.set()
+    assert len(project.ask("list", "--collection", "web")["documents"]) == take_pages.BATCH_PAGES
+    site.pages[paths[-1]] = (200, {"Content-Type": "text/plain"}, b"the last one")
+    report = project.ask("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web")
+    assert Counter(each["status"] for each in report["pages"]) == {"unchanged": take_pages.BATCH_PAGES, "indexed": 2}
+
+
 def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     waited: list[float] = []
-    monkeypatch.setattr("vmrag_link.web.pace.time.sleep", waited.append)
+    monkeypatch.setattr("vmrag_link.web.pace.sleep", waited.append)
     site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\nCrawl-delay: 2\n"
-    report = took(project, site)
-    assert (report.disallowed, len(report.pages)) == (1, 3)
+    said = project.vmrag("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web", code=1)
+    assert "wants 2 s between two pages." in said.err
     assert [round(each) for each in waited] == [0, 2, 2]
     waited.clear()
     assert len(refreshed(project, "web").pages) == 2

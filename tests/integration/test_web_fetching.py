@@ -264,6 +264,7 @@ def test_credentials_go_to_their_own_host_only_and_are_never_shown(site):
         "ftp://me:s3cret@host/",
         "me:s3cret@host/x",
         "http://me:s3cret@[::1/",
+        "http://me:x/s3cret@host/",
         "http://me:s3cret@host\\x/",
     ],
 )
@@ -350,7 +351,7 @@ def test_the_limit_of_time_is_for_everything_together(site, behaviour):
     site.pages |= {"/": behaviour, "/first": redirect("/")}
     begun = time.monotonic()
     error = refusal(site.url("/first"), timeout_s=0.4)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 5
     assert "was not there after 0.4 s (ingest.timeout_s)" in error.message
 
 
@@ -436,7 +437,7 @@ def test_a_proxy_that_is_none_or_refuses_is_said_so(site, monkeypatch):
 
     monkeypatch.setenv("all_proxy", "socks5://me:s3cret@127.0.0.1:1080")
     error = refusal("https://outside.example/", lookup=nowhere)
-    assert "socks5://127.0.0.1:1080 of the environment cannot be used" in error.message
+    assert "socks5://…@127.0.0.1:1080 of the environment cannot be used" in error.message
     monkeypatch.setenv("https_proxy", site.url())
     error = refusal("https://outside.example/", lookup=nowhere)
     assert "the proxy of the environment answered 403" in error.message

@@ -87,6 +87,17 @@ def test_an_index_is_followed_packed_or_not_and_what_fails_is_told(site):
     assert [each.path for each in site.asked].count("/sitemap.xml") == 1
 
 
+def test_where_there_is_no_sitemap_that_of_robots_txt_is_named(site):
+    site.pages["/"] = "<!DOCTYPE html><p>welcome"
+    with pytest.raises(FetchFailed, match="is no sitemap: it has a DOCTYPE") as caught:
+        found(site, "/")
+    assert "names none in its robots.txt" in caught.value.hint
+    site.pages["/robots.txt"] = f"Sitemap: {site.url('/map.xml')}\n"
+    with pytest.raises(FetchFailed) as caught:
+        found(site, "/")
+    assert caught.value.hint == f"Its host names this one: {site.url('/map.xml')}"
+
+
 def test_a_sitemap_may_speak_for_the_host_that_it_redirects_to():
     with website() as old, website() as new:
         old.pages["/sitemap.xml"] = (301, {"Location": new.url("/sitemap.xml")}, b"")

@@ -137,6 +137,29 @@ def library(state: State) -> None:
     state.kept("library")
 
 
+def log(state: State) -> None:
+    """An issue log, and a document about a tool, whose id is noted in the file `doc`."""
+    call = Tools(state.top)
+    call("add_issue_log", project_id="p", issue_number=7, content="The cache was too small.")
+    new = {"tool_name": "git", "title": "Worktrees", "content": "One branch each.", "category": "tooling"}
+    (state.folder / "doc").write_text(call("add_knowledge_doc", **new)["doc_id"])
+
+
+def logged(state: State) -> None:
+    log(state)
+    call = Tools(state.top)
+    call(
+        "add_issue_log",
+        project_id="p",
+        issue_number=7,
+        log_type="resolution",
+        title="Larger cache",
+        content="The cache is larger now.",
+        metadata={"author": "Ada", "tags": ["cache"]},
+    )
+    state.kept("logged")
+
+
 def library_behind(state: State) -> None:
     state.write("files/guide.md", "# Guide\n\nAll other words.\n")
 
@@ -246,6 +269,7 @@ def team(state: State) -> None:
     topic(state)
     remote(state)
     dirty(state)
+    log(state)
 
 
 def offline(state: State) -> None:
@@ -271,6 +295,7 @@ def modelled(state: State) -> None:
     state.git("config", "vmrag.embedding.model-path", str(state.folder / "model"))
     notes(state)
     library(state)
+    logged(state)
 
 
 def with_model(state: State) -> None:
@@ -403,6 +428,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "other": ("notes", other),
     "reworked": ("other", reworked),
     "library": ("notes", library),
+    "logged": ("notes", logged),
     "library_behind": ("library", library_behind),
     "rivers": ("notes", rivers),
     "rivers_alone": ("rivers", rivers_alone),

@@ -129,6 +129,10 @@ class World:
     def _value_config(self, state: State) -> str:
         return str(state.top / compounding.CONFIG)
 
+    def _value_doc(self, state: State) -> str:
+        noted = state.folder / "doc"
+        return noted.read_text() if noted.exists() else "absent"
+
     def _value_page(self, state: State) -> str:
         return self._served("/page.html", state)
 

@@ -7,6 +7,7 @@ import ipaddress
 import select
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -93,6 +94,12 @@ class Website:
                     ends[end].sendall(data)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # clients that go early are the subject
+            super().handle_error(request, client_address)
+
+
 @contextlib.contextmanager
 def website(*, certificate: tuple[Any, Any] | None = None) -> Iterator[Website]:
     """A server at a port of its own. `certificate`: the files of it and of its key, for https."""
@@ -108,7 +115,7 @@ def website(*, certificate: tuple[Any, Any] | None = None) -> Iterator[Website]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)

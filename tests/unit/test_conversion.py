@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from vmrag_link.conversion.converter import Converted, Converter
 from vmrag_link.conversion.limits import ConversionLimits
 from vmrag_link.conversion.reading import asciidoc_title
 from vmrag_link.errors import ConversionFailed, FormatUnsupported
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,7 @@ def test_a_media_type_that_says_something_goes_before_the_name(
         ("a.exe", "", "is .exe, which cannot be converted"),
         ("picture", "image/svg+xml", "is image/svg+xml, which cannot be converted"),
         ("Makefile", "", "has no file type"),
+        ("x", "text/\x1b[2J", "is text/\\x1b[2j, which cannot be converted"),
     ],
 )
 def test_what_no_converter_reads_is_unsupported(converter: Converter, name: str, media_type: str, reason: str) -> None:
@@ -139,6 +143,15 @@ def test_asciidoc_and_mdx_keep_their_text_and_lose_their_front_matter(converter:
     mdx = 'import Tabs from "@theme/Tabs";\n\n# Guide {#guide}\n\n<Tabs>\n  # no\n</Tabs>\n'
     assert converter.convert(mdx.encode(), name="x.mdx") == Converted(mdx, "Guide {#guide}", "mdx", {})
     assert converter.convert(b"---\ntitle: Stated\n---\n# T\n", name="x.mdx").title == "Stated"
+
+
+def test_every_document_of_ours_is_stored_as_it_is_written(converter: Converter) -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        found = converter.convert(page.read_bytes(), name=page.name)
+        heading = page.read_text().partition("\n")[0]
+        assert (found.text, f"# {found.title}", found.metadata) == (page.read_text(), heading, {})
 
 
 # -- data
@@ -240,6 +253,12 @@ def test_a_notebook_is_its_cells_and_what_they_printed(converter: Converter) -> 
         "notebook",
         {"author": "me"},
     )
+
+
+def test_a_notebook_that_states_a_title_has_that_within_reason(converter: Converter) -> None:
+    cell = {"cell_type": "markdown", "source": "# Heading"}
+    assert converter.convert(notebook(cell, title=" The \n title"), name="x.ipynb").title == "The title"
+    assert converter.convert(notebook(cell, title="x" * 5000), name="x.ipynb").title == "x" * 1000
 
 
 def test_a_notebook_of_format_3_is_read_too(converter: Converter) -> None:

@@ -69,6 +69,9 @@ def command(
 ) -> int:
     """Store files, folders and web pages as documents, one document a file or page.
 
+    Markdown, text, reStructuredText, AsciiDoc, MDX, HTML, CSV, JSON, XML and notebooks are read;
+    PDF, Word, PowerPoint, Excel and EPUB need the extra 'convert'.
+
     With --collection: a document's id is the path of its file below the collection's import base:
     docs/setup.md where that is the repository's root, setup.md with --base docs. The base is
     recorded with the collection, so a file gets the same id whether it is named itself or a folder

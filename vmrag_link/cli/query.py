@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import click
@@ -11,8 +12,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops.index import query as operation
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.query import Hit, Mode, Query
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WIDTH = 100
 LINES = 3
 
@@ -59,11 +61,17 @@ def command(
     invocation.emit(report, _lines(report))
 
 
+def _title(hit: Hit) -> str:
+    """The title of a document whose id tells a person nothing: of libraries, and of agents."""
+    title = hit.metadata.get("title")
+    return f"  {title}" if isinstance(title, str) and _UUID.fullmatch(hit.doc_id) else ""
+
+
 def _lines(report: operation.QueryReport) -> list[str]:
     lines = []
     for hit in report.results:
         place = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
-        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}")
+        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}{_title(hit)}")
         lines += textwrap.wrap(
             " ".join(hit.text.split()),
             WIDTH,

@@ -68,7 +68,7 @@ class Converter:
         except ContentUnreadable as error:
             raise ConversionFailed(
                 f"{terminal_text.one_line(name)} {error.reason}.",
-                hint="Check the file, or convert it to Markdown or text by other means and take that.",
+                hint=error.hint or "Check the file, or convert it to Markdown or text by other means and take that.",
                 reason=error.reason,
                 file_type=found.file_type,
             ) from None

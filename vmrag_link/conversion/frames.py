@@ -24,12 +24,13 @@ class ConversionTask(Record, frozen=True):
 
 
 class Answer(Record, frozen=True):
-    """What became of a task: `failed` is the reason, empty if the rest is the result.
+    """What became of a task. `failed` is the reason, with a `hint`; empty: the rest is the result.
 
     After the `last` one the child ends: it has used too much to go on.
     """
 
     failed: str = ""
+    hint: str = ""
     text: str = ""
     title: str = ""
     metadata: Mapping[str, Any] = {}

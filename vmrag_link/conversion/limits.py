@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from vmrag_link.settings import IngestSettings  # the child has no settings
 
 MIB = 1 << 20
 MAX_BYTES = 64 * MIB
@@ -23,3 +28,16 @@ class ConversionLimits(Record, frozen=True):
     max_cpu_seconds: int = 60
     max_seconds: int = 180
     max_memory: int = 2048 * MIB
+
+
+def limits_of(settings: IngestSettings) -> ConversionLimits:
+    """Waiting may take longer than computing: other programs want the processor, too."""
+    usual = ConversionLimits()
+    return ConversionLimits(
+        max_bytes=settings.max_bytes,
+        max_text=settings.text_mb * MIB,
+        max_expanded=max(usual.max_expanded, settings.max_bytes),
+        max_cpu_seconds=settings.convert_s,
+        max_seconds=3 * settings.convert_s,
+        max_memory=settings.convert_mb * MIB,
+    )

@@ -59,7 +59,7 @@ class ConvertingProcess:
             answer = self._ask(task, data)
         except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
             self._spent = True
-            raise ContentUnreadable(self._why()) from None
+            raise self._failure() from None
         except BaseException:  # Ctrl-C: its answer would be taken for the next one's
             self._spent = True
             raise
@@ -67,13 +67,12 @@ class ConvertingProcess:
             watchdog.cancel()
         self._spent = answer.last or self._late
         if answer.failed:
-            raise ContentUnreadable(terminal_text.one_line(answer.failed))
+            raise ContentUnreadable(terminal_text.one_line(answer.failed), terminal_text.one_line(answer.hint))
         return answer
 
     def end(self) -> None:
         """Kill it, and remove its folder."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
         self._process.wait()
         for stream in (self._stdin, self._stdout):
             with contextlib.suppress(BrokenPipeError):
@@ -87,23 +86,30 @@ class ConvertingProcess:
 
     def _give_up(self) -> None:
         self._late = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
 
-    def _why(self) -> str:
+    def _kill(self) -> None:
+        if self._process.poll() is None:  # its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _failure(self) -> ContentUnreadable:
         """Why there was no answer."""
+        more_seconds = f"git config vmrag.ingest.convert-s {5 * self._limits.max_cpu_seconds}"
         if self._late:
-            return f"takes more than {self._limits.max_seconds} seconds to be converted"
+            why = f"takes more than {self._limits.max_seconds} seconds to be converted"
+            return ContentUnreadable(why, more_seconds)
         proc.wait_or_kill(self._process, 1)
         killed_by = proc.Finished(self._process.args, self._process.returncode, b"", b"").killed_by
         if killed_by == "SIGXCPU":
-            return f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            why = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            return ContentUnreadable(why, more_seconds)
         if killed_by:
-            return f"cannot be converted (its conversion was ended by {killed_by})"
+            return ContentUnreadable(f"cannot be converted (its conversion was ended by {killed_by})")
         with contextlib.suppress(OSError):
             said = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-            return f"cannot be converted ({terminal_text.one_line(''.join(said)[:300])})"
-        return "cannot be converted"
+            return ContentUnreadable(f"cannot be converted ({terminal_text.one_line(''.join(said)[:300])})")
+        return ContentUnreadable("cannot be converted")
 
     def _remove(self) -> None:
         self._complaints.close()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 
 class ContentUnreadable(Exception):
-    """`reason` completes a sentence that begins with the file's name: `is not UTF-8 (byte 3)`."""
+    """`reason` completes a sentence that begins with the file's name: `is not UTF-8 (byte 3)`.
 
-    def __init__(self, reason: str) -> None:
+    `hint` is a command that may help; empty where only another file does.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.hint = hint

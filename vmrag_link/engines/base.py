@@ -121,6 +121,26 @@ class Write(Record, frozen=True):
         return not any(getattr(self, name) for name in self.__struct_fields__)
 
 
+class RowSource(Protocol):
+    """What an index is made of: a knowledge base, or what can be read like one."""
+
+    def collections(self, at: At) -> list[Collection]: ...
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]: ...
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]: ...
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+
+    def count(self, at: At, *, collection: str | None = None) -> int: ...
+
+    def diff(self, old: At, new: At) -> Difference: ...
+
+
 class Engine(Protocol):
     """One knowledge base, open. Safe for several processes; one instance belongs to one thread at a
     time.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.index.metadata import place
-from vmrag_link.models import DocumentHeader, DocumentTable, Record
+from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record
 
 
 class Mode(enum.StrEnum):
@@ -69,6 +69,14 @@ class Near(Record, frozen=True):
         return similarity(self.cosine)
 
 
+def distance(space: Distance, cosine: float) -> float:
+    """As Chroma has it between unit vectors: l2 is squared.
+
+    Never below zero, where rounding might take it.
+    """
+    return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
+
+
 def similarity(cosine: float) -> float:
-    """A cosine as people are shown it: 0 to 1."""
+    """A cosine as people are shown it: 0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
     return round(min(1.0, max(0.0, cosine)), 4)

@@ -130,15 +130,30 @@ class Searcher:
         return dict(sorted(near.items(), key=lambda each: (-each[1], each[0])))
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
-        [held] = self._collections(query)
-        places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
-        slots = [places[hit.collection, hit.doc_id][hit.chunk] for hit in hits]
-        cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, query.text), slots)
-        near = [Near(hit, round(cosine, DIGITS[Mode.VECTOR])) for hit, cosine in zip(hits, cosines, strict=True)]
+        near = [Near(hit, cosine) for hit, cosine in zip(hits, self._cosines(query.text, hits), strict=True)]
         near.sort(key=lambda each: (-each.cosine, each.hit.doc_id, each.hit.chunk))
         return [
             Near(msgspec.structs.replace(each.hit, rank=rank), each.cosine) for rank, each in enumerate(near, start=1)
         ]
+
+    def cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
+        """The exact cosine of each hit's vector and the text's. Raises as `search`."""
+        with self._damage_errors():
+            return self._cosines(text, hits)
+
+    def _cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
+        places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
+        found: dict[int, float] = {}
+        for name in {hit.collection for hit in hits}:
+            held, numbers = self._held[name], [at for at, hit in enumerate(hits) if hit.collection == name]
+            slots = [places[name, hits[at].doc_id][hits[at].chunk] for at in numbers]
+            cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, text), slots)
+            found |= zip(numbers, cosines, strict=True)
+        return [round(found[at], DIGITS[Mode.VECTOR]) for at in range(len(hits))]
+
+    def collections(self) -> list[Collection]:
+        """The definitions with which the index was made, by name."""
+        return [self._held[name].collection for name in sorted(self._held)]
 
     def collection(self, name: str) -> Collection | None:
         """The definition with which the index was made."""

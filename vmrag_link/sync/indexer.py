@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -15,6 +14,7 @@ from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
+from vmrag_link.engines.base import RowSource
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.contents import held_collections, rows_of
 from vmrag_link.index.manifest import Manifest
@@ -27,7 +27,6 @@ from vmrag_link.models import (
     Chunk,
     Chunking,
     Collection,
-    Difference,
     Document,
     DocumentHeader,
     Record,
@@ -36,6 +35,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.progress import BUILDING, Progress, Task
 from vmrag_link.sync import plan as planning
+from vmrag_link.sync.assumed_collections import assumed, collections_at
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
 
@@ -47,26 +47,6 @@ STREAM_ABOVE = 200
 class IndexUpdate(Record, frozen=True):
     plan: Plan
     chunks: ChunkCounts
-
-
-class RowSource(Protocol):
-    """What an index is made of: a knowledge base, or what can be read like one (`engines.base`)."""
-
-    def collections(self, at: At) -> list[Collection]: ...
-
-    def documents(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[Document]: ...
-
-    def headers(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]: ...
-
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
-
-    def count(self, at: At) -> int: ...
-
-    def diff(self, old: At, new: At) -> Difference: ...
 
 
 class Indexer:
@@ -115,10 +95,17 @@ class Indexer:
                 added.append(document.key)
                 yield document
 
+        def by_collection() -> Iterator[tuple[str, Iterable[Document]]]:
+            for name, documents in itertools.groupby(read(), key=attrgetter("collection")):
+                if name not in wanted:
+                    wanted[name] = assumed(name, self._model_for)
+                    store.create_collection(wanted[name])
+                yield name, documents
+
         with self._progress.task(BUILDING, self._engine.count(at)) as task:
             for name in sorted(wanted):
                 store.create_collection(wanted[name])
-            counts = self._add(store, itertools.groupby(read(), key=attrgetter("collection")), {}, task)
+            counts = self._add(store, by_collection(), {}, task)
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
@@ -173,14 +160,16 @@ class Indexer:
         for name in manifest.unembedded():
             if name in held and not isinstance(at, Working):
                 held[name] = msgspec.structs.replace(held[name], embedding_model="")
-        wanted = {each.name: each for each in self._engine.collections(at)}
+        wanted = collections_at(self._engine, at, held, self._model_for)
         if base is None:
             target = {each.key: each for each in self._engine.headers(at)}
+            wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in target} - wanted.keys()}
             plan = planning.make(held, wanted, manifest.headers(), target)
             planning.refuse_mass_deletion(plan, manifest.counts()[0])
             return plan, {}
         difference = self._engine.diff(base, at).documents
         documents = {change.key: change.after for change in difference if change.after}
+        wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in documents} - wanted.keys()}
         candidates = {change.key for change in difference}.union(manifest.touched())
         fresh = planning.rebuilt(held, wanted)
         target = self._headers(at, candidates, documents, fresh)
@@ -208,12 +197,12 @@ class Indexer:
         self, store: IndexStore, read: Iterable[tuple[str, Iterable[Document]]], lacking: dict[str, str], task: Task
     ) -> ChunkCounts:
         """Add documents by collection. Why a collection has no vectors is put into `lacking`."""
-        collections = {name: held.collection for name, held in store.manifest.collections().items()}
         total = ChunkCounts()
         for name, documents in read:
+            collection = store.manifest.collections()[name].collection
             with _blaming(name):
-                model = checked(self._model_for(collections[name]), collections[name])
-            chunking = within_window(collections[name].chunking, model)
+                model = checked(self._model_for(collection), collection)
+            chunking = within_window(collection.chunking, model)
             for batch in _batches(documents, chunking):
                 with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)

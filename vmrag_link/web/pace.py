@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import monotonic, sleep
 
 from vmrag_link.web.urls import PageUrl
 
@@ -18,5 +18,5 @@ class Pace:
     def wait(self, page: PageUrl) -> None:
         """Until the host may be asked again. Raises what `delay` does."""
         seconds = self._delay(page)
-        time.sleep(max(0.0, self._next.get(page.site, 0.0) - time.monotonic()))
-        self._next[page.site] = time.monotonic() + seconds
+        sleep(max(0.0, self._next.get(page.site, 0.0) - monotonic()))
+        self._next[page.site] = monotonic() + seconds

@@ -35,6 +35,12 @@ class Robots:
         """The seconds to wait between two pages of this host. Raises as `allows` does."""
         return min(self._rules_for(page).crawl_delay(ROBOT) or 0.0, LONGEST_DELAY)
 
+    def sitemaps(self, page: PageUrl) -> list[str]:
+        """What the host of a page calls its sitemaps; nobody has checked them. Raises as `allows`
+        does.
+        """
+        return list(self._rules_for(page).sitemaps)
+
     def _rules_for(self, page: PageUrl) -> Protego:
         if page.origin not in self._rules:
             try:

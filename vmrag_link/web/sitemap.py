@@ -11,7 +11,7 @@ from vmrag_link.web.fetching import Fetched, fetch
 from vmrag_link.web.limits import FetchLimits
 from vmrag_link.web.robots import Robots
 from vmrag_link.web.sitemap_file import MOST_LOCATIONS, NotASitemap, SitemapFile, read_sitemap
-from vmrag_link.web.urls import PageUrl, parse_url
+from vmrag_link.web.urls import PageUrl, parse_url, shown_url
 
 MOST_PAGES = 1000
 """Pages that are taken unless more are asked for."""
@@ -49,20 +49,9 @@ def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
     found = fetch(url, limits=limits)
     first = parse_url(url)
     walk = _Walk(limits, most, first, parse_url(found.url))
-    walk.take(_file(first, found, limits), level=1)
+    walk.take_first(first, found)
     walk.read_further()
     return walk.result()
-
-
-def _file(sitemap: PageUrl, found: Fetched, limits: FetchLimits) -> SitemapFile:
-    try:
-        return read_sitemap(found.data, limits.max_bytes)
-    except NotASitemap as error:
-        raise FetchFailed(
-            f"{sitemap} is no sitemap: it {one_line(str(error))}.",
-            hint=f"Many sites name theirs in {sitemap.scheme}://{sitemap.site}/robots.txt",
-            url=sitemap.text,
-        ) from error
 
 
 class _Walk:
@@ -83,18 +72,34 @@ class _Walk:
         self._looked_at = 0
         self._delay = 0.0
 
+    def take_first(self, sitemap: PageUrl, found: Fetched) -> None:
+        try:
+            self._take(read_sitemap(found.data, self._limits.max_bytes), level=1)
+        except NotASitemap as error:
+            named = self._robots.sitemaps(sitemap)
+            raise FetchFailed(
+                _sentence(sitemap, error),
+                hint=f"Its host names this one: {shown_url(named[0])}"
+                if named
+                else f"{sitemap.site} names none in its robots.txt; name its pages instead.",
+                url=sitemap.text,
+            ) from error
+
     def read_further(self) -> None:
         for _ in range(MOST_SITEMAPS - 1):
             if not self._waiting or len(self._pages) == self._most:
                 break
             sitemap, level = self._waiting.popleft()
             try:
-                self.take(_file(sitemap, fetch(sitemap.text, limits=self._limits), self._limits), level)
+                found = fetch(sitemap.text, limits=self._limits)
+                self._take(read_sitemap(found.data, self._limits.max_bytes), level)
             except FetchFailed as error:
                 self._failures.append(error.message)
+            except NotASitemap as error:
+                self._failures.append(_sentence(sitemap, error))
         self._more += len(self._waiting)
 
-    def take(self, file: SitemapFile, level: int) -> None:
+    def _take(self, file: SitemapFile, level: int) -> None:
         room = max(0, MOST_LOCATIONS - self._looked_at)
         self._more += file.more + len(file.locations[room:])
         self._looked_at += len(file.locations)
@@ -135,3 +140,7 @@ class _Walk:
             tuple(self._failures),
             self._delay,
         )
+
+
+def _sentence(sitemap: PageUrl, error: NotASitemap) -> str:
+    return f"{sitemap} is no sitemap: it {one_line(str(error))}."

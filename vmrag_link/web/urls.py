@@ -18,7 +18,7 @@ LONGEST = 8000
 
 _KEPT = "/:?#[]@!$&'()*+,;=%-._~"
 _HOST = re.compile(r"(?=.{1,253}\.?$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
-_USERINFO = re.compile(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@")
+_USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
 
 
 class PageUrl(Record, frozen=True):
@@ -97,8 +97,11 @@ def next_url(url: PageUrl, location: str) -> PageUrl:
 
 
 def shown_url(text: str) -> str:
-    """What somebody gave for a URL, for a message: without credentials, and short."""
-    return shortened(visible(_USERINFO.sub(r"\1", text)))
+    """What somebody gave for a URL, for a message: without credentials, and short.
+
+    A password may hold a slash that nobody encoded, so all before the last @ is left out.
+    """
+    return shortened(visible(_USERINFO.sub(r"\1…@", text)))
 
 
 def _ascii(host: str, text: str) -> str:

@@ -19,7 +19,7 @@ class IngestResult(ToolResult, frozen=True):
 
 
 class SearchHit(Record, frozen=True):
-    """A chunk, whole. `page` is 0 where it is not known; `score` from 1 downwards."""
+    """A chunk, whole. `page` is 0 in a text without pages; `score` from 1 downwards."""
 
     doc_id: str
     source: str

@@ -21,7 +21,7 @@ from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
-from vmrag_link.retrieval.query import Hit, Near
+from vmrag_link.retrieval.query import Hit, Near, distance
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.documents import (
@@ -134,14 +134,6 @@ def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence
 def shown(hit: Hit) -> str:
     """A chunk's id as clients see it: its document's, where that has no other."""
     return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
-
-
-def distance(space: Distance, cosine: float) -> float:
-    """As Chroma has it between unit vectors: l2 is squared.
-
-    Never below zero, where rounding might take it.
-    """
-    return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
 
 
 @tool("R")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, structs
 
+from vmrag_link import clock
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.branches import branch_list
 from vmrag_link.ops.commits import revisions
@@ -177,21 +178,17 @@ def dolt_commits(
 
 
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
-    """A time in ISO 8601, by default UTC; a day alone is its beginning, or its `end`."""
+    """As `clock.moment`; None for an empty text."""
     if not text:
         return None
     try:
-        found = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
+        return clock.moment(text, end=end)
     except ValueError:
-        try:
-            found = dt.datetime.fromisoformat(text)
-        except ValueError:
-            raise UsageInvalid(
-                f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
-                parameter=parameter,
-                value=text,
-            ) from None
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+        raise UsageInvalid(
+            f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
+            parameter=parameter,
+            value=text,
+        ) from None
 
 
 @tool("R")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.libraries import library as libraries
 from vmrag_link.ops.libraries import listing, take
@@ -68,7 +69,7 @@ def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:
         doc_id=document.doc_id,
         source=source,
         library=document.collection,
-        chunk_count=done.report.chunks,
+        chunk_count=len(chunks_of(call.ws, done.report.collection, document)),
         message=said[done.report.status],
     )
 

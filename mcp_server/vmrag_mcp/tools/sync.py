@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import structs
 
-from vmrag_link.errors import TableMissing, plural
-from vmrag_link.ops.commits.tables import DOCUMENTS, TABLES
+from vmrag_link.errors import plural
+from vmrag_link.ops.commits import tables
+from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.index import index_status, index_sync
 from vmrag_link.ops.index.index_sync import Synced, SyncedAll
-from vmrag_link.suggest import no_collection
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.sync import (
@@ -33,19 +33,12 @@ def sync_collection(
     call: Call,
     *,
     source_table: Annotated[str, Given(", ".join(TABLES))],
-    identifier: Annotated[str, Given("of documents: the collection")],
+    identifier: Annotated[str, Given("the collection, the project or the tool")],
 ) -> SyncCollectionResult:
     """Bring the vector index of a collection up to date."""
-    if source_table not in TABLES:
-        raise TableMissing(
-            f"There is no table {source_table!r} of documents.",
-            hint=f"There are: {', '.join(TABLES)}.",
-            table=source_table,
-        )
-    if source_table != DOCUMENTS:  # the others hold nothing
-        raise no_collection(identifier, [])
+    name = tables.collection_name(source_table, identifier)
     report = _synchronize(call)
-    row = report.of(call.ws, identifier)
+    row = report.of(call.ws, name)
     if report.failure and report.failed == row.collection:
         raise report.failure
     return SyncCollectionResult(**structs.asdict(row), message=_message(row))

@@ -61,15 +61,26 @@ def _answer(task: ConversionTask, data: bytes, limits: ConversionLimits) -> Answ
     try:
         found = read(task, data, limits)
     except ContentUnreadable as error:
-        return Answer(failed=error.reason, last=_is_used_up(limits))
+        return Answer(failed=error.reason, hint=error.hint, last=_is_used_up(limits))
     except MemoryError:
-        return Answer(failed=f"needs more than {limits.max_memory >> 20:,} MiB of memory to be converted", last=True)
+        mib = limits.max_memory >> 20
+        hint = f"git config vmrag.ingest.convert-mb {2 * mib}"
+        return Answer(failed=f"needs more than {mib:,} MiB of memory to be converted", hint=hint, last=True)
     except RecursionError:
         return Answer(failed="nests too deeply to be converted", last=_is_used_up(limits))
+    except ImportError as error:  # it is installed, or the parent had not asked
+        hint = "pip install --force-reinstall 'vmrag-link[convert]'; if memory is short: git config vmrag.ingest.convert-mb NUMBER"
+        failed = f"cannot be converted, its converter does not start ({_said(error)})"
+        return Answer(failed=failed, hint=hint, last=True)
     except Exception as error:  # noqa: BLE001  the outermost boundary of this process
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Answer(failed=f"cannot be converted ({said[:300]})", last=_is_used_up(limits))
-    return Answer("", found.content, found.title, found.metadata, _is_used_up(limits))
+        return Answer(failed=f"cannot be converted ({_said(error)})", last=_is_used_up(limits))
+    return Answer(text=found.content, title=found.title, metadata=found.metadata, last=_is_used_up(limits))
+
+
+def _said(error: Exception) -> str:
+    """What a library raised, in one line."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {first}"[:300]
 
 
 def _is_used_up(limits: ConversionLimits) -> bool:

@@ -19,6 +19,7 @@ import mimetypes
 import os
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,12 @@ _REFUSED = (
 )
 """How the names of audit events begin that nothing in a conversion has reason for."""
 
-_PATHS = (
-    "open",
-    "ctypes.dlopen",
-    "os.listdir",
-    "os.scandir",
-    "os.remove",
-    "os.rename",
-    "os.mkdir",
-    "os.rmdir",
-    "os.link",
-    "os.symlink",
+_READING = frozenset(("ctypes.dlopen", "os.listdir", "os.scandir"))
+_CHANGING = frozenset(
+    f"os.{each}" for each in "chmod chown link mkdir remove rename rmdir symlink truncate utime".split()
 )
+"""Events whose arguments are paths, and perhaps numbers."""
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -79,7 +74,8 @@ def allow_seconds(seconds: int) -> None:
     """Computing from now on; then the kernel ends this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
 def memory_used() -> int:
@@ -106,20 +102,24 @@ def _leave_network() -> None:
             libc.unshare(_NEW_USER | _NEW_NETWORK)
 
 
-def _refuse_outside(readable: tuple[str, ...], folder: str) -> Any:
-    def is_below(path: str, folders: tuple[str, ...]) -> bool:
-        return any(path == each or path.startswith(f"{each}/") for each in folders)
+def _refuse_outside(readable: tuple[str, ...], folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    def require_below(folders: tuple[str, ...], event: str, *given: Any) -> None:
+        for each in given:
+            if isinstance(each, str | bytes | os.PathLike):
+                path = os.path.realpath(os.fsdecode(each))
+                if not any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders):
+                    raise PermissionError(f"{event} of {path} is not allowed here")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(_REFUSED):
             raise PermissionError(f"{event} is not allowed here")
-        if event in _PATHS and isinstance(arguments[0], str | bytes):
-            path = os.path.realpath(os.fsdecode(arguments[0]))
-            writes = event.startswith("os.") and event not in ("os.listdir", "os.scandir")
-            if event == "open":
-                mode, flags = arguments[1], arguments[2]
-                writes = bool(flags & _WRITING) if isinstance(flags, int) else "r" not in str(mode)
-            if not is_below(path, (folder,) if writes else (folder, *readable)):
-                raise PermissionError(f"{event} of {path} is not allowed here")
+        if event == "open":
+            path, mode, flags = arguments
+            writes = bool(flags & _WRITING) if isinstance(flags, int) else "r" not in str(mode)
+            require_below((folder,) if writes else (folder, *readable), event, path)
+        elif event in _READING:
+            require_below((folder, *readable), event, *arguments)
+        elif event in _CHANGING:
+            require_below((folder,), event, *arguments)
 
     return hook

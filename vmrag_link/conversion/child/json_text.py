@@ -5,16 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, one_line, too_deep
+from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, path_part, too_deep
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
-
-
-class _Number(str):
-    """A number as it is written: 1.10 and 12345678901234567890 stay what they are."""
-
-    __slots__ = ()
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -37,7 +31,10 @@ def json_text(data: bytes, charset: str, limit: int) -> FileText:
 
 
 def parse(text: str) -> Any:
-    """Objects are `_Pairs`, numbers their text. Raises `ContentUnreadable`."""
+    """Objects are `_Pairs`. Numbers are texts: 1.10 and 12345678901234567890 stay what they are.
+
+    Raises `ContentUnreadable`.
+    """
     try:
         return _decoder().decode(text)
     except RecursionError:
@@ -47,7 +44,7 @@ def parse(text: str) -> Any:
 
 
 def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    return json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str)
 
 
 def _values(text: str) -> list[Any]:
@@ -103,7 +100,7 @@ def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
         apart = level == 0 and isinstance(each, list) and bool(each)
         if apart:
             outline.paragraph()
-        _add(outline, f"{path}.{one_line(name)}" if path else one_line(name), each, level + 1)
+        _add(outline, f"{path}.{path_part(name)}" if path else path_part(name), each, level + 1)
         if apart:
             outline.paragraph()
 

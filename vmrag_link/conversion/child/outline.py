@@ -44,13 +44,15 @@ class Outline:
 
 
 def too_much_text(limit: int) -> ContentUnreadable:
-    return ContentUnreadable(f"would become a text of more than {limit >> 20} MiB")
+    mib = limit >> 20
+    hint = f"git config vmrag.ingest.text-mb {2 * mib}"
+    return ContentUnreadable(f"would become a text of more than {mib} MiB", hint)
 
 
 def too_deep() -> ContentUnreadable:
     return ContentUnreadable(f"nests deeper than {MAX_LEVELS} levels")
 
 
-def one_line(name: str) -> str:
+def path_part(name: str) -> str:
     """A name as part of a path."""
     return " ".join(name.split()) or '""'

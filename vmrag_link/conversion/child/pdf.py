@@ -7,7 +7,7 @@ from contextlib import closing
 import pypdfium2 as pdfium
 
 from vmrag_link.conversion.child.outline import Outline
-from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.reading import PAGE_BREAK, FileText
 from vmrag_link.conversion.unreadable import ContentUnreadable
 
 _HYPHEN = "\ufffe"
@@ -15,22 +15,25 @@ _HYPHEN = "\ufffe"
 
 
 def pdf_text(data: bytes, limit: int) -> FileText:
-    """The lines of each page; pages are paragraphs.
+    """The lines of each page; a form feed stands before each page but the first.
 
-    The title is what the file calls so, if its first page shows it: many say "Microsoft Word - x".
+    So the page of every passage can be counted, also where pages hold no text. The title is what
+    the file calls so, if its first page shows it: many say "Microsoft Word - x".
     Raises `ContentUnreadable`.
     """
     outline = Outline(limit)
-    first = title = ""
+    first = title = turned = ""
     try:
         with closing(pdfium.PdfDocument(data)) as document:
             title = _one_line(document.get_metadata_dict().get("Title", ""))
             for number in range(len(document)):
                 text = _page(document, number)
                 first = first or text
+                turned += PAGE_BREAK if number else ""
                 if text:
                     outline.paragraph()
-                    outline.line(text)
+                    outline.line(turned + text)
+                    turned = ""
     except pdfium.PdfiumError as error:
         raise ContentUnreadable(f"is no PDF that can be read ({error})") from None
     shown = title and title.casefold() in _one_line(first).casefold()

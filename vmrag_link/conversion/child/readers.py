@@ -17,6 +17,9 @@ _ARCHIVES = {
 }
 """A member of each archive of the kind, and what the kind is called."""
 
+_LONGEST_TITLE = 1000
+"""Characters. A notebook may state one of megabytes."""
+
 _PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
 
 
@@ -30,7 +33,7 @@ def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTex
         raise too_much_text(limits.max_text)
     if task.file_type in _PICTURES_PERHAPS and not content.strip():
         raise ContentUnreadable("holds no text (perhaps pictures of it)")
-    return FileText(_storable(found.title), content, found.metadata)
+    return FileText(_storable(found.title)[:_LONGEST_TITLE], content, found.metadata)
 
 
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vmrag_link.engines import logical
 from vmrag_link.errors import TableMissing, enumerated
 from vmrag_link.models import TABLE_OF_KIND
 
@@ -19,6 +20,16 @@ TABLES = (DOCUMENTS, *TABLE_OF_KIND.values())
 def table_of(kind: str) -> str:
     """Where the documents of a collection of this kind are."""
     return TABLE_OF_KIND.get(kind, DOCUMENTS)
+
+
+def collection_name(table: str, identifier: str) -> str:
+    """The collection that a project, a tool or a collection's name means in a table.
+
+    Raises `TableMissing`.
+    """
+    require(table)
+    kind = next((kind for kind, name in TABLE_OF_KIND.items() if name == table), "")
+    return logical.collection_name(kind, identifier) if kind else identifier
 
 
 def require(table: str) -> None:

@@ -81,8 +81,8 @@ class ExternalDocs(NamedTuple):
             raise FileFailed(f"{doc_id} changed while it was read.", hint="Call again.", path=doc_id)
         return read
 
-    def count(self, _at: At) -> int:
-        return len(self.found)
+    def count(self, _at: At, *, collection: str | None = None) -> int:
+        return len(self.found) if collection in (None, self.collection.name) else 0
 
     def diff(self, old: At, new: At) -> Difference:
         raise NotImplementedError  # an index of files is compared with all of them

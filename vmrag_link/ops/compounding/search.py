@@ -11,7 +11,7 @@ from vmrag_link.documents.headings import header_path
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.retrieval.query import Mode, Near, Query
+from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use, threshold
 from vmrag_link.workspace import Workspace
@@ -67,18 +67,14 @@ def nearest(
     for k in (FIRST, ALL):
         asked = Query(text, (collection,), k, Mode.VECTOR, where)
         near = searcher.nearest(asked)
-        if len(near) < k or _score(near[-1]) < least:
+        if len(near) < k or near[-1].similarity < least:
             break
     best: dict[str, Match] = {}
     for each in near:  # the best first
         hit = each.hit
-        best.setdefault(hit.doc_id, Match(hit.doc_id, _score(each), hit.chunk, hit.text))
+        best.setdefault(hit.doc_id, Match(hit.doc_id, each.similarity, hit.chunk, hit.text))
     found = sorted((each for each in best.values() if each.score >= least), key=lambda each: (-each.score, each.doc_id))
-    return Matches(tuple(found), _score(near[0]) if near else None, least)
-
-
-def _score(near: Near) -> float:
-    return round(min(1.0, max(0.0, near.cosine)), 4)
+    return Matches(tuple(found), near[0].similarity if near else None, least)
 
 
 def require_query(text: str) -> None:

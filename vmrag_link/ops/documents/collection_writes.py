@@ -25,7 +25,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Chunking, Collection, Record, canonical_json
 from vmrag_link.ops.documents import names, writing
 from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replace_metadata, unapplied_settings
-from vmrag_link.ops.documents.collections import empty, find
+from vmrag_link.ops.documents.collections import empty, find, require_plain
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.sync.indexer import checked
 from vmrag_link.workspace import Workspace
@@ -130,6 +130,7 @@ def modify(
 
 
 def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
+    require_plain(before)
     if any(each.name == after.name for each in ws.engine.collections(at)):
         raise _collection_exists(after.name)
     checked(ws.models.of(before), before)  # its documents are indexed under the new name

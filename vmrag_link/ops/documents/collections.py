@@ -9,7 +9,7 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
-from vmrag_link.models import COMPOUNDING, LIBRARY, At, Chunking, Collection, Distance
+from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace
@@ -62,7 +62,7 @@ def _bare(name: str, names: list[str | None]) -> Iterator[str]:
 
 def require_open(collection: Collection) -> None:
     """Raises `UsageInvalid` for a library or a project's mirror, whose documents are what files and
-    pages hold.
+    pages hold, and as `require_plain`.
     """
     if collection.kind == COMPOUNDING:
         raise UsageInvalid(
@@ -70,12 +70,30 @@ def require_open(collection: Collection) -> None:
             hint="Write a file into the project's folder; index_document takes it in at once.",
             collection_name=collection.name,
         )
+    require_plain(collection)
     if collection.kind == LIBRARY:
         raise UsageInvalid(
             f"Collection {collection.name!r} is a library: its documents come from files and pages.",
             hint=f"vmrag import FILE --library {quoted(collection.name)}   (tools: ingest_file, ingest_url)",
             collection_name=collection.name,
         )
+
+
+def require_plain(collection: Collection) -> None:
+    """Raises `UsageInvalid` where the documents are rows of a table of their own, and the
+    collection's name follows from them.
+    """
+    if collection.kind == ISSUES:
+        what, hint = "the issue logs of a project", "vmrag issue --help   (tools: add_issue_log, update_issue_log)"
+    elif collection.kind == KNOWLEDGE:
+        what, hint = "documents about a tool", "vmrag doc --help   (tools: add_knowledge_doc, update_knowledge_doc)"
+    else:
+        return
+    raise UsageInvalid(
+        f"Collection {collection.name!r} holds {what}, which have fields of their own.",
+        hint=hint,
+        collection_name=collection.name,
+    )
 
 
 def empty(

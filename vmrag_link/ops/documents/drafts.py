@@ -92,9 +92,23 @@ def refuse_reserved(metadata: Mapping[str, Any], doc_id: str) -> None:
             )
 
 
+def storable_metadata(metadata: Mapping[str, Any], doc_id: str) -> dict[str, Any]:
+    """Metadata that may hold lists and objects, if it can be stored exactly.
+
+    Raises `ContentRefused`.
+    """
+    refuse_reserved(metadata, doc_id)
+    try:
+        found: dict[str, Any] = json_from_user(json.dumps(metadata))
+    except ValueError as error:
+        raise ContentRefused(
+            f"The metadata of {doc_id!r} {error}.", hint="Use what JSON can say.", doc_id=doc_id
+        ) from None
+    return found
+
+
 def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
     """A document's metadata as it is stored. Raises `ContentRefused`."""
-    refuse_reserved(metadata, doc_id)
     for key, value in metadata.items():
         if isinstance(value, dict | list):
             raise ContentRefused(
@@ -103,10 +117,7 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
                 doc_id=doc_id,
                 key=key,
             )
-    try:
-        return canonical_json(json_from_user(json.dumps(metadata)))
-    except ValueError as error:
-        raise ContentRefused(f"The metadata of {doc_id!r} {error}.", doc_id=doc_id) from None
+    return canonical_json(storable_metadata(metadata, doc_id))
 
 
 def refused_ids(ids: Iterable[str], what: str) -> DocumentExists:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.conversion.converter import Converter
+from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument, Skipped
@@ -80,7 +81,8 @@ def import_files(
     scan = importing.scan(named, found)
     skipped = list(scan.skipped)
     documents: list[ImportedDocument] = []
-    with ws.progress.task("reading", len(scan.files)) as task, Converter() as converter:
+    limits = msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES)
+    with ws.progress.task("reading", len(scan.files)) as task, Converter(limits) as converter:
         for file in scan.files:
             read = importing.read(file, converter)
             skipped.append(read) if isinstance(read, Skipped) else documents.append(read)

@@ -56,6 +56,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Lande
 
     def plan(at: At) -> Planned[UpdateCounts]:
         collection = collections.find(ws, at, name)
+        collections.require_plain(collection)
         ids = _document_ids(ws, at, collection, changes)
         before = {each.doc_id: each for each in ws.engine.documents(at, collection=collection.name, ids=ids.values())}
         after = dict(before)

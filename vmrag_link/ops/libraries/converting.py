@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from vmrag_link.conversion.converter import Converted, Converter
-from vmrag_link.conversion.limits import MIB, ConversionLimits
+from vmrag_link.conversion.limits import limits_of
 from vmrag_link.errors import ConversionFailed
 from vmrag_link.ops.libraries.source import Source
-from vmrag_link.settings import IngestSettings
 from vmrag_link.workspace import Workspace
 
 Convert = Callable[[Source], Converted]
@@ -34,16 +33,3 @@ def converting(ws: Workspace) -> Iterator[Convert]:
             return found
 
         yield convert
-
-
-def limits_of(settings: IngestSettings) -> ConversionLimits:
-    """Waiting may take longer than computing: other programs want the processor, too."""
-    usual = ConversionLimits()
-    return ConversionLimits(
-        max_bytes=settings.max_bytes,
-        max_text=settings.text_mb * MIB,
-        max_expanded=max(usual.max_expanded, settings.max_bytes),
-        max_cpu_seconds=settings.convert_s,
-        max_seconds=3 * settings.convert_s,
-        max_memory=settings.convert_mb * MIB,
-    )

@@ -26,13 +26,12 @@ _UNREADABLE = (FileFailed, FetchFailed, AccessDenied)
 
 
 class TakenSource(Record, frozen=True):
-    """`source`: as `library.shown_source`; `chunks`: those of its document."""
+    """`source`: as `library.shown_source`."""
 
     status: str
     doc_id: str
     source: str
     title: str
-    chunks: int
 
 
 class RefusedSource(Record, frozen=True):
@@ -164,4 +163,4 @@ def _reason(why: VmragError) -> str:
 
 def _taken(ws: Workspace, done: Ingested) -> TakenSource:
     document = done.document
-    return TakenSource(done.status, document.doc_id, library.shown_source(ws, document), document.title, done.chunks)
+    return TakenSource(done.status, document.doc_id, library.shown_source(ws, document), document.title)

@@ -17,9 +17,8 @@ from vmrag_link.documents import origin
 from vmrag_link.documents.origin import Origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, VmragError
-from vmrag_link.models import At, Document, Record, canonical_json, content_hash, json_from_user
+from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, json_from_user
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.libraries import library
@@ -38,11 +37,11 @@ LEFT_OUT = (FormatUnsupported, ConversionFailed, ContentRefused)
 
 
 class Ingested(Record, frozen=True):
-    """What became of a source. `chunks`: those that its document is cut into."""
+    """What became of a source."""
 
     status: Literal["indexed", "replaced", "skipped"]
     document: Document
-    chunks: int
+    collection: Collection
 
 
 def ingest(
@@ -62,7 +61,7 @@ def ingest(
     key. With `refused`, one that cannot be converted is left out and the reason put there, by its
     key.
 
-    Raises `NameInvalid`, `CollectionExists` for a collection of another kind, `ContentRefused` for
+    Raises `NameInvalid`, `LibraryRefused` for a collection of another kind, `ContentRefused` for
     metadata, what `convert` raises, `Embedding` errors, and as `writing.write`.
     """
     library.check(name)
@@ -77,21 +76,22 @@ def ingest(
     def plan(at: At) -> Planned[list[Ingested]]:
         found = library.find(ws, at, name)
         collection = found or library.new(ws, name)
-        held = _Held(ws, at, name)
+        there = _Held(ws, at, name, [source.key for source in sources])
+        new = there.new_documents([source.key for source in sources if not there.document(source.key)])
         done: list[Ingested] = []
         for source in sources:
-            before = held.document(source.key)
+            before = there.document(source.key)
             if before and _is_made_of(before, source):
-                done.append(Ingested("skipped", before, len(chunks_of(ws, collection, before))))
+                done.append(Ingested("skipped", before, collection))
                 continue
             try:
-                new = _version(source, convert_once(source), before or held.new_document(source.key), given)
+                after = _version(source, convert_once(source), before or new[source.key], given)
             except LEFT_OUT as error:
                 if refused is None:
                     raise
                 refused[source.key] = error
                 continue
-            done.append(Ingested("replaced" if before else "indexed", new, len(chunks_of(ws, collection, new))))
+            done.append(Ingested("replaced" if before else "indexed", after, collection))
         rows = [each.document for each in done if each.status != "skipped"]
         ws.indexer().prepare(collection, rows)
         write = Write(put_collections=[] if found else [collection], put_documents=rows)
@@ -102,29 +102,41 @@ def ingest(
 
 def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
     """What a library has of a source."""
-    return _Held(ws, at, name).document(key)
+    return _Held(ws, at, name, [key]).document(key)
 
 
 class _Held:
-    """What a library holds at a place."""
+    """What a library holds of some sources at a place."""
 
-    def __init__(self, ws: Workspace, at: At, name: str) -> None:
+    def __init__(self, ws: Workspace, at: At, name: str, keys: Sequence[str]) -> None:
         self._engine, self._at, self._name = ws.engine, at, name
-        # Not by the id alone: that stays with a document whose library is renamed.
-        self._ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+        # Not by their ids alone: these stay with documents whose library is renamed.
+        ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+        known = [ids[key] for key in keys if key in ids]
+        found = self._engine.documents(at, collection=name, ids=known) if known else ()
+        self._documents = {each.source: each for each in found}
 
     def document(self, key: str) -> Document | None:
-        doc_id = self._ids.get(key)
-        return self._engine.document(self._at, self._name, doc_id) if doc_id else None
+        return self._documents.get(key)
 
-    def new_document(self, key: str) -> Document:
-        """An empty one of this source, under the first of its ids that no other document has."""
-        number, now = 0, clock.now()
-        while True:
-            doc_id = str(uuid.uuid5(NAMESPACE, canonical_json([self._name, key, *([number] if number else [])])))
-            if self._engine.document(self._at, self._name, doc_id) is None:
-                return Document(self._name, doc_id, "", "", "", source=key, source_key=key, created_at=now)
+    def new_documents(self, keys: Sequence[str]) -> dict[str, Document]:
+        """Empty ones of these sources, by key, each under the first of its ids that no other
+        document has.
+        """
+        found: dict[str, Document] = {}
+        number, left, now = 0, keys, clock.now()
+        while left:
+            ids = {key: self._id(key, number) for key in left}
+            taken = {each.doc_id for each in self._engine.headers(self._at, collection=self._name, ids=ids.values())}
+            for key in left:
+                if ids[key] not in taken:
+                    found[key] = Document(self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now)
+            left = [key for key in left if key not in found]
             number += 1
+        return found
+
+    def _id(self, key: str, number: int) -> str:
+        return str(uuid.uuid5(NAMESPACE, canonical_json([self._name, key, *([number] if number else [])])))
 
 
 def _is_made_of(document: Document, source: Source) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmrag_link.errors import CollectionExists, quoted
+from vmrag_link.errors import LibraryRefused, quoted
 from vmrag_link.models import LIBRARY, At, Chunking, Collection, Document
 from vmrag_link.ops.documents import collections, names
 from vmrag_link.workspace import Workspace
@@ -24,11 +24,11 @@ def check(name: str) -> None:
 def find(ws: Workspace, at: At, name: str) -> Collection | None:
     """The library of exactly this name; None if there is nothing of this name.
 
-    Raises `CollectionExists` for a collection of another kind.
+    Raises `LibraryRefused` for a collection of another kind.
     """
     found = next((each for each in ws.engine.collections(at) if each.name == name), None)
     if found and found.kind != LIBRARY:
-        raise CollectionExists(
+        raise LibraryRefused(
             f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
             hint=f"Take another library, for example: --library {quoted(names.similar(f'{name}-library'))}",
             collection_name=name,

@@ -10,13 +10,13 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import searching
-from vmrag_link.ops.libraries import library, search_filter
+from vmrag_link.ops.libraries import library, paging, search_filter
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 
-class Passage(Record, frozen=True):
+class LibraryPassage(Record, frozen=True):
     """A chunk of a library's document that answers; `source`: as `library.shown_source`."""
 
     doc_id: str
@@ -32,14 +32,14 @@ class Passage(Record, frozen=True):
     score: float
 
 
-class Passages(Record, frozen=True):
-    passages: list[Passage]
+class LibraryPassages(Record, frozen=True):
+    passages: list[LibraryPassage]
     standing: Standing
 
 
 def search(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
-) -> Passages:
+) -> LibraryPassages:
     """The best passages of one library or of all; none where there is no such library.
 
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
@@ -49,27 +49,33 @@ def search(
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
     wanted = search_filter.parse(where or {})
 
-    def look(searcher: Searcher, view: View) -> Passages:
-        names = [each.name for each in library.libraries(ws, view.at) if searcher.collection(each.name)]
-        asked = Query(text, tuple(each for each in names if name in (None, each)), k, Mode.HYBRID)
-        narrowed = search_filter.narrow(ws, view.at, asked, wanted)
+    def look(searcher: Searcher, view: View) -> LibraryPassages:
+        there = library.libraries(ws, view.at)
+        libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
+        narrowed = search_filter.narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
-        found = [_passage(ws, hit, row) for hit in hits if (row := rows[hit.collection, hit.doc_id])]
-        return Passages(found, viewed(ws, view))
+        paged = [row for row in rows.values() if row and paging.has_pages(row)]
+        pages = {row.key: paging.pages_of(ws, libraries[row.collection], row) for row in paged}
+        found = [
+            _passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else paging.NO_PAGE)
+            for hit in hits
+            if (row := rows[hit.collection, hit.doc_id])
+        ]
+        return LibraryPassages(found, viewed(ws, view))
 
     return searching(ws, look)
 
 
-def _passage(ws: Workspace, hit: Hit, document: Document) -> Passage:
-    return Passage(
+def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:
+    return LibraryPassage(
         document.doc_id,
         library.shown_source(ws, document),
         document.title,
         document.collection,
         document.file_type,
         document.last_modified,
-        search_filter.NO_PAGE,
+        page,
         hit.text,
         hit.chunk,
         origin.shown_metadata(document),

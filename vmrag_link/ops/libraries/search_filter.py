@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,8 +13,9 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.models import At, Document
+from vmrag_link.models import At, Collection, Document
 from vmrag_link.ops.libraries import library
+from vmrag_link.ops.libraries.paging import NO_PAGE, has_pages, pages_of
 from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
 
@@ -25,8 +26,8 @@ _OF_DOCUMENT = ("doc_id", "source", "content_hash", "title", "file_type", *_TIME
 _NUMBERS = ("chunk_index", "page")
 KEYS = ("id", *_OF_DOCUMENT, "library", "content", *_NUMBERS)
 
-NO_PAGE = 0
-"""The page of a passage of which no page is known."""
+_LOOKED_UP = frozenset((*_OF_DOCUMENT, "page"))
+"""What the index does not hold."""
 
 
 def parse(given: Mapping[str, Any]) -> Filter:
@@ -36,28 +37,45 @@ def parse(given: Mapping[str, Any]) -> Filter:
     return {key: _value(key, value) for key, value in given.items()}
 
 
-def narrow(ws: Workspace, at: At, asked: Query, wanted: Filter) -> Query | None:
-    """The query of libraries with the filter in it; None if no passage can pass.
+def narrow(ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collection], wanted: Filter) -> Query | None:
+    """The query of these libraries with the filter in it; None if no passage can pass.
 
     What the index does not hold of a document is looked up in the knowledge base.
     """
-    names = tuple(each for each in asked.collections or () if wanted.get("library", each) == each)
-    if not names or wanted.get("page", NO_PAGE) != NO_PAGE:
-        return None
+    among = {name: each for name, each in libraries.items() if wanted.get("library", name) == name}
     where: list[dict[str, Any]] = []
     if "id" in wanted:
-        where += _of_chunk(ws, at, names, str(wanted["id"]))
+        where += _of_chunk(ws, at, among, str(wanted["id"]))
     if "chunk_index" in wanted:
         where.append({"chunk_index": wanted["chunk_index"]})
-    if any(key in wanted for key in _OF_DOCUMENT):
-        ids = [each.doc_id for each in _documents(ws, at, names) if _passes(ws, each, wanted)]
-        if not ids:
-            return None
-        where.append({"source_id": {"$in": ids}})
+    if wanted.keys() & _LOOKED_UP:
+        found = _looked_up(ws, at, among, wanted)
+        where.append({"$or": found})
+        among = among if found else {}
+    if not among:
+        return None
     text = {"$regex": rf"\A{re.escape(str(wanted['content']))}\z"} if "content" in wanted else None
     return msgspec.structs.replace(
-        asked, collections=names, where={"$and": where} if where else None, where_document=text
+        asked, collections=tuple(among), where={"$and": where} if where else None, where_document=text
     )
+
+
+def _looked_up(ws: Workspace, at: At, among: Mapping[str, Collection], wanted: Filter) -> list[dict[str, Any]]:
+    """Conditions of which a passage meets one if its document and its page are those wanted."""
+    whole: list[str] = []
+    some: list[dict[str, Any]] = []
+    for name, collection in among.items():
+        for document in ws.engine.documents(at, collection=name):
+            if not _passes(ws, document, wanted):
+                continue
+            page = wanted.get("page")
+            if page is None or (page == NO_PAGE and not has_pages(document)):
+                whole.append(document.doc_id)
+            elif has_pages(document):
+                pages = pages_of(ws, collection, document)
+                chunks = [number for number, each in enumerate(pages) if each == page]
+                some += [{"source_id": document.doc_id, "chunk_index": {"$in": chunks}}] if chunks else []
+    return [*([{"source_id": {"$in": whole}}] if whole else []), *some]
 
 
 def _value(key: str, value: Any) -> str | int:
@@ -89,18 +107,13 @@ def _moment(text: str) -> str:
     return clock.at((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
 
 
-def _of_chunk(ws: Workspace, at: At, names: tuple[str, ...], name: str) -> list[dict[str, Any]]:
+def _of_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> list[dict[str, Any]]:
     """What a chunk's name means: a document that has it, else a chunk of one."""
     found = parse_chunk_id(name)
     if found is None or any(ws.engine.document(at, each, name) for each in names):
         return [{"source_id": name}]
     doc_id, number = found
     return [{"source_id": doc_id}, {"chunk_index": number}]
-
-
-def _documents(ws: Workspace, at: At, names: tuple[str, ...]) -> Iterator[Document]:
-    for name in names:
-        yield from ws.engine.documents(at, collection=name)
 
 
 def _passes(ws: Workspace, document: Document, wanted: Filter) -> bool:

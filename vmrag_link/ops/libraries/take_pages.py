@@ -32,8 +32,8 @@ FETCHING_PAGES = "fetching pages"
 _FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, UsageInvalid)
 """What is wrong with one page alone."""
 
-_BATCH_PAGES = 50
-_BATCH_BYTES = 20_000_000
+BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
+"""So many pages are stored at a time: whoever ends a run early loses no more of them."""
 
 
 class TakenPage(Record, frozen=True):
@@ -143,7 +143,7 @@ class _Run:
             self._pages[url] = TakenPage(url, self._name, "indexed")
         self._batch[url] = ready
         size = sum(len(each.source.data) for each in self._batch.values())
-        if len(self._batch) == _BATCH_PAGES or size > _BATCH_BYTES:
+        if len(self._batch) == BATCH_PAGES or size > BATCH_BYTES:
             self.store()
 
     def fail(self, url: str, error: VmragError) -> None:

@@ -48,6 +48,8 @@ def take_site(
     library.check(name)
     checked_metadata(metadata or {}, name)
     found = sitemap.urls(url, limits=limits_of(ws.config.ingest), most=most)
+    if found.delay_s and len(found.pages) > 1:
+        ws.progress.note(f"{parse_url(url).site} wants {found.delay_s:g} s between two pages.")
     taken = take_pages(ws, name, found.pages, Pace(lambda _: found.delay_s), metadata=metadata)
     return SiteReport(
         parse_url(url).text,

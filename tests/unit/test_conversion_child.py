@@ -1,0 +1,222 @@
+"""The process that converts strangers' files: what it cannot do, and what becomes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vmrag_link.conversion.converter import Converter
+from vmrag_link.conversion.limits import MIB, ConversionLimits
+from vmrag_link.errors import ConversionFailed
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has it")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where children have their folders."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def child(converter: Converter) -> int:
+    assert converter._process
+    return converter._process._process.pid
+
+
+def reason(converter: Converter, data: bytes, name: str) -> str:
+    with pytest.raises(ConversionFailed) as failed:
+        converter.convert(data, name=name)
+    return str(failed.value.details["reason"])
+
+
+def within(seconds: float, holds: Callable[[], object]) -> bool:
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(holds())
+
+
+def is_alive(pid: int) -> bool:
+    """A process that waits to be reaped is none any more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# -- what it cannot do
+
+_ATTEMPTS = """
+import ctypes, json, os, socket, subprocess, sys
+from pathlib import Path
+from vmrag_link.conversion.child.confinement import confine
+from vmrag_link.conversion.limits import ConversionLimits
+libc = ctypes.CDLL(None, use_errno=True)
+confine(ConversionLimits(), Path.cwd())
+port = int(sys.argv[1])
+
+def native():  # what code in C may do behind Python's back
+    address = bytes([2, 0]) + port.to_bytes(2, "big") + bytes([127, 0, 0, 1]) + bytes(8)
+    return libc.connect(libc.socket(2, 1, 0), address, 16)
+
+attempts = {
+    "socket": lambda: socket.create_connection(("127.0.0.1", port)),
+    "unix socket": lambda: socket.socket(socket.AF_UNIX),
+    "program": lambda: subprocess.run(["true"]),
+    "fork": os.fork,
+    "shell": lambda: os.system("true"),
+    "signal": lambda: os.kill(os.getppid(), 0),
+    "secret": lambda: open("/etc/passwd"),
+    "link": lambda: (os.symlink("/etc/passwd", "x"), open("x")),
+    "listing": lambda: os.listdir(Path("/etc")),
+    "moving": lambda: (open("mine", "w").close(), os.rename("mine", Path(sys.argv[2], "moved"))),
+    "write": lambda: open(sys.argv[2] + "/written", "w"),
+    "remove": lambda: Path(sys.argv[2], "kept").unlink(),
+    "large file": lambda: open("large", "wb").write(bytes(64 << 20)),
+    "own file": lambda: open("own", "w").write("x") and open("own").read(),
+    "module": lambda: __import__("html.parser"),
+}
+found = {}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        found[name] = "done"
+    except OSError as error:
+        found[name] = type(error).__name__
+print(json.dumps(found | {"native": native(), "network": os.readlink("/proc/self/ns/net") if sys.platform == "linux" else ""}))
+"""
+
+_UNSHARE = "import ctypes, sys; l = ctypes.CDLL(None); sys.exit(bool(l.unshare(1 << 30) and l.unshare(5 << 28)))"
+
+
+def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: Path) -> None:
+    """Code in C is kept from the network only where the kernel lets this user make a namespace."""
+    outside, own = tmp_path / "outside", tmp_path / "own"
+    outside.mkdir()
+    own.mkdir()
+    (outside / "kept").touch()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        argv = [sys.executable, "-P", "-c", _ATTEMPTS, str(listener.getsockname()[1]), str(outside)]
+        found = json.loads(subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout)
+    network, native = found.pop("network"), found.pop("native")
+    allowed = {"own file", "module"}
+    assert {name for name, outcome in found.items() if outcome == "done"} == allowed
+    assert found.pop("large file") == "OSError"
+    assert {outcome for name, outcome in found.items() if name not in allowed} == {"PermissionError"}
+    assert [each.name for each in outside.iterdir()] == ["kept"]
+    if sys.platform == "linux" and subprocess.run([sys.executable, "-c", _UNSHARE], check=False).returncode == 0:
+        assert network != str(Path("/proc/self/ns/net").readlink())
+        assert native == -1
+
+
+@LINUX
+def test_it_inherits_no_secret_and_no_open_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with (tmp_path / "opened").open("w") as opened, Converter() as converter:
+        os.set_inheritable(opened.fileno(), True)
+        converter.convert(b"[1]", name="x.json")
+        process = Path(f"/proc/{child(converter)}")
+        names = {entry.partition(b"=")[0] for entry in (process / "environ").read_bytes().split(b"\0")}
+        assert names - {b""} <= {b"TMPDIR", b"LC_ALL", b"LD_LIBRARY_PATH"}
+        assert str(tmp_path / "opened") not in {str(each.readlink()) for each in (process / "fd").iterdir()}
+
+
+# -- what becomes of it
+
+
+def test_one_process_serves_many_files_and_plain_text_needs_none(temporary: Path) -> None:
+    with Converter() as converter:
+        for name in ("x.md", "x.txt", "x.rst", "x.adoc", "x.mdx", "x.html"):
+            converter.convert(b"text", name=name)
+        assert converter._process is None
+        converter.convert(b"[1]", name="x.json")
+        first = child(converter)
+        assert reason(converter, b"[", "x.json")
+        converter.convert(b"<a/>", name="x.xml")
+        assert child(converter) == first
+        assert len(list(temporary.iterdir())) == 1
+    assert list(temporary.iterdir()) == []
+    assert not is_alive(first)
+
+
+def test_one_that_is_killed_is_replaced_for_the_next_file(temporary: Path) -> None:
+    with Converter() as converter:
+        converter.convert(b"[1]", name="x.json")
+        os.kill(child(converter), signal.SIGKILL)
+        assert within(10, lambda: not is_alive(child(converter)))
+        assert converter.convert(b"[2]", name="x.json").text == "2"
+        with stopped_when_busy(converter, signal.SIGKILL):
+            assert reason(converter, LONG, "x.json") == "cannot be converted (its conversion was ended by SIGKILL)"
+        assert converter.convert(b"[3]", name="x.json").text == "3"
+    assert list(temporary.iterdir()) == []
+
+
+LONG = b"[" + b"[]," * 2_000_000 + b"1]"
+"""Seconds of work."""
+
+
+@contextlib.contextmanager
+def stopped_when_busy(converter: Converter, number: signal.Signals) -> Iterator[None]:
+    pid = child(converter)
+    timer = threading.Timer(0.2, os.kill, (pid, number))
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_what_never_ends_is_ended(temporary: Path) -> None:
+    with Converter(ConversionLimits(max_seconds=1)) as converter:
+        converter.convert(b"[1]", name="x.json")
+        with stopped_when_busy(converter, signal.SIGSTOP):
+            assert reason(converter, LONG, "x.json") == "takes more than 1 seconds to be converted"
+        assert converter.convert(b"[2]", name="x.json").text == "2"
+    assert list(temporary.iterdir()) == []
+
+
+def test_computing_is_limited_for_each_file() -> None:
+    with Converter(ConversionLimits(max_cpu_seconds=1)) as converter:
+        busy = b"a,b\n" + b"1,2\n" * 3_000_000
+        with pytest.raises(ConversionFailed, match="takes more than 1 seconds of computing to be converted") as failed:
+            converter.convert(busy, name="x.csv")
+        assert failed.value.hint == "git config vmrag.ingest.convert-s 5"
+        assert converter.convert(b"[2]", name="x.json").text == "2"
+
+
+@LINUX
+def test_memory_is_limited() -> None:
+    with Converter(ConversionLimits(max_memory=300 * MIB)) as converter:
+        assert (
+            reason(converter, b"[" + b"[]," * 6_000_000 + b"1]", "x.json")
+            == "needs more than 300 MiB of memory to be converted"
+        )
+        assert converter.convert(b"[2]", name="x.json").text == "2"
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_it_does_not_outlive_a_parent_that_is_killed(temporary: Path, busy: bool) -> None:
+    program = (
+        "import sys, time; from vmrag_link.conversion.converter import Converter\n"
+        f"import tempfile; tempfile.tempdir = {str(temporary)!r}\n"
+        "converter = Converter(); converter.convert(b'[1]', name='x.json')\n"
+        "print(converter._process._process.pid, flush=True)\n"
+        f"converter.convert(b'[' + b'[],' * 10_000_000 + b'1]', name='x.json') if {busy} else time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        time.sleep(0.3)
+        parent.kill()
+    assert within(20, lambda: not is_alive(pid))
+    assert within(5, lambda: list(temporary.iterdir()) == [])

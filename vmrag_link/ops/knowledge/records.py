@@ -1,0 +1,157 @@
+"""Issue logs and documents about tools as every surface shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from vmrag_link.engines.logical import METADATA_KEYS
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.documents.writing import Landed
+
+LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
+LOG_TYPES: tuple[str, ...] = get_args(LogType)
+
+EXCERPT = 200
+"""Characters of a text in a list."""
+
+
+class LogFields(Record, frozen=True):
+    """An issue log without its text. `metadata`: what was given.
+
+    `log_type` is one of `LOG_TYPES`, and `issue_number` not negative, unless other programs wrote
+    the row.
+    """
+
+    log_id: str
+    project_id: str
+    issue_number: int
+    title: str
+    content_hash: str
+    log_type: str
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any]
+
+
+class IssueLog(LogFields, frozen=True):
+    content: str
+
+
+class ListedLog(LogFields, frozen=True):
+    """`excerpt`: how the text begins."""
+
+    excerpt: str
+
+
+class UpdatedLog(LogFields, frozen=True):
+    """`changed` False: it was like that already, and nothing was written."""
+
+    changed: bool
+    chunks_created: int
+
+
+class AddedLog(Record, frozen=True):
+    log_id: str
+    content_hash: str
+    collection: str
+    chunks_created: int
+
+
+class DocFields(Record, frozen=True):
+    """A document about a tool without its text. `metadata`: what was given."""
+
+    doc_id: str
+    category: str
+    tool_name: str
+    tool_version: str
+    title: str
+    content_hash: str
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any]
+
+
+class KnowledgeDoc(DocFields, frozen=True):
+    content: str
+
+
+class ListedDoc(DocFields, frozen=True):
+    """`excerpt`: how the text begins."""
+
+    excerpt: str
+
+
+class UpdatedDoc(DocFields, frozen=True):
+    """`changed` False: it was like that already, and nothing was written."""
+
+    changed: bool
+    chunks_created: int
+
+
+class AddedDoc(Record, frozen=True):
+    doc_id: str
+    content_hash: str
+    collection: str
+    chunks_created: int
+
+
+class Updated(Record, frozen=True):
+    """What an update made of a row, and whether that differs from what was there."""
+
+    document: Document
+    changed: bool
+
+
+def log_fields(document: Document) -> dict[str, Any]:
+    """The fields of `LogFields`."""
+    return {"log_id": document.doc_id, **_fields(document)}
+
+
+def doc_fields(document: Document) -> dict[str, Any]:
+    """The fields of `DocFields`."""
+    return {"doc_id": document.doc_id, **_fields(document)}
+
+
+def excerpt(document: Document) -> str:
+    return document.content[:EXCERPT]
+
+
+def added_log(done: Landed[Document]) -> AddedLog:
+    row = done.report
+    return AddedLog(row.doc_id, row.content_hash, row.collection, done.chunks)
+
+
+def added_doc(done: Landed[Document]) -> AddedDoc:
+    row = done.report
+    return AddedDoc(row.doc_id, row.content_hash, row.collection, done.chunks)
+
+
+def updated_log(done: Landed[Updated]) -> UpdatedLog:
+    return UpdatedLog(**log_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
+
+
+def updated_doc(done: Landed[Updated]) -> UpdatedDoc:
+    return UpdatedDoc(**doc_fields(done.report.document), changed=done.report.changed, chunks_created=done.chunks)
+
+
+def stated(document: Document) -> dict[str, Any]:
+    """The columns of the row that are keys of the document's metadata."""
+    values = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    return {key: values[key] for key in METADATA_KEYS[document.table]}
+
+
+def given_metadata(document: Document) -> dict[str, Any]:
+    """The metadata without these columns."""
+    values = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    return {key: value for key, value in values.items() if key not in METADATA_KEYS[document.table]}
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    shared = ("title", "content_hash", "created_at", "updated_at")
+    return {
+        **stated(document),
+        **{name: getattr(document, name) for name in shared},
+        "metadata": given_metadata(document),
+    }
