@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from vmrag_link.models import Record
 from vmrag_link.ops.compounding.answer import Synthesis
 from vmrag_link.ops.compounding.doc_types import Level
-from vmrag_link.ops.compounding.folder import Skipped
+from vmrag_link.ops.compounding.folder import SkippedFile
 from vmrag_link.ops.compounding.removal import BranchRemoval
 from vmrag_link.ops.compounding.retrieval import IncludedAs
 from vmrag_mcp.results.base import ToolResult
@@ -32,7 +32,7 @@ class ActivateProjectResult(ToolResult, frozen=True):
     path_hash: str
     doc_types: list[DocTypeCount]
     total_docs: int
-    skipped: list[Skipped]
+    skipped: list[SkippedFile]
     indexed: int
     removed: int
     dolt_branch: str | None

@@ -8,12 +8,12 @@ from msgspec import UNSET
 
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.ops.compounding import activation, ask, external, mirror, paths, promotion, removal, retrieval
-from vmrag_link.ops.compounding.ask import Asked
+from vmrag_link.ops.compounding.ask import Answered
 from vmrag_link.ops.compounding.doc_types import Level
 from vmrag_link.ops.compounding.documents import summary
 from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
-from vmrag_link.ops.compounding.project import CONFIG, Project
-from vmrag_link.ops.compounding.retrieval import Wanted
+from vmrag_link.ops.compounding.project import CONFIG, DocsProject
+from vmrag_link.ops.compounding.retrieval import AnswerRequest
 from vmrag_link.ops.compounding.search import metadata_of
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_mcp.arguments import Given
@@ -97,7 +97,7 @@ def rag_query(
     answer quotes the nearest sentences.
     """
     project = _project(call)
-    wanted = Wanted(
+    wanted = AnswerRequest(
         query, doc_types or (), min_promotion_level, max_sources, min_relevance_score, critical=include_critical
     )
     done = ask.ask(call.ws, project, wanted)
@@ -317,7 +317,7 @@ def update_promotion_level(call: Call, *, document_path: Path, promotion_level: 
     )
 
 
-def _active(call: Call) -> tuple[ActiveProject, Project]:
+def _active(call: Call) -> tuple[ActiveProject, DocsProject]:
     """The project that is active, its documents as the files are now.
 
     Raises `ProjectInactive`, and as `mirror.reconcile`.
@@ -345,11 +345,11 @@ def _warn_pending(call: Call, mirrored: Mirrored) -> None:
         call.warn("FILES_PENDING", mirrored.unwritten)
 
 
-def _project(call: Call) -> Project:
+def _project(call: Call) -> DocsProject:
     return _active(call)[1]
 
 
-def _sources(done: Asked) -> list[AnswerSource]:
+def _sources(done: Answered) -> list[AnswerSource]:
     return [
         AnswerSource(
             path=each.path,
@@ -364,7 +364,7 @@ def _sources(done: Asked) -> list[AnswerSource]:
     ]
 
 
-def _warn(call: Call, done: Asked) -> None:
+def _warn(call: Call, done: Answered) -> None:
     if done.answer.synthesis == "none":
         _warn_below(call, done.best, done.least)
     elif done.answer.failure:
@@ -384,6 +384,6 @@ def _counted(call: Call, total: int, best: float | None, least: float) -> str:
     return f"{plural(total, 'document')} with a score of {least} or more."
 
 
-def _told(done: Asked) -> str:
+def _told(done: Answered) -> str:
     count = len(done.sources)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

@@ -12,7 +12,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.compounding import external, mirror
 from vmrag_link.ops.compounding.doc_types import DocType
 from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.workspace import Workspace
@@ -30,7 +30,7 @@ class Activated(Record, frozen=True):
     what could not be done.
     """
 
-    project: Project
+    project: DocsProject
     mirrored: Mirrored
     types: tuple[TypeCount, ...]
     total: int
@@ -57,7 +57,7 @@ def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
     return Activated(found, mirrored, types, total, here, _differs(ws, branch), tuple(notes))
 
 
-def counts(ws: Workspace, at: At, found: Project) -> tuple[tuple[TypeCount, ...], int]:
+def counts(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
     """Of all types, those without documents too; and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []

@@ -38,7 +38,7 @@ class Passage(Record, frozen=True):
     text: str
 
 
-class Answer(Record, frozen=True):
+class ComposedAnswer(Record, frozen=True):
     """`model`: the language model that wrote it. `failure`: why another one did not."""
 
     text: str
@@ -49,7 +49,7 @@ class Answer(Record, frozen=True):
 
 def compose(
     query: str, sources: Sequence[Passage], others: Sequence[Passage], model: Model, chat: ChatModel | None
-) -> Answer:
+) -> ComposedAnswer:
     """`others` are linked from the sources, and only a language model reads them. `model` embeds.
 
     Without a language model, or where it fails, equal sources give an equal answer.
@@ -57,18 +57,18 @@ def compose(
     failure = ""
     if chat:
         try:
-            return Answer(chat.answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
+            return ComposedAnswer(chat.answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
         except ChatFailed as error:
             failure = error.reason
-    return Answer(
+    return ComposedAnswer(
         _extractive(query, sources, model, NO_ANSWER if chat else NOT_CONFIGURED), "extractive", None, failure
     )
 
 
-def nothing_found(best: float | None, least: float) -> Answer:
+def nothing_found(best: float | None, least: float) -> ComposedAnswer:
     """What is said where no document is near enough."""
     found = "There are no documents." if best is None else f"The nearest one has {best}, and {least} is asked for."
-    return Answer(f"No document answers this. {found}", "none")
+    return ComposedAnswer(f"No document answers this. {found}", "none")
 
 
 def _extractive(query: str, sources: Sequence[Passage], model: Model, opening: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.compounding import answer, external, paths, retrieval
-from vmrag_link.ops.compounding.answer import Answer, Passage
+from vmrag_link.ops.compounding.answer import ComposedAnswer, Passage
 from vmrag_link.ops.compounding.mirror import ActiveProject
-from vmrag_link.ops.compounding.project import Project
-from vmrag_link.ops.compounding.retrieval import IncludedAs, LinkedDocument, Wanted
+from vmrag_link.ops.compounding.project import DocsProject
+from vmrag_link.ops.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
 from vmrag_link.ops.compounding.search import Match
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.retrieval.thresholds import Use
@@ -26,10 +26,10 @@ class CitedDocument(Record, frozen=True):
     included_as: IncludedAs
 
 
-class Asked(Record, frozen=True):
+class Answered(Record, frozen=True):
     """`best`, `least`: as of `search.Matches`."""
 
-    answer: Answer
+    answer: ComposedAnswer
     sources: tuple[CitedDocument, ...]
     linked: tuple[LinkedDocument, ...]
     best: float | None
@@ -37,7 +37,7 @@ class Asked(Record, frozen=True):
     standing: Standing
 
 
-def ask(ws: Workspace, project: Project, wanted: Wanted) -> Asked:
+def ask(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
     """Raises as `retrieval.retrieve`. That no language model answers is no error."""
     found = retrieval.retrieve(ws, project, wanted)
     sources = tuple(
@@ -51,12 +51,12 @@ def ask(ws: Workspace, project: Project, wanted: Wanted) -> Asked:
     written = answer.nothing_found(found.best, found.least)
     if sources and found.collection:
         written = _written(ws, found.collection, wanted.query, sources, linked)
-    return Asked(written, sources, found.linked, found.best, found.least, found.standing)
+    return Answered(written, sources, found.linked, found.best, found.least, found.standing)
 
 
 def ask_external(
-    ws: Workspace, active: ActiveProject, project: Project, query: str, *, sources: int | None, least: float | None
-) -> Asked:
+    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
+) -> Answered:
     """Raises as `external.nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
     found = external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most)
@@ -67,11 +67,11 @@ def ask_external(
     written = answer.nothing_found(found.matches.best, found.matches.least)
     if cited:
         written = _written(ws, found.collection, query, cited, [])
-    return Asked(written, cited, (), found.matches.best, found.matches.least, found.standing)
+    return Answered(written, cited, (), found.matches.best, found.matches.least, found.standing)
 
 
 def _written(
     ws: Workspace, collection: Collection, query: str, sources: Sequence[CitedDocument], linked: Sequence[Passage]
-) -> Answer:
+) -> ComposedAnswer:
     passages = [Passage(each.path, each.document.title, each.document.content) for each in sources]
     return answer.compose(query, passages, linked, ws.models.of(collection), chat_model(ws.settings.loaded))

@@ -13,8 +13,8 @@ from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
 from vmrag_link.ops.compounding import doc_types
-from vmrag_link.ops.compounding.folder import Files, Skipped, Stamp
-from vmrag_link.ops.compounding.project import Project, unknown_type
+from vmrag_link.ops.compounding.folder import Files, SkippedFile, Stamp
+from vmrag_link.ops.compounding.project import DocsProject, unknown_type
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
@@ -43,7 +43,7 @@ class SeenFiles:
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
-        self._project: Project | None = None
+        self._project: DocsProject | None = None
 
     def header(self, doc_id: str) -> DocumentHeader | None:
         known = self._seen.get(doc_id)
@@ -54,8 +54,8 @@ class SeenFiles:
         self._seen.pop(doc_id, None)
 
     def headers(
-        self, project: Project, files: Files, read: Callable[[str], Document]
-    ) -> tuple[dict[str, DocumentHeader], list[Skipped]]:
+        self, project: DocsProject, files: Files, read: Callable[[str], Document]
+    ) -> tuple[dict[str, DocumentHeader], list[SkippedFile]]:
         """The documents that the files are, and those files that are none.
 
         `read` raises one of `REFUSALS` for such a file.
@@ -66,7 +66,7 @@ class SeenFiles:
             known = before.get(doc_id)
             self._seen[doc_id] = known if known and known.stamp == stamp else _look(doc_id, stamp, read)
         headers = {doc_id: each.header for doc_id, each in self._seen.items() if each.header}
-        skipped = [Skipped(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
+        skipped = [SkippedFile(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
         return headers, [*files.skipped, *skipped]
 
 
@@ -85,7 +85,7 @@ def source(ws: Workspace, folder: Path, doc_id: str) -> Source:
     return files.read(ws, NamedFile(path, path))
 
 
-def project_document(project: Project, doc_id: str, found: Source) -> Document:
+def project_document(project: DocsProject, doc_id: str, found: Source) -> Document:
     """A file of the project's documents: its front matter as metadata, the rest as content.
 
     Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid`, `ContentRefused`.

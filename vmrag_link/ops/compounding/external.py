@@ -30,9 +30,9 @@ from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import EXTERNAL, At, Collection, Difference, Document, DocumentHeader, canonical_json
 from vmrag_link.ops.compounding import documents, folder, search
-from vmrag_link.ops.compounding.folder import Patterns, Skipped
-from vmrag_link.ops.compounding.mirror import CHUNKING, ActiveProject, Indexed
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.folder import Patterns, SkippedFile
+from vmrag_link.ops.compounding.mirror import CHUNKING, ActiveProject, IndexedFile
+from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.compounding.search import Match, Matches, Threshold
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
@@ -49,10 +49,10 @@ class ExternalDocs(NamedTuple):
     """The files as they are now, as rows that an index is made of."""
 
     ws: Workspace
-    project: Project
+    project: DocsProject
     collection: Collection
     found: dict[str, DocumentHeader]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
 
     @property
     def contents(self) -> str:
@@ -100,12 +100,12 @@ class ExternalFound(NamedTuple):
 
     documents: list[ExternalMatch]
     matches: Matches
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     standing: Standing
 
 
 def nearest(
-    ws: Workspace, active: ActiveProject, project: Project, query: str, *, use: Use, least: float | None, limit: int
+    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, use: Use, least: float | None, limit: int
 ) -> ExternalFound:
     """The external documents nearest to a query.
 
@@ -131,7 +131,7 @@ def nearest(
     raise AssertionError  # the second attempt returns or raises
 
 
-def bring(ws: Workspace, active: ActiveProject, project: Project) -> ExternalDocs:
+def bring(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     """Make the index of the files as they are now, if it is not there.
 
     Raises `ExternalDocsMissing`, `FileFailed`, `Embedding` errors.
@@ -145,7 +145,7 @@ def bring(ws: Workspace, active: ActiveProject, project: Project) -> ExternalDoc
         return docs
 
 
-def require_configured(project: Project) -> None:
+def require_configured(project: DocsProject) -> None:
     """Raises `ExternalDocsMissing`, `FileFailed` where the folder is not there."""
     if not project.external:
         raise ExternalDocsMissing(
@@ -161,7 +161,7 @@ def require_configured(project: Project) -> None:
         )
 
 
-def _listed(ws: Workspace, active: ActiveProject, project: Project) -> ExternalDocs:
+def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     stated = project.config.external_docs
     assert stated is not None  # noqa: S101  `require_configured` has looked
     files = folder.scan(project.external_folder, Patterns(stated.include_patterns, stated.exclude_patterns))
@@ -172,11 +172,11 @@ def _listed(ws: Workspace, active: ActiveProject, project: Project) -> ExternalD
     return ExternalDocs(ws, project, collection, headers, tuple(skipped))
 
 
-def _read(ws: Workspace, project: Project, collection: str, doc_id: str) -> Document:
+def _read(ws: Workspace, project: DocsProject, collection: str, doc_id: str) -> Document:
     return documents.external_document(collection, doc_id, documents.source(ws, project.external_folder, doc_id))
 
 
-def index(ws: Workspace, active: ActiveProject, project: Project, doc_id: str) -> Indexed:
+def index(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str) -> IndexedFile:
     """Read one file again; the index of all is made anew where it is another one than before.
 
     Raises as `bring`, and `DocumentMissing` for a file that the project's patterns leave out.
@@ -193,10 +193,10 @@ def index(ws: Workspace, active: ActiveProject, project: Project, doc_id: str) -
         )
     document = _read(ws, project, docs.collection.name, doc_id)
     chunks = len(chunks_of(ws, docs.collection, document))
-    return Indexed(document, docs.collection, chunks, changed=before != document.header)
+    return IndexedFile(document, docs.collection, chunks, changed=before != document.header)
 
 
-def _snapshots(ws: Workspace, project: Project) -> Snapshots:
+def _snapshots(ws: Workspace, project: DocsProject) -> Snapshots:
     root = ws.places.own / FOLDER / project.path_hash
     permissions.make_folder(root)
     return Snapshots(root)

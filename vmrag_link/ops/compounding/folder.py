@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class Skipped(Record, frozen=True):
+class SkippedFile(Record, frozen=True):
     """A file that was left out, and why: the end of a sentence that begins with its path."""
 
     path: str
@@ -41,7 +41,7 @@ class Files(NamedTuple):
     """By path relative to the folder, sorted."""
 
     stamps: Mapping[str, Stamp]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
 
 
 class Patterns(Record, frozen=True):
@@ -66,21 +66,21 @@ def scan(folder: Path, patterns: Patterns) -> Files:
     Raises `FileFailed` for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
     """
     stamps: dict[str, Stamp] = {}
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     for path, entry in _entries(folder):
         if not patterns.match(path):
             continue
         if entry.is_symlink():
-            skipped.append(Skipped(terminal_text.one_line(path), "is a symbolic link"))
+            skipped.append(SkippedFile(terminal_text.one_line(path), "is a symbolic link"))
         elif why := id_problem(path):
-            skipped.append(Skipped(terminal_text.one_line(path), f"its path {why}"))
+            skipped.append(SkippedFile(terminal_text.one_line(path), f"its path {why}"))
         else:
             try:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if not stat.S_ISREG(status.st_mode):
-                skipped.append(Skipped(terminal_text.one_line(path), "is not a regular file"))
+                skipped.append(SkippedFile(terminal_text.one_line(path), "is not a regular file"))
                 continue
             stamps[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
         if len(stamps) + len(skipped) > MOST_FILES:

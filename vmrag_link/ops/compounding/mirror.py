@@ -23,8 +23,8 @@ from vmrag_link.errors import (
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.compounding import documents, folder, project
 from vmrag_link.ops.compounding.documents import SeenFiles
-from vmrag_link.ops.compounding.folder import Files, Patterns, Skipped
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.folder import Files, Patterns, SkippedFile
+from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -49,14 +49,14 @@ class Mirrored(Record, frozen=True):
     rows.
     """
 
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     indexed: int = 0
     removed: int = 0
     unwritten: str = ""
     pending: str = ""
 
 
-class Indexed(Record, frozen=True):
+class IndexedFile(Record, frozen=True):
     """A document as it was read just now; `changed`: whether it was another one before."""
 
     document: Document
@@ -81,11 +81,11 @@ class ActiveProject:
         self.settled: object = None
         """What rows and files were equal at."""
 
-    def load(self, ws: Workspace) -> Project:
+    def load(self, ws: Workspace) -> DocsProject:
         """Raises as `project.load`."""
         return project.load(ws.places, self.config_path)
 
-    def files(self, ws: Workspace, found: Project, *, now: bool) -> Files:
+    def files(self, ws: Workspace, found: DocsProject, *, now: bool) -> Files:
         """`now`: even if they were looked at a moment ago. After a checkout they are others."""
         where = (found.docs_folder, ws.trigger())
         if self._looked and not now:
@@ -102,11 +102,11 @@ class ActiveProject:
         self._looked = None
 
 
-def _document(ws: Workspace, found: Project, doc_id: str) -> Document:
+def _document(ws: Workspace, found: DocsProject, doc_id: str) -> Document:
     return documents.project_document(found, doc_id, documents.source(ws, found.docs_folder, doc_id))
 
 
-def reconcile(ws: Workspace, active: ActiveProject, found: Project, *, now: bool = False) -> Mirrored:
+def reconcile(ws: Workspace, active: ActiveProject, found: DocsProject, *, now: bool = False) -> Mirrored:
     """Take in what has changed in the folder since the rows were written.
 
     Where rows cannot be written now, they stay as they are, and `unwritten` says why. Raises
@@ -139,13 +139,13 @@ def _unwritten(why: VmragError) -> str:
     return f"Changed files of the project could not be taken in: {why.sentence}"
 
 
-def _differences(ws: Workspace, at: At, found: Project, wanted: Mapping[str, DocumentHeader]) -> set[str]:
+def _differences(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> set[str]:
     """The documents that are not mirrored as they are."""
     there = {each.doc_id: each for each in ws.engine.headers(at, collection=found.collection)}
     return {doc_id for doc_id in there.keys() | wanted.keys() if there.get(doc_id) != wanted.get(doc_id)}
 
 
-def _plan(ws: Workspace, at: At, found: Project, wanted: Mapping[str, DocumentHeader]) -> Planned[Mirrored]:
+def _plan(ws: Workspace, at: At, found: DocsProject, wanted: Mapping[str, DocumentHeader]) -> Planned[Mirrored]:
     differing = sorted(_differences(ws, at, found, wanted))
     put = [put_row(ws, at, _document(ws, found, doc_id)) for doc_id in differing if doc_id in wanted]
     gone = [doc_id for doc_id in differing if doc_id not in wanted]
@@ -158,7 +158,7 @@ def put_row(ws: Workspace, at: At, new: Document) -> Document:
     return msgspec.structs.replace(new, created_at=before.created_at) if before else new
 
 
-def rows(ws: Workspace, at: At, found: Project, put: list[Document], gone: list[str]) -> Write:
+def rows(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: list[str]) -> Write:
     """What to store, embedded already. Raises `CollectionExists`, `Embedding` errors."""
     there = mirror_of(ws, at, found.name)
     collection = there or _new(ws, found)
@@ -184,12 +184,12 @@ def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     return found
 
 
-def _new(ws: Workspace, found: Project) -> Collection:
+def _new(ws: Workspace, found: DocsProject) -> Collection:
     model = ws.models.named(ws.config.embedding.model)
     return collections.empty(found.collection, model, CHUNKING, kind=COMPOUNDING)
 
 
-def index(ws: Workspace, active: ActiveProject, found: Project, doc_id: str) -> Landed[Indexed]:
+def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> Landed[IndexedFile]:
     """Read one file again and mirror it, whatever is known of it.
 
     Raises `FileFailed`, one of `documents.REFUSALS`, and as `writing.write`: nothing is stored.
@@ -197,11 +197,11 @@ def index(ws: Workspace, active: ActiveProject, found: Project, doc_id: str) -> 
     with active.lock:
         active.forget(doc_id)
 
-        def plan(at: At) -> Planned[Indexed]:
+        def plan(at: At) -> Planned[IndexedFile]:
             new = put_row(ws, at, _document(ws, found, doc_id))
             collection = mirror_of(ws, at, found.name) or _new(ws, found)
             changed = not _same(ws, at, new)
-            report = Indexed(new, collection, len(chunks_of(ws, collection, new)), changed)
+            report = IndexedFile(new, collection, len(chunks_of(ws, collection, new)), changed)
             return Planned(rows(ws, at, found, [new], []) if changed else None, report)
 
         return writing.write(ws, plan, f"mirror {doc_id}")

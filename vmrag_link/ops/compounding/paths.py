@@ -9,7 +9,7 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.ops.compounding.folder import SUFFIX
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.project import DocsProject
 
 
 class FilePlace(Record, frozen=True):
@@ -23,7 +23,7 @@ def shown(folder: str, doc_id: str) -> str:
     return f"./{folder}/{doc_id}"
 
 
-def find(project: Project, path: str) -> FilePlace:
+def find(project: DocsProject, path: str) -> FilePlace:
     """The file that is meant: `./FOLDER/FILE`, relative to the documents, or absolute inside.
 
     Raises `UsageInvalid` for a path that leads elsewhere, `DocumentMissing` where no file is.
@@ -39,7 +39,7 @@ def find(project: Project, path: str) -> FilePlace:
     return place
 
 
-def _place(project: Project, path: str) -> FilePlace:
+def _place(project: DocsProject, path: str) -> FilePlace:
     if "\0" in path or not path.endswith(SUFFIX):
         raise _refusal(project, path)
     within = posixpath.normpath(os.path.relpath(path, project.root) if path.startswith("/") else path)
@@ -53,7 +53,7 @@ def _place(project: Project, path: str) -> FilePlace:
     return FilePlace(within, external=False)
 
 
-def _refusal(project: Project, path: str) -> UsageInvalid:
+def _refusal(project: DocsProject, path: str) -> UsageInvalid:
     name = terminal_text.one_line(repr(path[:200]))
     return UsageInvalid(
         f"{name} is no Markdown file below {shown(project.docs, '')}",

@@ -21,7 +21,7 @@ CONFIG = ".csharp-compounding-docs/config.json"
 """Where clients keep a project's configuration, below its root."""
 
 
-class Project(Record, frozen=True):
+class DocsProject(Record, frozen=True):
     """`root`: absolute, through no link; `docs`: the documents' folder, relative to it.
 
     `external`: that of other documentation, likewise; empty without. `unknown`: keys of the
@@ -89,7 +89,7 @@ def unknown_type(types: Sequence[DocType], name: str) -> DocTypeInvalid:
     )
 
 
-def load(places: Places, config_path: str) -> Project:
+def load(places: Places, config_path: str) -> DocsProject:
     """The project of a configuration file in the work tree.
 
     Raises `AccessDenied` for one outside of it, `FileFailed`, `UsageInvalid`.
@@ -100,7 +100,7 @@ def load(places: Places, config_path: str) -> Project:
     docs = _inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
     external = _external(root, found.config, path)
     types = (*BUILT_IN, *_custom(path, root, config))
-    return Project(str(path), str(root), docs, external, config, types, found.unknown)
+    return DocsProject(str(path), str(root), docs, external, config, types, found.unknown)
 
 
 def _config(places: Places, given: str) -> Path:

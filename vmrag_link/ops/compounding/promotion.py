@@ -13,7 +13,7 @@ from vmrag_link.ops.compounding import documents, mirror, search
 from vmrag_link.ops.compounding.doc_types import Level
 from vmrag_link.ops.compounding.front_matter_edit import NotEditable, with_key
 from vmrag_link.ops.compounding.mirror import ActiveProject
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.workspace import Workspace
 
 KEY = "promotion_level"
@@ -27,7 +27,7 @@ class Promoted(Record, frozen=True):
     pending: str = ""
 
 
-def promote(ws: Workspace, active: ActiveProject, project: Project, doc_id: str, level: Level) -> Promoted:
+def promote(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level) -> Promoted:
     """Write the level into the file, and mirror that; where the row cannot be stored, the file is
     put back.
 

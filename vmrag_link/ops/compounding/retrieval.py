@@ -11,7 +11,7 @@ from typing import Literal
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.compounding import links, search
 from vmrag_link.ops.compounding.doc_types import LEVELS, Level
-from vmrag_link.ops.compounding.project import Project
+from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.compounding.search import ANY, Match, Matches, Threshold
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import searching
@@ -22,7 +22,7 @@ from vmrag_link.workspace import View, Workspace
 IncludedAs = Literal["match", "critical"]
 
 
-class Wanted(Record, frozen=True):
+class AnswerRequest(Record, frozen=True):
     """`types`: empty for all. `critical`: whether critical documents come first, near or not."""
 
     query: str
@@ -56,7 +56,7 @@ class Retrieved(Record, frozen=True):
     standing: Standing
 
 
-class FoundDocument(Record, frozen=True):
+class NearDocument(Record, frozen=True):
     """`headings`: those that the best chunk stands under."""
 
     document: Document
@@ -67,7 +67,7 @@ class FoundDocument(Record, frozen=True):
 class Found(Record, frozen=True):
     """`total`: how many documents are near enough, of which `documents` are the first."""
 
-    documents: tuple[FoundDocument, ...]
+    documents: tuple[NearDocument, ...]
     total: int
     best: float | None
     least: float
@@ -76,7 +76,7 @@ class Found(Record, frozen=True):
 
 def semantic(
     ws: Workspace,
-    project: Project,
+    project: DocsProject,
     query: str,
     *,
     types: Sequence[str],
@@ -95,7 +95,7 @@ def semantic(
         near = search.nearest(searcher, project.collection, query, wanted, where)
         collection = searcher.collection(project.collection)
         shown = [
-            FoundDocument(row, each, search.place_of(ws, collection, row, each.chunk))
+            NearDocument(row, each, search.place_of(ws, collection, row, each.chunk))
             for each in near.found[:limit]
             if collection and (row := ws.engine.document(view.at, project.collection, each.doc_id))
         ]
@@ -104,7 +104,7 @@ def semantic(
     return searching(ws, look)
 
 
-def retrieve(ws: Workspace, project: Project, wanted: Wanted) -> Retrieved:
+def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retrieved:
     """Raises as `semantic`."""
     search.require_query(wanted.query)
     types = project.require_types(wanted.types)
