@@ -387,3 +387,23 @@ def test_a_long_document_is_found_by_its_section(tools, project):
     assert (best["path"], best["char_count"]) == (f"./{DOCS}/codebase/long.md", len(text))
     assert best["best_chunk"]["header_path"] == "Long > Locks > Gates"
     assert "oak" in best["best_chunk"]["excerpt"]
+
+
+def test_a_person_asks_the_project_or_the_collections(tools, project):
+    config = f"./{compounding.CONFIG}"
+    project.write(f"{DOCS}/problems/ice.md", "# Ice\n\nIce closed the lock for a week.\n")
+    done = project.ask("ask", "what closed the lock", "--project", config, "--sources", "1")
+    assert [each["path"] for each in done["sources"]] == [f"./{DOCS}/tools/gauge.md", f"./{DOCS}/problems/ice.md"]
+    assert "Ice closed the lock for a week. [2]" in done["answer"]
+    other = project.vmrag("ask", "how is the pump switched on", "--project", config, "--external").out
+    assert "The pump is switched on by the green button. [1]" in other
+    assert "[1] Setup — ./manual/setup.md" in other
+    project.put("long.md", "Mountains are higher than rivers are long.", collection="notes")
+    both = project.ask("ask", "mountains and rivers", "--collection", "notes", "--sources", "2")
+    assert [each["path"].partition("/")[0] for each in both["sources"]] == ["notes", "notes"]
+    assert "Mountains are higher than rivers are long." in both["answer"]
+    assert {each["path"].partition("/")[0] for each in project.ask("ask", "gauge battery")["sources"]} == {
+        "compounding_rivers"
+    }
+    project.vmrag("ask", "x", "--external", code=2)
+    project.vmrag("ask", "x", "--collection", "absent", code=3)

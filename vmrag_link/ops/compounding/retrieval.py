@@ -17,6 +17,7 @@ from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import searching
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import View, Workspace
 
 IncludedAs = Literal["match", "critical"]
@@ -146,5 +147,45 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retr
             matches.least,
             viewed(ws, view),
         )
+
+    return searching(ws, look)
+
+
+class CollectionMatches(Record, frozen=True):
+    """The best documents of several collections. `best`, `least`: as of `Matches`, over all."""
+
+    sources: tuple[SourceDocument, ...]
+    best: float | None
+    least: float
+    standing: Standing
+
+
+def of_collections(
+    ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None
+) -> CollectionMatches:
+    """The documents of these collections (none: of all) that are nearest to a query.
+
+    Raises `CollectionMissing`, and as `semantic`.
+    """
+    search.require_query(query)
+
+    def look(searcher: Searcher, view: View) -> CollectionMatches:
+        held = [each.name for each in ws.engine.collections(view.at) if searcher.collection(each.name)]
+        for name in names:
+            if name not in held:
+                raise no_collection(name, held)
+        found = [(name, search.nearest(searcher, name, query, Threshold(Use.ANSWER, least))) for name in names or held]
+        ranked = sorted(
+            ((name, match) for name, matches in found for match in matches.found),
+            key=lambda each: (-each[1].score, each[0], each[1].doc_id),
+        )
+        rows = [
+            SourceDocument(row, match, "match")
+            for name, match in ranked[:sources]
+            if (row := ws.engine.document(view.at, name, match.doc_id))
+        ]
+        best = max((matches.best for _, matches in found if matches.best is not None), default=None)
+        asked = min((matches.least for _, matches in found), default=least or 0.0)
+        return CollectionMatches(tuple(rows), best, asked, viewed(ws, view))
 
     return searching(ws, look)
