@@ -14,7 +14,21 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import action, engines, hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
+from bench import (
+    action,
+    engines,
+    hooks,
+    importing,
+    issue_logs,
+    knowledge,
+    links,
+    mcp,
+    merge,
+    query,
+    switch,
+    travel,
+    verify,
+)
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,6 +47,7 @@ PARTS: dict[str, Part] = {
     "importing": lambda folder, _, rounds, env: importing.run(folder, rounds, env),
     "action": action.run,
     "engines": engines.run,
+    "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
 }
 
 

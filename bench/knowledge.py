@@ -15,7 +15,7 @@ from vmrag_link import pin as pins
 from vmrag_link.embedding import registry
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
-from vmrag_link.models import Collection, Document, content_hash
+from vmrag_link.models import ISSUES, Collection, Document, canonical_json, content_hash
 
 DIFFERENT = 100
 WORDS = 55
@@ -45,11 +45,16 @@ def git(repo: Path, *arguments: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def make(folder: Path, documents: int, env: dict[str, str], *, engine_name: str = "doltlite") -> Path:
+def make(
+    folder: Path, documents: int, env: dict[str, str], *, engine_name: str = "doltlite", logs: bool = False
+) -> Path:
     """A repository with the branches `main` and `feature`, indexed and bound at `main`; made once
-    per folder and engine.
+    per folder and engine. With `logs` the documents are issue logs.
     """
-    repo = folder / (f"repo-{documents}" if engine_name == "doltlite" else f"repo-{engine_name}-{documents}")
+    kind = "-logs" if logs else ""
+    repo = folder / (
+        f"repo{kind}-{documents}" if engine_name == "doltlite" else f"repo{kind}-{engine_name}-{documents}"
+    )
     if (repo / "done").exists():
         return repo
     repo.mkdir(parents=True)
@@ -60,15 +65,17 @@ def make(folder: Path, documents: int, env: dict[str, str], *, engine_name: str 
     vocabulary = [f"word{number}" for number in range(5000)]
     text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare switch
     model = registry.load("default")
+    document = issue_log if logs else plain_document
     collection = Collection(
-        "documents",
+        document("", "").collection,
+        kind=ISSUES if logs else "chroma",
         embedding_function=model.name,
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,
     )
-    rows = [_document(f"d{number:07d}", text()) for number in range(documents)]
+    rows = [document(f"d{number:07d}", text()) for number in range(documents)]
     step = max(1, documents // DIFFERENT)
-    edits = [_document(rows[number * step].doc_id, text()) for number in range(DIFFERENT)]
+    edits = [document(rows[number * step].doc_id, text()) for number in range(DIFFERENT)]
     revision = head(engine, ROOT_BRANCH)
     for branch, write in (
         ("main", Write(put_collections=[collection], put_documents=rows)),
@@ -106,5 +113,11 @@ def head(engine: Engine, branch: str) -> str:
     return found.head
 
 
-def _document(doc_id: str, text: str) -> Document:
+def plain_document(doc_id: str, text: str) -> Document:
     return Document("documents", doc_id, doc_id, text, content_hash(text))
+
+
+def issue_log(doc_id: str, text: str) -> Document:
+    stated = {"project_id": "bench", "issue_number": int(doc_id[1:] or 0), "log_type": "resolution"}
+    metadata = canonical_json(stated)
+    return Document("issues_bench", doc_id, doc_id, text, content_hash(text), metadata, table="issue_logs")

@@ -419,6 +419,18 @@ class CollectionExists(EngineError):
     code = "COLLECTION_EXISTS"
 
 
+class ValidationMissing(UsageError):
+    """Evidence is required, and there is none."""
+
+    code = "VALIDATION_REQUIRED"
+
+
+class ValidationTooLow(UsageError):
+    """The evidence is not enough."""
+
+    code = "VALIDATION_BELOW_THRESHOLD"
+
+
 class LibraryRefused(CollectionExists):
     """The name of a library is that of a collection of another kind."""
 

@@ -456,6 +456,17 @@ class ThinkingSettings(Record, frozen=True):
     ] = 0.0
 
 
+class LearningSettings(Record, frozen=True):
+    store_raw: Annotated[
+        bool,
+        Meta(
+            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
+            "knowledge base; they may hold secrets.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = True
+
+
 class Config(Record, frozen=True):
     requires: Annotated[
         str,
@@ -511,3 +522,4 @@ class Config(Record, frozen=True):
     ingest: IngestSettings = IngestSettings()
     llm: LlmSettings = LlmSettings()
     thinking: ThinkingSettings = ThinkingSettings()
+    learning: LearningSettings = LearningSettings()

@@ -101,9 +101,13 @@ def _suggestions(error: VmragError) -> list[str]:
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 
 
-def success(result: ToolResult, kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
-    """A tool's result, the knowledge that it comes from, and the warnings, if there are any."""
-    answer = {"success": True, **msgspec.to_builtins(result), "kb": msgspec.to_builtins(kb)}
+def success(result: ToolResult, kb: KbBlock | None, warnings: list[ToolWarning]) -> dict[str, Any]:
+    """A tool's result, the knowledge that it comes from, if any, and the warnings, if there are
+    any.
+    """
+    answer = {"success": True, **msgspec.to_builtins(result)}
+    if kb:
+        answer["kb"] = msgspec.to_builtins(kb)
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 

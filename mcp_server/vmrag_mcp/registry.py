@@ -42,6 +42,7 @@ TOOLSETS = {
         "project documents that are files of the work tree, and answers from them", ("compounding",)
     ),
     "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
+    "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
 
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
@@ -92,20 +93,27 @@ class ToolDeclaration(Record, frozen=True):
     idempotent: bool
     founds: bool
     on_read_only: bool
+    of_server: bool
 
 
 def tool(
-    effect: str, *, idempotent: bool = False, founds: bool = False, on_read_only: bool = False
+    effect: str,
+    *,
+    idempotent: bool = False,
+    founds: bool = False,
+    on_read_only: bool = False,
+    of_server: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
     of `results`. `founds`: the tool works where there is no knowledge base yet. `on_read_only`: a
-    server that is read-only has it, too, and it changes no documents then.
+    server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
+    the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, on_read_only)
+        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, on_read_only, of_server)
         return function
 
     return mark

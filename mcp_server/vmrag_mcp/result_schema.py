@@ -14,14 +14,14 @@ import msgspec
 from msgspec import inspect
 
 from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_mcp.results.base import ToolResult, ToolWarning
+from vmrag_mcp.results.base import ServerResult, ToolResult, ToolWarning
 
 _REF = "#/$defs/"
 
 Schema = dict[str, Any]
 
 COMMON = ("success", "message", "kb", "warnings")
-"""The keys of every answer."""
+"""The keys of every answer; one about the server itself has no `kb`."""
 
 
 class ResultKey(msgspec.Struct, frozen=True):
@@ -49,8 +49,9 @@ def answer_schema(result: type[ToolResult]) -> Schema:
     for record in set(_records(inspect.multi_type_info(kinds))):
         _close(components[record.__name__], record)
     answer = components[result.__name__]
-    answer["properties"] = {"success": {"const": True}, **answer["properties"], "kb": kb, "warnings": warnings}
-    answer["required"] = ["success", *answer["required"], "kb"]
+    block = {} if issubclass(result, ServerResult) else {"kb": kb}
+    answer["properties"] = {"success": {"const": True}, **answer["properties"], **block, "warnings": warnings}
+    answer["required"] = ["success", *answer["required"], *block]
     return {**top, "$defs": components}
 
 

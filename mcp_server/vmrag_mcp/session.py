@@ -101,15 +101,15 @@ class Call:
         ws: Workspace,
         behaviour: Behaviour,
         progress: CallProgress,
-        *,
         agreed: Mapping[str, bool] = NOTHING,
-        tools: EnabledTools | None = None,
+        *,
         state: ProcessState | None = None,
+        read_only: bool = False,
     ) -> None:
         self.ws = ws
         self.state = state or ProcessState()
+        self.read_only = read_only
         self.behaviour = behaviour
-        self._tools = tools
         self.warnings: list[ToolWarning] = []
         self._progress = progress
         self._agreed = agreed
@@ -127,16 +127,6 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
             agree(self.ws, remote)
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the server changes nothing."""
-        return self.tools.selection.chosen.read_only
-
-    @property
-    def tools(self) -> EnabledTools:
-        assert self._tools is not None  # noqa: S101  a call of a tool comes from a server
-        return self._tools
 
     def warn(self, code: str, message: str) -> None:
         warning = ToolWarning(code, message)
@@ -201,6 +191,11 @@ class Session:
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
 
+    @property
+    def read_only(self) -> bool:
+        """Whether its tools change nothing."""
+        return self.tools is not None and self.tools.selection.chosen.read_only
+
     def run(
         self,
         tool: ToolInfo,
@@ -228,6 +223,8 @@ class Session:
         warned: list[tuple[str, str]] = []
         keywords = given.parse_arguments(given.parameters(function), arguments, lambda *warning: warned.append(warning))
         declared: ToolDeclaration = function.__dict__["declared"]
+        if declared.of_server:
+            return envelope.success(function(self.tools, **keywords), None, [ToolWarning(*each) for each in warned])
         with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
@@ -254,7 +251,7 @@ class Session:
 
                     lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed=agreed, tools=self.tools, state=self.state)
+            yield Call(ws, self.behaviour, progress, agreed, state=self.state, read_only=self.read_only)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

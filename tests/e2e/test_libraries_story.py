@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 
 from tests.support import notes
+from tests.support.agent import Call, told
 from tests.support.terminal import Project
 from tests.support.websites import website
 
@@ -20,26 +15,7 @@ pytestmark = pytest.mark.hooks("off")
 
 template, project = notes.template, notes.project
 
-SERVER = (sys.executable, "-P", "-m", "vmrag_link.cli.main", "mcp", "--toolsets", "default,ingest")
 GUIDE = "# Guide\n\nOwls sleep in hollow trees.\n\nThey hunt at night.\n"
-
-Call = Callable[..., Awaitable[dict[str, Any]]]
-
-
-def told(project: Project, body: Callable[[Call], Awaitable[None]]) -> None:
-    """Run an agent's story; `call` returns what a tool answers, an error's envelope, too."""
-
-    async def story() -> None:
-        server = StdioServerParameters(command=SERVER[0], args=list(SERVER[1:]), cwd=project.top, env=dict(os.environ))
-        async with Client(server) as client:
-
-            async def call(name: str, **arguments: Any) -> dict[str, Any]:
-                found: dict[str, Any] = (await client.call_tool(name, arguments)).structured_content
-                return found
-
-            await body(call)
-
-    anyio.run(story)
 
 
 async def found(call: Call, query: str) -> list[str]:
@@ -104,4 +80,4 @@ def test_a_library_belongs_to_its_branch_and_is_merged_resolved_and_found(projec
         assert "Bats hang in caves." not in await found(call, "bats caves")
 
     project.git("config", "vmrag.ingest.allow-private-urls", "true")
-    told(project, story)
+    told(project, story, toolsets="default,ingest")

@@ -180,6 +180,10 @@ NO_RECORDS = {
     "another hash": "UPDATE documents SET content_hash = '../../x'",
     "a distance that nobody knows": "UPDATE collections SET distance = 'x'",
     "a collection's metadata": "UPDATE collections SET metadata = 'nope'",
+    "an issue log's metadata, deep enough to end a parser": (
+        "INSERT INTO issue_logs VALUES ('a', 'p', 1, 't', 'x', "
+        f"'{content_hash('x')}', 'resolution', '', '', '{{\"a\":{'[' * 5000}{']' * 5000}}}')"
+    ),
     "a text that is not UTF-8": "UPDATE documents SET title = CAST(x'ff41' AS TEXT)",
 }
 

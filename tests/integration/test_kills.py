@@ -20,7 +20,7 @@ from tests.support import cli
 from tests.support.cli import error_of, killed, lasted, pages, start, text_of
 from tests.support.compare import assert_whole
 from tests.support.repos import isolate
-from tests.support.terminal import Done, Project, new_project
+from tests.support.terminal import Done, Project, new_project, opened
 from vmrag_link import pin as pins
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -220,6 +220,47 @@ def test_a_killed_import_into_a_library_left_the_old_versions_or_the_new_ones(st
             stocked.vmrag("rm", *now, "--collection", "shelf")
             now = {}
         expected = now
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(1)
+def test_a_killed_write_of_an_issue_log_or_of_a_document_about_a_tool_stored_all_of_it_or_nothing(
+    stocked, tmp_path, part
+):
+    """The row, its collection and its project, of which the last two may be new."""
+    dice = Dice(f"issue {part}", 4)
+    duration, logs = 0.0, 0
+    for number in dice.rounds():
+        before, text = documents(stocked), f"{text_of(30_000 + number)} of round {number}"
+        command = dice.random.choice(
+            [
+                ("issue", "add", f"birds-{number}#7"),
+                ("issue", "add", f"birds#{number}"),
+                ("doc", "add", "git", "--category", "api"),
+                *([("issue", "edit", f"first#{logs}")] if logs else []),
+            ]
+        )
+        if not duration:
+            command, logs = ("issue", "add", f"first#{number}"), number
+            duration = lasted(stocked, *command, "-m", text)
+            continue
+        done = killed(stocked, dice.moment(duration), *command, "-m", text)
+        dice.count(done)
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        now = documents(stocked)
+        changed = {doc_id: each for doc_id, each in now.items() if before.get(doc_id) != each}
+        assert now.keys() >= before.keys()
+        assert [*changed.values()] == [text] or (not changed and not done.out)
+        named = {
+            each["metadata"]["project_id"]
+            for each in stocked.ask("list")["documents"]
+            if "issues_" in each["collection"]
+        }
+        assert {each["project_id"] for each in stocked.ask("issue", "list")["logs"]} == named
+        with opened(stocked) as ws:
+            assert {each.project_id for each in ws.engine.projects(ws.at())} == named
+            held = {each.name for each in ws.engine.collections(ws.at())}
+        assert {each["collection"] for each in stocked.ask("list")["documents"]} == held
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -68,11 +68,8 @@ def test_an_issue_has_one_log_of_each_type_and_a_freed_type_takes_another_id(too
     assert tools("update_issue_log", log_id=first, type="investigation")["log_id"] == first
     second = logged(tools, content="again")["log_id"]
     assert len({first, resolved, second}) == 3
-    assert [each["log_type"] for each in tools("list_issue_logs", filters={"issue_number": "7"})["logs"]].sort() == [
-        "implementation",
-        "investigation",
-        "resolution",
-    ].sort()
+    listed = tools("list_issue_logs", filters={"issue_number": "7"})["logs"]
+    assert sorted(each["log_type"] for each in listed) == ["implementation", "investigation", "resolution"]
     assert logged(tools, issue_number=8)["log_id"] != first
     assert logged(tools, project_id="fish")["log_id"] != first
 

@@ -139,6 +139,14 @@ def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, 
     Tools(project.top).error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")
 
 
+def test_a_name_that_is_no_text_is_refused_and_stops_no_other_file(project, guide):
+    odd = os.fsencode(guide.parent) + b"/caf\xe9.md"
+    Path(os.fsdecode(odd)).write_text(GUIDE)
+    said = project.vmrag("import", os.fsdecode(odd), "--library", "shelf", "--json", code=3).error
+    assert (said["code"], "UTF-8" in said["message"]) == ("FILE_SYSTEM_ERROR", True)
+    assert "1 document added" in project.vmrag("import", "docs", "--library", "shelf").out
+
+
 def test_only_regular_files_of_a_bearable_size_are_read(tools, project, guide, monkeypatch):
     folder = guide.parent
     os.mkfifo(folder / "pipe.md")

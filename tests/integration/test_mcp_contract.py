@@ -307,6 +307,9 @@ def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
             cases.append((alias, with_value(name, each, MISSING) | {alias: sample(says)}))
     for what, arguments in cases:
         envelope, failed = tools.run(name, arguments)
+        if "server" in TOOLS[name]["common_errors"]:  # it gets by without a repository
+            assert not failed or "There is no toolset" in envelope["message"], (what, envelope)
+            continue
         assert failed, what
         assert envelope["error"] == "GIT_REPO_NOT_FOUND", (what, envelope)
 

@@ -167,7 +167,7 @@ def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, m
         added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
         assert "INDEX_PENDING" in warned(added)
         assert ids(tools) == ["a", "b", "c", "d"]
-        (row,) = [each for each in tools("get_sync_status")["collections"] if each["collection"] == "notes"]
+        (row,) = tools("get_sync_status")["collections"]
         assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
         index = tools("dolt_status")["index"]
         assert (index["status"], index["pending_collections"]) == ("pending", ["notes"])
@@ -182,7 +182,7 @@ def test_a_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
     failed = tools("sync_all")
     assert [each["collection"] for each in failed["failed"]] == ["notes"]
     assert "INDEX_PENDING" in warned(failed)
-    (row,) = [each for each in tools("get_sync_status")["collections"] if each["collection"] == "notes"]
+    (row,) = [each for each in tools("get_sync_status")["collections"] if each["collection_name"] == "notes"]
     assert (row["sync_status"], row["pending_documents"]) == ("error", 1)
     assert row["error_message"]
     with_model(state)

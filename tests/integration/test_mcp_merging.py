@@ -108,6 +108,7 @@ def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools)
         "table": "documents",
         "collection": "notes",
         "doc_id": "a",
+        "title": "a",
         "fields": ["content"],
         "base": {"content": TEXTS["a"]},
         "ours": {"content": "ours"},

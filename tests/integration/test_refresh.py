@@ -128,7 +128,9 @@ def test_what_changed_is_stored_uncommitted_and_shown_word_by_word(project, site
     said = project.vmrag("refresh").out
     assert "vmrag diff" in said
     assert "vmrag commit" in said
-    assert "{+old +}hollow" in project.vmrag("diff").out
+    said = project.vmrag("diff").out
+    assert "{+old +}hollow" in said
+    assert "origin" not in said, "of which bytes a document was made tells a person nothing"
     assert [each["uncommitted"] for each in project.ask("list", "--collection", "web")["documents"]].count(
         "modified"
     ) == 1

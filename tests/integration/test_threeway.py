@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, both_texts, decide_all
 from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.merging.threeway import merge
-from vmrag_link.models import Chunking, Collection, Document, content_hash
+from vmrag_link.models import ISSUES, Chunking, Collection, Document, canonical_json, content_hash
 
 engine, engines = support.engine, support.engines
 
@@ -127,6 +128,61 @@ def test_an_edited_text_is_the_content_whichever_side_removed_the_document(engin
         (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
         decisions = {conflict.id: {conflict.fields[0]: Choice("edited", "by hand")}}
         assert merged(engine, *at, decisions) == {"a": "by hand"}
+
+
+def log(doc_id: str, *, project: str = "p", text: str = "log", table: Any = "issue_logs") -> Document:
+    return Document(
+        collection=f"issues_{project}",
+        doc_id=doc_id,
+        title="t",
+        content=text,
+        content_hash=content_hash(text),
+        metadata=canonical_json({"project_id": project, "issue_number": 1, "log_type": "resolution"}),
+        table=table,
+    )
+
+
+def logs(engine: Engine, *rows: Document, onto: str = "") -> str:
+    made = [Collection(f"issues_{project}", kind=ISSUES) for project in "pq"]
+    write = Write(put_collections=made, put_documents=rows)
+    return engine.commit_onto(onto or root(engine), [write], message="logs", author=AUTHOR, date=DATE)
+
+
+def test_two_new_rows_of_one_id_meet_in_whatever_collections_they_are(engine: Engine) -> None:
+    base = logs(engine, log("other"))
+    ours, theirs = logs(engine, log("x"), onto=base), logs(engine, log("x", project="q"), onto=base)
+    (conflict,) = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
+    assert (conflict.id, conflict.fields, conflict.keys) == ("issues_p/x", ("metadata",), ("project_id",))
+    for take, project in (("ours", "p"), ("theirs", "q")):
+        outcome = merged_revision(
+            engine,
+            base=base,
+            ours=ours,
+            theirs=theirs,
+            joins=False,
+            decisions={conflict.id: {"metadata": Choice(take)}},
+        )
+        assert outcome.revision
+        assert list(engine.documents(outcome.revision)) == [log("other"), log("x", project=project)]
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_row_that_was_a_document_of_another_table_takes_its_place(engine: Engine, joins: bool) -> None:
+    before, row = log("x", table="documents"), log("x", text="new")
+    empty = logs(engine)
+    base = logs(engine, before, onto=empty)
+    theirs = logs(engine, row, onto=base)
+    (change,) = engine.diff(base, theirs).documents
+    assert (change.kind, change.after) == ("modified", row)
+    ours = logs(engine, log("other"), onto=base)
+    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+    assert outcome.revision
+    assert list(engine.documents(outcome.revision)) == [log("other"), row]
+    for sides in ((base, logs(engine, log("x"), onto=empty)), (logs(engine, log("x"), onto=empty), base)):
+        outcome = merged_revision(engine, base=empty, ours=sides[0], theirs=sides[1], joins=joins)
+        assert outcome.revision
+        assert list(engine.documents(outcome.revision)) == [log("x")], "added on both sides: a log stays one"
+    assert list(engine.documents(logs(engine, before, onto=theirs))) == [before]
 
 
 SETTINGS = {

@@ -23,6 +23,7 @@ from vmrag_link.pin_values import DATA
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+DATA_FOLDER = Path(__file__).parents[1] / "data" / "evidence"
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
 FILES = {
     "guide.md": "# Guide\n\n" + "Rivers flow from the mountains to the sea.\n\n" * 100,
@@ -31,6 +32,15 @@ FILES = {
     "picture.xcf": "no text",
 }
 """Files of the code, which a library can hold; all but the last two."""
+
+EVIDENCE = {
+    "junit-before.xml": "pytest-before.xml",
+    "junit-after.xml": "pytest-after.xml",
+    "ruff-before.txt": "ruff-before.txt",
+    "ruff-after.txt": "ruff-after.txt",
+    "evidence.json": "evidence.json",
+}
+"""More files of the code: outputs of tests and checks, by their names in `tests/data/evidence`."""
 
 NOBODYS = "1" * 40
 OFF = {"VMRAG": "0"}
@@ -86,6 +96,8 @@ def nothing(state: State) -> None:
     for name, text in FILES.items():
         state.write(f"files/{name}", text)
     compounding.write(state.top)
+    for name, data in EVIDENCE.items():
+        state.write(f"files/{name}", (DATA_FOLDER / data).read_text())
     state.git("add", "-A")
     state.git("commit", "-q", "-m", "begin")
 
@@ -189,6 +201,17 @@ def thoughts(state: State) -> None:
         custom_data={"sure": 0.5},
     )
     state.kept("thoughts")
+
+
+def learnt(state: State) -> None:
+    call = Tools(state.top)
+    parser = {"file_path": "src/parser.py"}
+    call("learning_setup_collections")
+    call("chroma_add_documents", collection_name="codebase_v1", documents=["parse()"], metadatas=[parser])
+    call("chroma_log_chat", prompt_summary="Fix the parser", response_summary="Done", file_changes=[parser])
+    call("learning_log_test_results", xml_path="files/junit-after.xml", before_xml="files/junit-before.xml")
+    call("learning_log_error", error_type="E", error_message="m", resolution="r", resolution_verified=True)
+    state.kept("learnt")
 
 
 def dirty(state: State) -> None:
@@ -434,6 +457,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "rivers_alone": ("rivers", rivers_alone),
     "inactive": ("notes", lambda _: None),
     "thoughts": ("notes", thoughts),
+    "learnt": ("notes", learnt),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),
     "topic_dirty": ("topic", dirty),

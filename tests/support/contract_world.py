@@ -129,6 +129,17 @@ class World:
     def _value_config(self, state: State) -> str:
         return str(state.top / compounding.CONFIG)
 
+    def _value_chat(self, state: State) -> str:
+        return self._only(state, "chat_history_v1")
+
+    def _value_evidence(self, state: State) -> str:
+        found = state.ask("query", "Test run", "--collection", "test_results_v1", "-k", "20")["results"]
+        return next(each["doc_id"] for each in found if each["metadata"]["evidence_type"] == "test_run")
+
+    def _only(self, state: State, collection: str) -> str:
+        [found] = state.ask("list", "--collection", collection)["documents"]
+        return found["doc_id"]
+
     def _value_doc(self, state: State) -> str:
         noted = state.folder / "doc"
         return noted.read_text() if noted.exists() else "absent"

@@ -101,6 +101,7 @@ def test_the_defaults_are_these():
         },
         "llm": {"provider": "none", "model": "", "base_url": "", "api_key_env": "", "timeout_s": 60},
         "thinking": {"threshold": 0.0},
+        "learning": {"store_raw": True},
     }
 
 

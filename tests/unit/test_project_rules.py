@@ -131,16 +131,17 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
     command = importlib.import_module(f"vmrag_link.cli.{MODULES.get(name, name)}").command
     assert isinstance(command, click.Command)
     assert command.name == name
-    assert command.help
-    assert {"--json", "-C", "-q", "-v"} <= {option for parameter in command.params for option in parameter.opts}
-    for parameter in command.params:
-        assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} has no help"
+    for each in [command, *getattr(command, "commands", {}).values()]:
+        assert each.help
+        assert {"--json", "-C", "-q", "-v"} <= {option for parameter in each.params for option in parameter.opts}
+        for parameter in each.params:
+            assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} has no help"
 
 
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
     helpers = {"__init__", "base", "common", "conflict_view", "editing", "main", "output", "rankings", "reference"}
-    helpers |= {"resolve_dialog", "terminal"}
+    helpers |= {"resolve_dialog", "terminal", "texts"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
     from vmrag_link.workspace import Workspace
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
@@ -80,17 +83,38 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
-            group = click.get_current_context().parent
-            before: dict[str, Any] = group.params if group else {}  # what stood before the command's name
-            start = (before.get("directory") or Path()) / (directory or Path())
-            verbosity = -1 if quiet or before.get("quiet") else int(verbose or before.get("verbose", False))
-            return function(Invocation(start.resolve(), as_json or before.get("as_json", False), verbosity), **given)
+            groups = _groups(click.get_current_context())  # what stood before the command's name
+            start = Path().joinpath(*(each["directory"] or Path() for each in groups), directory or Path())
+            said = [*groups, {"as_json": as_json, "quiet": quiet, "verbose": verbose}]
+            verbosity = -1 if any(each["quiet"] for each in said) else int(any(each["verbose"] for each in said))
+            return function(Invocation(start.resolve(), any(each["as_json"] for each in said), verbosity), **given)
 
         made: click.Command = click.command(name, cls=click.Command)(wrapped)
         made.params += common_options()
         return made
 
     return decorate
+
+
+def group(name: str, about: str) -> click.Group:
+    """A command that has commands; `about` is its help. It takes the common options, too."""
+    made = click.Group(name, help=about)
+    made.params += common_options()
+    return made
+
+
+def _groups(context: click.Context) -> list[dict[str, Any]]:
+    """The options of the groups that a command is in, from the outermost inwards."""
+    found: list[dict[str, Any]] = []
+    while context.parent:
+        context = context.parent
+        found.insert(0, dict.fromkeys(("directory", "as_json", "quiet", "verbose")) | context.params)
+    return found
+
+
+def title_beside(doc_id: str, title: object) -> str:
+    """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
+    return f"  {title}" if isinstance(title, str) and title and _UUID.fullmatch(doc_id) else ""
 
 
 def headline(message: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
+from vmrag_link.cli.base import title_beside
 from vmrag_link.errors import plural
 from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Choices, Conflict, hunk_field, key_field
 from vmrag_link.merging.decide import markers
@@ -40,7 +41,9 @@ def lines(row: ConflictRow, labels: Labels) -> Iterator[str]:
 
 
 def heading(row: ConflictRow) -> str:
-    return output.style(row.id, bold=True)
+    conflict = row.conflict
+    title = getattr(conflict.ours or conflict.theirs, "title", "")
+    return f"{output.style(row.id, bold=True)}{title_beside(conflict.doc_id, title)}"
 
 
 def change_lines(changes: LastChanges, labels: Labels) -> Iterator[str]:

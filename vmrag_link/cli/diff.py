@@ -8,7 +8,7 @@ import click
 
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation, described, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.rankings import side_by_side
 from vmrag_link.errors import UsageInvalid, plural
@@ -82,7 +82,7 @@ def _names(report: DiffReport) -> list[str]:
 def _changes(report: DiffReport) -> Iterator[str]:
     yield from _collections(report)
     for name, each in zip(_names(report), report.documents, strict=True):
-        yield _headline(each.kind, name)
+        yield _headline(each.kind, f"{name}{title_beside(each.doc_id, each.title)}")
         yield from _fields(each.fields)
         if each.text:
             yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))

@@ -25,14 +25,15 @@ def suffix_of(conflict: Conflict) -> str:
     return suffix if _PLAIN.fullmatch(suffix) else _DEFAULT_SUFFIX
 
 
-def edited(ws: Workspace, text: str, *, suffix: str) -> str | None:
-    """The text as a person left it, byte for byte; None if it was not changed.
+def edited(ws: Workspace, text: str, *, name: str = "conflict", suffix: str = _DEFAULT_SUFFIX) -> str | None:
+    """The text as a person left it in a file of that name, byte for byte; None if it was not
+    changed.
 
     The editor is git's: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, in that order. Raises
     `UsageInvalid` if there is none, or if it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"conflict{suffix}"
+        path = Path(folder) / f"{name}{suffix}"
         path.write_bytes(text.encode())
         editor.open_file(ws.places, path)
         after = given.file_text(path)

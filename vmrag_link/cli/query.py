@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.ops.index import query as operation
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.query import Mode, Query
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WIDTH = 100
 LINES = 3
 
@@ -61,25 +60,30 @@ def command(
     invocation.emit(report, _lines(report))
 
 
-def _title(hit: Hit) -> str:
-    """The title of a document whose id tells a person nothing: of libraries, and of agents."""
-    title = hit.metadata.get("title")
-    return f"  {title}" if isinstance(title, str) and _UUID.fullmatch(hit.doc_id) else ""
-
-
 def _lines(report: operation.QueryReport) -> list[str]:
     lines = []
     for hit in report.results:
+        title = title_beside(hit.doc_id, hit.metadata.get("title"))
         place = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
-        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}{_title(hit)}")
-        lines += textwrap.wrap(
-            " ".join(hit.text.split()),
-            WIDTH,
-            max_lines=LINES,
-            placeholder=" …",
-            initial_indent="   ",
-            subsequent_indent="   ",
-        )
-    state = "uncommitted documents included" if report.kb.dirty else "as committed"
-    lines.append(output.style(f"from revision {report.kb.commit[:7]}, {state}", dim=True))
+        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}{title}")
+        lines += passage_lines(hit.text)
+    lines.append(standing_line(report.kb))
     return lines if report.results else ["Nothing found.", *lines]
+
+
+def passage_lines(text: str) -> list[str]:
+    """How a chunk begins, below the line that names it."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        max_lines=LINES,
+        placeholder=" …",
+        initial_indent="   ",
+        subsequent_indent="   ",
+    )
+
+
+def standing_line(kb: KbBlock) -> str:
+    """Where an answer comes from."""
+    state = "uncommitted documents included" if kb.dirty else "as committed"
+    return output.style(f"from revision {kb.commit[:7]}, {state}", dim=True)

@@ -27,10 +27,14 @@ def reference() -> str:
     """The whole page."""
     context = click.Context(cli, info_name="vmrag")
     commands = {name: cli.get_command(context, name) for name in sorted(COMMANDS)}
-    found = [command for command in commands.values() if command is not None]
-    common = [option for option in _options(found[0]) if all(option in _options(each) for each in found)]
+    found = {name: command for name, command in commands.items() if command is not None}
+    first = next(iter(found.values()))
+    common = [option for option in _options(first) if all(option in _options(each) for each in found.values())]
     parts = [_HEAD.format(common=_table(common))]
-    parts += [_section(name, command, common) for name, command in commands.items() if command is not None]
+    for name, command in found.items():
+        parts.append(_section(name, command, common))
+        if isinstance(command, click.Group):
+            parts += [_section(f"{name} {below}", each, common) for below, each in command.commands.items()]
     return "\n".join(parts)
 
 
@@ -38,6 +42,8 @@ def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -
     own = [option for option in _options(command) if option not in common]
     arguments = [_written(each) for each in command.params if isinstance(each, click.Argument)]
     usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own else []), *arguments])
+    if isinstance(command, click.Group):
+        usage += f" {'|'.join(command.commands)}"
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
     return "\n\n".join([f"## vmrag {name}", f"```\n{usage}\n```", *paragraphs, *([_table(own)] if own else [])]) + "\n"
 

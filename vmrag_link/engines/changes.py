@@ -64,6 +64,19 @@ def logical(tables: Iterable[Mapping[Any, tuple[Any, Any]]]) -> dict[DocumentKey
     return found
 
 
+def of_all_tables(
+    stored: Mapping[DocumentKey, DocumentSides], others: Mapping[DocumentKey, DocumentSides]
+) -> dict[DocumentKey, DocumentSides]:
+    """The changes of `documents` and those of `logical`: a document that only changed its table is
+    one change.
+    """
+    found = dict(stored)
+    for key, (before, after) in others.items():
+        there = found.get(key, (None, None))
+        found[key] = (before or there[0], after or there[1])
+    return found
+
+
 def equal(one: Document | None, other: Document) -> bool:
     fields = ("collection", "doc_id", *COMPARED_COLUMNS)
     return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)

@@ -8,6 +8,7 @@ documents knows nothing of these tables.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,7 @@ METADATA_KEYS: Mapping[str, tuple[str, ...]] = {form.table: form.keys for form i
 """By table, the keys of metadata that are columns there."""
 
 
+@functools.lru_cache(1024)
 def collection_name(kind: str, name: str) -> str:
     """The collection that a project or a tool implies; two names never share one.
 
@@ -77,6 +79,7 @@ def implying_column(table: Table) -> str:
     return _FORMS[table.name].implied_by
 
 
+@functools.lru_cache(1024)
 def table_implied(collection: str) -> Table | None:
     """The table of which documents may lie in a collection of this name, beside `documents`."""
     return next((each for each in LOGICAL if collection.startswith(collections_prefix(each))), None)
@@ -140,6 +143,20 @@ def by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Iterable[Do
         some = [each for each in documents if table_of(each) is table]
         if some:
             yield table, sorted(some, key=lambda each: each.key if table is DOCUMENTS else each.doc_id)
+
+
+def twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The keys of what these take the place of in the other table: in `documents`, in `LOGICAL`.
+
+    A document has one place: no two rows may be called by the same name. A stream has no rows of
+    that kind, as in `by_table`.
+    """
+    found = documents if isinstance(documents, list | tuple) else ()
+    named = [each for each in found if table_implied(each.collection)]
+    return (
+        [each.key for each in named if each.table != DOCUMENTS.name],
+        [each.key for each in named if each.table == DOCUMENTS.name],
+    )
 
 
 def normal(document: Document) -> Document:

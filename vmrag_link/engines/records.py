@@ -120,7 +120,7 @@ def logical_document(table: Table, row: Sequence[Any]) -> Document:
             raise _invalid(value)
     try:
         return logical.document(table, row)
-    except ValueError as error:  # of metadata that is no JSON object, or holds what is none
+    except (ValueError, RecursionError) as error:  # of metadata that is no JSON object, or holds what is none
         raise RowsInvalid(
             f"The knowledge base holds a row of {table.name} whose metadata cannot be read: {error}.", hint=ROWS_HINT
         ) from error

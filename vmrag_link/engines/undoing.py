@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.logical import table_implied
 from vmrag_link.errors import EngineFailed, Uncommitted
-from vmrag_link.models import Difference, Document, Working
+from vmrag_link.models import TABLE_OF_KIND, Difference, Document, Working
 
 
 def undo_of_merge(engine: Engine, revision: str, joining: str) -> Write:
@@ -55,7 +55,13 @@ def _documents(engine: Engine, revision: str, brought: Difference) -> Iterable[D
     """
     for name in dict.fromkeys(change.key[0] for change in brought.documents):
         ids = [change.key[1] for change in brought.documents if change.key[0] == name]
-        yield from engine.documents(revision, collection=name, ids=ids)
-    ids = [change.key[1] for change in brought.documents if table_implied(change.key[0])]
-    if ids:
-        yield from (each for each in engine.documents(revision, ids=ids) if each.table != "documents")
+        yield from engine.documents(revision, collection=name, ids=ids, table="documents")
+    for table in TABLE_OF_KIND.values():
+        ids = [doc_id for name, doc_id in (change.key for change in brought.documents) if _implies(name, table)]
+        if ids:
+            yield from engine.documents(revision, ids=ids, table=table)
+
+
+def _implies(collection: str, table: str) -> bool:
+    found = table_implied(collection)
+    return found is not None and found.name == table

@@ -26,4 +26,6 @@ def open_file(places: Places, path: Path) -> None:
         ["sh", "-c", f'{command} "$@"', command, str(path)], cwd=places.top, env=env.without(env.GIT_SCRUBBED)
     )
     if code:
-        raise UsageInvalid(f"The editor ended with exit code {code}; nothing was decided. ({command})", hint=_HINT)
+        raise UsageInvalid(
+            f"The editor ended with exit code {code}; what it left is not taken. ({command})", hint=_HINT
+        )

@@ -179,6 +179,14 @@ def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
     return {commit: subject for commit, _, subject in lines if commit and commit != "commit"}
 
 
+def changed_files(places: Places, before: str, after: str) -> list[str]:
+    """The paths that differ between two commits, given by their hashes."""
+    with _git(places) as console:
+        names = console.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
+    assert isinstance(names, bytes)  # noqa: S101  because of stdout_as_string=False
+    return [name.decode(errors="replace") for name in names.split(b"\0") if name]
+
+
 @contextlib.contextmanager
 def _git(places: Places) -> Iterator[Console]:
     """GitPython's git on this repository. Its errors become `GitFailed`."""

@@ -29,6 +29,9 @@ from vmrag_link.models import (
 CONTENT, METADATA = "content", "metadata"
 """The cells of which only parts may be in conflict: hunks, and keys."""
 
+SETS = ("related_chat_ids",)
+"""Keys of metadata that hold a set of ids, which programs add to on every branch."""
+
 CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     Document: {
         "title": ("title",),
@@ -130,7 +133,8 @@ def neither_of_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
 def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tuple[str, ...]]:
     """The merged metadata, ours where a key is in conflict, and those keys.
 
-    An origin never is: where both sides have another one, there is none.
+    An origin never is: where both sides have another one, there is none. Nor are sets of ids, of
+    which each side's additions and removals count.
     """
     before, left, right = (_values(row) for row in (base, ours, theirs))
     merged, conflicting = dict(left), []
@@ -141,6 +145,8 @@ def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tupl
         if here != was:
             if key == ORIGIN and here and there and is_origin(here) and is_origin(there):
                 del merged[key]  # what both were made of, the merged text is not
+            elif key in SETS and (ids := _merge_sets(was, here, there)) is not None:
+                merged[key] = ids
             else:
                 conflicting.append(key)
         elif there is None:
@@ -148,6 +154,15 @@ def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tupl
         else:
             merged[key] = there
     return _as_text(merged), tuple(conflicting)
+
+
+def _merge_sets(*values: bytes | None) -> bytes | None:
+    """A set of ids, of base, ours and theirs; None if one of them is something else."""
+    try:
+        base, ours, theirs = (set(msgspec.json.decode(each or b"[]", type=list[str])) for each in values)
+    except msgspec.ValidationError:
+        return None
+    return canonical_json(sorted((ours | theirs) - (base - ours) - (base - theirs))).encode()
 
 
 def _values(row: Row | None) -> dict[str, bytes]:

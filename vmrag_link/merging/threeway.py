@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.tables import DOCUMENTS
@@ -63,8 +65,10 @@ def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisio
     under_way = _Merge(engine, base, ours, theirs, decisions or {})
     under_way.collections(left, right)
     ours_changed = _by_key(left.documents)
+    new_rows = {_row_of(each.after): key for key, each in ours_changed.items() if each.kind == "added"}
     for key, change in _by_key(right.documents).items():
-        under_way.document(key, ours_changed.get(key), change)
+        met = new_rows.get(_row_of(change.after), key) if change.kind == "added" else key
+        under_way.document(met, ours_changed.get(met), change)
     our_projects = {change.key: change for change in left.projects}
     for project in right.projects:
         under_way.project(our_projects.get(project.key), project)
@@ -171,6 +175,8 @@ class _Merge:
             return
         base = self._engine.document(self._base, *key) if right.before else None
         row, settled = self._row(*key, base, left.after, right.after)
+        if row and right.after and row.table == DOCUMENTS.name:  # a row of a table of its own stays one
+            row = msgspec.structs.replace(row, table=right.after.table)
         if settled and row != left.after:
             self._take(left.after.key if left.after else None, row)
 
@@ -230,6 +236,13 @@ def _by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:
                 del found[change.key]
                 found[before.key] = DocumentChange("modified", before.before, change.after)
     return found
+
+
+def _row_of(document: Document | None) -> tuple[str, ...] | None:
+    """By what its table knows a document."""
+    if document is None:
+        return None
+    return document.key if document.table == DOCUMENTS.name else (document.table, "", document.doc_id)
 
 
 def _collections(left: Difference, right: Difference) -> dict[str, _Sides]:

@@ -11,6 +11,10 @@ class ToolResult(Record, frozen=True, kw_only=True):
     message: str
 
 
+class ServerResult(ToolResult, frozen=True, kw_only=True):
+    """Of a tool about the server itself: it comes from no knowledge, and has no block `kb`."""
+
+
 class ToolWarning(Record, frozen=True):
     """What was worth saying although nothing failed."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import UNSET, Meta, UnsetType
-
-from vmrag_link.models import DocumentTable, Record
 from vmrag_link.ops.knowledge.records import ListedLog
+from vmrag_link.ops.knowledge.search import DocHit, EitherHit, IssueHit
 from vmrag_mcp.results.base import ToolResult
 
 
@@ -72,30 +70,6 @@ class UpdateKnowledgeDocResult(ToolResult, frozen=True):
     metadata: dict[str, Any]
     changed: bool
     chunks_created: int
-
-
-class KnowledgeHit(Record, frozen=True):
-    """A chunk, whole. `score`: what it is ranked by, from 1 downwards."""
-
-    content: str
-    metadata: dict[str, Any]
-    distance: float
-    similarity: float
-    score: float
-
-
-class IssueHit(KnowledgeHit, frozen=True):
-    log_id: str
-
-
-class DocHit(KnowledgeHit, frozen=True):
-    doc_id: str
-
-
-class EitherHit(KnowledgeHit, frozen=True):
-    source_table: DocumentTable
-    log_id: Annotated[str | UnsetType, Meta(description="source_table is issue_logs")] = UNSET
-    doc_id: Annotated[str | UnsetType, Meta(description="source_table is knowledge_docs")] = UNSET
 
 
 class SearchIssuesResult(ToolResult, frozen=True):

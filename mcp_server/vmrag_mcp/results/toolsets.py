@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.models import Record
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results.base import ServerResult
 
 
 class ListedToolset(Record, frozen=True):
@@ -15,11 +15,11 @@ class ListedToolset(Record, frozen=True):
     description: str
 
 
-class ListToolsetsResult(ToolResult, frozen=True):
+class ListToolsetsResult(ServerResult, frozen=True):
     toolsets: list[ListedToolset]
 
 
-class EnableToolsetResult(ToolResult, frozen=True):
+class EnableToolsetResult(ServerResult, frozen=True):
     """`enabled`: all toolsets that are on; `tools`: those that the call added."""
 
     enabled: list[str]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Annotated, Any, TypeVar
 
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents.writing import Landed
@@ -13,16 +14,12 @@ from vmrag_link.ops.knowledge import search as searching
 from vmrag_link.ops.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.ops.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.ops.knowledge.records import LogType
-from vmrag_link.ops.knowledge.search import KnowledgePassage, KnowledgePassages
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.knowledge import (
     AddIssueLogResult,
     AddKnowledgeDocResult,
-    DocHit,
-    EitherHit,
     GetIssueLogResult,
-    IssueHit,
     ListIssueLogsResult,
     SearchAllResult,
     SearchIssuesResult,
@@ -159,9 +156,9 @@ def search_issues(
     call: Call, *, query: str, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> SearchIssuesResult:
     """Search issue logs by meaning and by words: has this been seen before, and what was done?"""
-    found = searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit)
-    hits = [IssueHit(*_shared(each), log_id=each.doc_id) for each in found.results]
-    return SearchIssuesResult(results=hits, searched=found.searched, message=_told(call, found))
+    found, here = searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit)
+    call.stands(here)
+    return SearchIssuesResult(results=found.results, searched=found.searched, message=_told(found.results))
 
 
 @tool("R")
@@ -174,25 +171,17 @@ def search_knowledge(
     limit: Hits = 5,
 ) -> SearchKnowledgeResult:
     """Search documents about tools by meaning and by words."""
-    found = searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit)
-    hits = [DocHit(*_shared(each), doc_id=each.doc_id) for each in found.results]
-    return SearchKnowledgeResult(results=hits, searched=found.searched, message=_told(call, found))
+    found, here = searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit)
+    call.stands(here)
+    return SearchKnowledgeResult(results=found.results, searched=found.searched, message=_told(found.results))
 
 
 @tool("R")
 def search_all(call: Call, *, query: str, limit: Hits = 5) -> SearchAllResult:
     """Search issue logs and documents about tools together."""
-    found = searching.everything(call.ws, query, limit=limit)
-    hits = [
-        EitherHit(
-            *_shared(each),
-            source_table=each.source_table,
-            log_id=each.doc_id if each.source_table == issue_logs.TABLE else UNSET,
-            doc_id=each.doc_id if each.source_table == knowledge_docs.TABLE else UNSET,
-        )
-        for each in found.results
-    ]
-    return SearchAllResult(results=hits, searched=found.searched, message=_told(call, found))
+    found, here = searching.everything(call.ws, query, limit=limit)
+    call.stands(here)
+    return SearchAllResult(results=found.results, searched=found.searched, message=_told(found.results))
 
 
 def _landed(call: Call, done: Landed[R]) -> Landed[R]:
@@ -204,11 +193,5 @@ def _changed(title: str, *, changed: bool) -> str:
     return f"{title!r} is changed; dolt_commit keeps that." if changed else f"{title!r} is like that already."
 
 
-def _shared(each: KnowledgePassage) -> tuple[str, dict[str, Any], float, float, float]:
-    """What every hit has."""
-    return each.content, each.metadata, each.distance, each.similarity, each.score
-
-
-def _told(call: Call, found: KnowledgePassages) -> str:
-    call.stands(found.standing)
-    return f"{plural(len(found.results), 'passage')}."
+def _told(hits: Sized) -> str:
+    return f"{plural(len(hits), 'passage')}."

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from vmrag_link.errors import enumerated, plural
+from vmrag_mcp.options import EnabledTools
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.toolsets import EnableToolsetResult, ListedToolset, ListToolsetsResult
-from vmrag_mcp.session import Call
 
 CALL_ANYWAY = "A client whose list does not show them yet can call them all the same."
 
 
-@tool("R", founds=True)
-def list_toolsets(call: Call) -> ListToolsetsResult:
+@tool("R", of_server=True)
+def list_toolsets(tools: EnabledTools) -> ListToolsetsResult:
     """List the groups of tools that this server has, and which are on: issue logs, files and web
     pages in libraries, shorter forms, and more. enable_toolset switches one on.
     """
     found = [
-        ListedToolset(each.name, [*each.tools], each.enabled, each.about)
-        for each in call.tools.selection.toolsets_listed()
+        ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.toolsets_listed()
     ]
     off = [each.name for each in found if not each.enabled]
     more = f" Off: {enumerated(off)}." if off else ""
     return ListToolsetsResult(toolsets=found, message=f"{plural(len(found), 'toolset')}.{more}")
 
 
-@tool("R", idempotent=True, founds=True)
-def enable_toolset(call: Call, *, toolset: str) -> EnableToolsetResult:
+@tool("R", idempotent=True, of_server=True)
+def enable_toolset(tools: EnabledTools, *, toolset: str) -> EnableToolsetResult:
     """Switch on a toolset of list_toolsets, until the server ends, when a tool of it is needed.
     Nothing that this server must not do becomes possible.
     """
-    before, now = call.tools.selection, call.tools.enable(toolset)
+    before, now = tools.selection, tools.enable(toolset)
     added = [name for name in now.tools if name not in before.tools]
     said = f"{toolset} is on: {plural(len(added), 'tool')} more. {CALL_ANYWAY}" if added else f"{toolset} was on."
     return EnableToolsetResult(enabled=[*now.toolsets], tools=added, message=said)

@@ -81,7 +81,7 @@ def _difference(session: DoltSession, old: At, new: At) -> Difference:
     stored = _documents(session, steps, old) if both else _whole_documents(session, old, new)
     return Difference(
         changes.records_of(CollectionChange, rows(COLLECTIONS)),
-        changes.records_of(DocumentChange, stored | changes.logical(map(rows, LOGICAL))),
+        changes.records_of(DocumentChange, changes.of_all_tables(stored, changes.logical(map(rows, LOGICAL)))),
         changes.records_of(ProjectChange, rows(PROJECTS)),
     )
 

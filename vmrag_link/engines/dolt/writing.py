@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vmrag_link.engines import records
+from vmrag_link.engines import logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, reading, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.logical import by_table
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import NoChanges
@@ -81,14 +80,16 @@ def _store(session: DoltSession, at: str, rows: Write) -> None:
     """Change the rows of a branch; call it in a transaction on it."""
     connection = session.connection
     held = reading.DoltRows(session, Working(at))
-    for table, ids in held.removed(rows.remove_documents, rows.remove_collections).items():
+    twins, logical_twins = logical.twins(rows.put_documents)
+    gone = held.removed([*rows.remove_documents, *logical_twins], rows.remove_collections)
+    for table, ids in gone.items():
         _remove(connection, at, table, ids)
     for name in rows.remove_collections:
         connection.change([f"DELETE FROM documents WHERE collection_name = {literal(name)}"], at=at)
     _remove(connection, at, COLLECTIONS, rows.remove_collections)
-    _remove_documents(connection, at, rows.remove_documents)
+    _remove_documents(connection, at, [*rows.remove_documents, *twins])
     _put(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
-    for table, documents in by_table(rows.put_documents):
+    for table, documents in logical.by_table(rows.put_documents):
         _put(connection, at, table, map(records.document_row, documents))
     _remove(connection, at, PROJECTS, rows.remove_projects)
     _put(connection, at, PROJECTS, map(records.project_row, rows.put_projects))

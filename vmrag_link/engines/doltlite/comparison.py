@@ -39,7 +39,7 @@ def difference(session: DoltliteSession, old: At, new: At) -> Difference:
         documents = differing.documents(sides.steps, sides.before)
         return Difference(
             changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
-            changes.records_of(DocumentChange, documents | sides.logical()),
+            changes.records_of(DocumentChange, changes.of_all_tables(documents, sides.logical())),
             changes.records_of(ProjectChange, sides.rows(PROJECTS)),
         )
 

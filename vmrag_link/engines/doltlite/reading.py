@@ -78,6 +78,9 @@ def count(connection: Connection, collection: str | None) -> int:
     return int(rows[0][0]) + DoltliteRows(connection).count(collection)
 
 
+_ROW = msgspec.json.Decoder(list[Any])
+
+
 class DoltliteRows(LogicalRows):
     """Where the connection stands."""
 
@@ -86,28 +89,32 @@ class DoltliteRows(LogicalRows):
         self._version = schema.version(connection)
 
     def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-        selected = f"SELECT {table.columns[0]}, {logical.implying_column(table)} FROM {table.name}"  # noqa: S608  our own names
-        for row in self._asked(table, selected, ids):
+        for row in self._asked(table, [table.columns[0], logical.implying_column(table)], ids):
             doc_id, name = records.texts(row)
             yield doc_id, name
 
     def rows(self, table: Table, ids: list[str], *, texts: bool) -> Iterable[Document]:
         columns = [name if texts or name != "content" else "''" for name in table.columns]
-        selected = f"SELECT {', '.join(columns)} FROM {table.name}"  # noqa: S608  our own names
-        return (records.logical_document(table, row) for row in self._asked(table, selected, ids))
+        return (records.logical_document(table, row) for row in self._asked(table, columns, ids))
 
     def total(self, table: Table) -> int:
         if self._version < table.since:
             return 0
         return int(self._connection.execute(f"SELECT count(*) FROM {table.name}")[0][0])  # noqa: S608  our own names
 
-    def _asked(self, table: Table, selected: str, ids: Iterable[str] | None) -> Iterable[Sequence[Any]]:
+    def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> list[Sequence[Any]]:
+        """Fetched as JSON where all of it is, as `_texts` does."""
         if self._version < table.since:
-            return ()
-        if ids is None:
-            return self._connection.stream(selected, ())
-        some = f"{selected} WHERE {table.columns[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
-        return self._connection.stream(some, (json.dumps(list(ids)),))
+            return []
+        rest, args = f"FROM {table.name}", [] if ids is None else [json.dumps(list(ids))]
+        if args:
+            rest += f" WHERE {table.columns[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
+        selected = ", ".join(columns)
+        try:
+            rows = self._connection.stream(f"SELECT json_array({selected}) {rest}", args)
+            return [_ROW.decode(row) for (row,) in rows]
+        except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
+            return list(self._connection.stream(f"SELECT {selected} {rest}", args))
 
 
 def _document_rows(

@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
-from vmrag_link.engines import records
+from vmrag_link.engines import logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite import history, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
-from vmrag_link.engines.logical import by_table
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges
@@ -76,14 +75,18 @@ def commit_onto(
 def _store(connection: Connection, rows: Write) -> None:
     """Change the rows where the connection stands; call it in a transaction."""
     version = schema.upgrade(connection, rows.schema_version)
-    for table, ids in reading.DoltliteRows(connection).removed(rows.remove_documents, rows.remove_collections).items():
+    twins, logical_twins = logical.twins(rows.put_documents)
+    gone = reading.DoltliteRows(connection).removed([*rows.remove_documents, *logical_twins], rows.remove_collections)
+    for table, ids in gone.items():
         _remove(connection, table, ids)
     for name in rows.remove_collections:
         connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
         _remove(connection, COLLECTIONS, [name])
-    connection.executemany("DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", rows.remove_documents)
+    connection.executemany(
+        "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", [*rows.remove_documents, *twins]
+    )
     _put(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
-    for table, documents in by_table(rows.put_documents):
+    for table, documents in logical.by_table(rows.put_documents):
         _put(connection, table, version, map(records.document_row, documents))
     if version >= PROJECTS.since:
         _remove(connection, PROJECTS, rows.remove_projects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.engines import logical
 from vmrag_link.errors import TableMissing, enumerated
-from vmrag_link.models import TABLE_OF_KIND
+from vmrag_link.models import TABLE_OF_KIND, DocumentTable
 
 DOCUMENTS = "documents"
 COLLECTIONS = "collections"
@@ -32,9 +32,10 @@ def collection_name(table: str, identifier: str) -> str:
     return logical.collection_name(kind, identifier) if kind else identifier
 
 
-def require(table: str) -> None:
-    """Raises `TableMissing` for anything but a table with documents."""
+def require(table: str) -> DocumentTable:
+    """The table with documents of this name. Raises `TableMissing`."""
     if table not in TABLES:
         raise TableMissing(
             f"There is no table {table!r} with documents.", hint=f"It is one of {enumerated(TABLES)}.", table=table
         )
+    return table  # type: ignore[return-value]  # one of these

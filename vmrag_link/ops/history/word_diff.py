@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from vmrag_link import worddiff
-from vmrag_link.models import At, ChangeCounts, ChangeKind, Collection, DocumentChange, Record, canonical_json
+from vmrag_link.documents import origin
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    ChangeKind,
+    Collection,
+    Document,
+    DocumentChange,
+    Record,
+    canonical_json,
+)
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history.diff import Diff, diff, old_document
 from vmrag_link.ops.history.revparse import WORKING, resolve_at
@@ -120,11 +130,15 @@ def _document(ws: Workspace, found: Diff, change: DocumentChange, detail: Detail
 def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
     if before is None or after is None:
         return ()
-    found = (FieldDiff(name, _text(getattr(before, name)), _text(getattr(after, name))) for name in names)
+    found = (FieldDiff(name, _text(before, name), _text(after, name)) for name in names)
     return tuple(each for each in found if each.before != each.after)
 
 
-def _text(value: Any) -> str:
+def _text(row: Record, name: str) -> str:
+    """A field as it is shown; of which bytes a library made a document tells a person nothing."""
+    if isinstance(row, Document) and name == "metadata":
+        return canonical_json(origin.shown_metadata(row))
+    value = getattr(row, name)
     return value if isinstance(value, str) else canonical_json(value)
 
 

@@ -114,7 +114,7 @@ def _refuse_second(ws: Workspace, at: At, fields: Mapping[str, Any]) -> None:
         if found == kind:
             raise DocumentExists(
                 f"Project {project!r} has a log of type {kind} for issue {number} already.",
-                hint=f"vmrag issue edit {quoted(f'{project}#{number}')} --type {kind}",
+                hint=f"vmrag issue edit {quoted(f'{project}#{number}:{kind}')}",
                 log_id=log_id,
                 table=TABLE,
             )

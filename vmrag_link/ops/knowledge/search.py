@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import ISSUES, KNOWLEDGE, At, Collection, Document, DocumentTable, Record
+from vmrag_link.models import (
+    ISSUES,
+    KNOWLEDGE,
+    TABLE_OF_KIND,
+    At,
+    Collection,
+    Distance,
+    Document,
+    DocumentTable,
+    Record,
+)
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import searching
 from vmrag_link.ops.knowledge import issue_filter, knowledge_docs
@@ -16,12 +28,11 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 
-class KnowledgePassage(Record, frozen=True):
-    """A chunk that answers. `score`: what it was ranked by; `similarity`: of its meaning alone."""
+class KnowledgeHit(Record, frozen=True):
+    """A chunk, whole. `score`: what it is ranked by, from 1 downwards; `distance` and `similarity`
+    tell of its meaning alone.
+    """
 
-    doc_id: str
-    source_table: DocumentTable
-    title: str
     content: str
     metadata: dict[str, Any]
     distance: float
@@ -29,10 +40,45 @@ class KnowledgePassage(Record, frozen=True):
     score: float
 
 
-class KnowledgePassages(Record, frozen=True):
+class IssueHit(KnowledgeHit, frozen=True):
+    log_id: str
+
+
+class DocHit(KnowledgeHit, frozen=True):
+    doc_id: str
+
+
+class EitherHit(KnowledgeHit, frozen=True):
+    source_table: DocumentTable
+    log_id: Annotated[str | UnsetType, Meta(description="source_table is issue_logs")] = UNSET
+    doc_id: Annotated[str | UnsetType, Meta(description="source_table is knowledge_docs")] = UNSET
+
+
+class IssueHits(Record, frozen=True):
     """Best first. `searched`: the collections that were asked."""
 
-    results: list[KnowledgePassage]
+    results: list[IssueHit]
+    searched: list[str]
+
+
+class DocHits(Record, frozen=True):
+    """As `IssueHits`."""
+
+    results: list[DocHit]
+    searched: list[str]
+
+
+class EitherHits(Record, frozen=True):
+    """As `IssueHits`."""
+
+    results: list[EitherHit]
+    searched: list[str]
+
+
+class _Found(Record, frozen=True):
+    """`hits`: each with the values of `KnowledgeHit`."""
+
+    hits: list[tuple[Hit, dict[str, Any]]]
     searched: list[str]
     standing: Standing
 
@@ -44,11 +90,11 @@ def issues(
     project_id: str | None = None,
     filters: Mapping[str, Any] | None = None,
     limit: int = 5,
-) -> KnowledgePassages:
+) -> tuple[IssueHits, Standing]:
     """The best passages of the issue logs that pass the filter, of one project or of all.
 
-    None where there are none. Raises `UsageInvalid` for a query without a word, `FilterInvalid`,
-    `Embedding` errors, `IndexFailed`.
+    None where there are none. Raises `UsageInvalid` for a query without a character,
+    `FilterInvalid`, `Embedding` errors, `IndexFailed`.
     """
     wanted = issue_filter.parse(filters or {})
     name = None if project_id is None else logical.collection_name(ISSUES, project_id)
@@ -56,24 +102,38 @@ def issues(
     def passing(at: At) -> Iterable[Document] | None:
         return issue_filter.logs(ws, at, project_id, wanted) if wanted else None
 
-    return _search(ws, text, lambda each: each.kind == ISSUES and name in (None, each.name), passing, limit)
+    found = _search(ws, text, lambda each: each.kind == ISSUES and name in (None, each.name), passing, limit)
+    hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in found.hits]
+    return IssueHits(hits, found.searched), found.standing
 
 
 def knowledge(
     ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
-) -> KnowledgePassages:
+) -> tuple[DocHits, Standing]:
     """The best passages about one tool or about all. Raises as `issues`."""
     name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
 
     def passing(at: At) -> Iterable[Document] | None:
         return None if category is None else knowledge_docs.about(ws, at, tool_name, category)
 
-    return _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
+    found = _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
+    hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in found.hits]
+    return DocHits(hits, found.searched), found.standing
 
 
-def everything(ws: Workspace, text: str, *, limit: int = 5) -> KnowledgePassages:
+def everything(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, Standing]:
     """The best passages of both; nothing of other collections. Raises as `issues`."""
-    return _search(ws, text, lambda each: each.kind in (ISSUES, KNOWLEDGE), lambda _: None, limit)
+    found = _search(ws, text, lambda each: each.kind in TABLE_OF_KIND, lambda _: None, limit)
+    hits = [
+        EitherHit(
+            **shared,
+            source_table=hit.table,
+            log_id=hit.doc_id if hit.table == TABLE_OF_KIND[ISSUES] else UNSET,
+            doc_id=hit.doc_id if hit.table == TABLE_OF_KIND[KNOWLEDGE] else UNSET,
+        )
+        for hit, shared in found.hits
+    ]
+    return EitherHits(hits, found.searched), found.standing
 
 
 def _search(
@@ -82,12 +142,12 @@ def _search(
     asked: Callable[[Collection], bool],
     passing: Callable[[At], Iterable[Document] | None],
     limit: int,
-) -> KnowledgePassages:
+) -> _Found:
     """`passing`: the documents that may answer; None for all."""
     if not text.strip():
         raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
 
-    def look(searcher: Searcher, view: View) -> KnowledgePassages:
+    def look(searcher: Searcher, view: View) -> _Found:
         held = {each.name: each for each in searcher.collections() if asked(each)}
         among = passing(view.at)
         ids = None if among is None else [each.doc_id for each in among]
@@ -96,20 +156,21 @@ def _search(
             where = None if ids is None else {"source_id": {"$in": ids}}
             hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
         cosines = searcher.cosines(text, hits)
-        found = [_passage(hit, held[hit.collection], cosine) for hit, cosine in zip(hits, cosines, strict=True)]
-        return KnowledgePassages(found, list(held), viewed(ws, view))
+        found = [
+            (hit, _shared(hit, held[hit.collection].distance, cosine))
+            for hit, cosine in zip(hits, cosines, strict=True)
+        ]
+        return _Found(found, list(held), viewed(ws, view))
 
     return searching(ws, look)
 
 
-def _passage(hit: Hit, collection: Collection, cosine: float) -> KnowledgePassage:
-    return KnowledgePassage(
-        hit.doc_id,
-        hit.table,
-        hit.metadata.get("title", ""),
-        hit.text,
-        hit.placed_metadata,
-        distance(collection.distance, cosine),
-        similarity(cosine),
-        hit.score,
-    )
+def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
+    """The values of `KnowledgeHit`."""
+    return {
+        "content": hit.text,
+        "metadata": hit.placed_metadata,
+        "distance": distance(space, cosine),
+        "similarity": similarity(cosine),
+        "score": hit.score,
+    }

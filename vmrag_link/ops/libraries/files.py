@@ -72,18 +72,25 @@ def read(ws: Workspace, file: NamedFile) -> Source:
     does not stop changing.
     """
     most = ws.config.ingest.max_bytes
+    key = key_of(ws.places, file)
     for _ in range(_ATTEMPTS):
         data, modified = _read(file.target, most)
         if modified is not None:
-            key = key_of(ws.places, file)
             return Source(key, file.path.name, hash_of(data), data, last_modified=clock.at(int(modified)))
     raise _failed(file.path, "it changed while it was read", hint="Try again when what writes it has finished.")
 
 
 def key_of(places: Places, file: NamedFile) -> str:
-    """By what a library knows the file: as `Source.key`."""
+    """By what a library knows the file: as `Source.key`. Raises `FileFailed` for a path that is no
+    text.
+    """
     top = _real(places.top)
-    return file.path.relative_to(top).as_posix() if file.path.is_relative_to(top) else str(file.path)
+    key = file.path.relative_to(top).as_posix() if file.path.is_relative_to(top) else str(file.path)
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise _failed(file.path, "its path is not UTF-8, and cannot be stored", hint="Rename it.") from None
+    return key
 
 
 def _roots(ws: Workspace, here: Path | None) -> list[Path]:

@@ -59,21 +59,17 @@ def documents(ws: Workspace, name: str | None, *, limit: int, offset: int, table
 
     `table`: those of all collections of this table instead. Raises `TableMissing`.
     """
-    if table is not None:
-        require(table)
+    only = None if table is None else require(table)
 
     def look(at: At, chunks: Chunks, here: Standing) -> DocumentList:
         names = [
             each.name
             for each in ws.engine.collections(at)
-            if name in (None, each.name) and (table is not None or each.kind == LIBRARY)
+            if name in (None, each.name) and (only is not None or each.kind == LIBRARY)
         ]
         # Their texts go as they come: only those of the page are kept.
         found = [
-            (each.created_at, each.key)
-            for one in names
-            for each in ws.engine.documents(at, collection=one)
-            if table in (None, each.table)
+            (each.created_at, each.key) for one in names for each in ws.engine.documents(at, collection=one, table=only)
         ]
         found.sort(key=lambda each: each[1])
         found.sort(key=lambda each: each[0], reverse=True)

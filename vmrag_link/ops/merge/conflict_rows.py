@@ -35,13 +35,14 @@ class OpenConflict(Record, frozen=True):
     """A conflict with the values of its `fields` on each side; None where the row does not exist.
 
     Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
-    `doc_id` is empty for a collection's settings, `collection` for a row of another table. `hunks`:
-    what of the content is in conflict; the rest of it is merged.
+    `title`: ours, where there is one. `doc_id` is empty for a collection's settings, `collection`
+    for a row of another table. `hunks`: what of the content is in conflict; the rest is merged.
     """
 
     table: str
     collection: str
     doc_id: str
+    title: str
     fields: list[str]
     base: dict[str, Any] | None
     ours: dict[str, Any] | None
@@ -87,6 +88,7 @@ def _row(conflict: Conflict) -> OpenConflict:
         _table(conflict.ours or conflict.theirs),
         conflict.collection,
         conflict.doc_id,
+        getattr(conflict.ours or conflict.theirs, "title", ""),
         list(conflict.fields),
         base,
         ours,

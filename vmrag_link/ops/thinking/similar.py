@@ -15,7 +15,7 @@ from vmrag_link.ops.system.collections import THOUGHTS
 from vmrag_link.ops.thinking import thoughts
 from vmrag_link.ops.thinking.thoughts import Thought
 from vmrag_link.retrieval import thresholds
-from vmrag_link.retrieval.query import Mode, Near, Query
+from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -90,7 +90,7 @@ def similar_thoughts(
             return SimilarThoughts([], least, None, viewed(ws, view))
         asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
-            SimilarThought(thought, near.similarity)
+            SimilarThought(thought, similarity(near.cosine))
             for near in searcher.nearest(asked, per_document=1)
             if (thought := _thought(ws, view, near))
         ]
@@ -118,7 +118,7 @@ def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | Non
         least = _threshold(ws, searcher, threshold)
         near = searcher.nearest_groups(THOUGHTS, text, _session_of)
         best = next(iter(near.values()), None)
-        found = [name for name, similarity in near.items() if similarity >= least][:k]
+        found = [name for name, nearness in near.items() if nearness >= least][:k]
         held = thoughts.of_sessions(ws, view.at, found)
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
         return SimilarSessions(rows, least, best, viewed(ws, view))

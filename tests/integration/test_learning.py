@@ -1,0 +1,331 @@
+"""Chats, learnings and evidence: what is stored, how it hangs together, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from tests.support import notes
+from tests.support.cli import driven
+from tests.support.compare import assert_whole
+from tests.support.contract_states import DATA_FOLDER
+from tests.support.mcp import Tools, warned
+from tests.support.repos import ENGINE_CLASS
+from tests.support.terminal import Project
+from vmrag_link.models import Document
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project, tools = notes.template, notes.project, notes.tools
+
+CHANGE = {"file_path": "src/parser.py", "before_content": "a\nb\nc\n", "after_content": "a\nB\nB\nc\n"}
+
+
+@pytest.fixture
+def outputs(project: Project) -> Project:
+    for path in DATA_FOLDER.iterdir():
+        project.write(f"out/{path.name}", path.read_text())
+    return project
+
+
+def stored(project: Project, collection: str) -> dict[str, Document]:
+    """Straight from the knowledge base."""
+    ws = Workspace.open(project.top, QUIET)
+    try:
+        return {each.doc_id: each for each in ws.engine.documents(ws.at(), collection=collection)}
+    finally:
+        ws.close()
+
+
+def metadata(project: Project, collection: str, doc_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(stored(project, collection)[doc_id].metadata)
+    return found
+
+
+def log_chat(tools: Tools, **more: Any) -> dict[str, Any]:
+    return tools(
+        "chroma_log_chat",
+        **{"prompt_summary": "Fix the crash of the parser", "response_summary": "It reads empty files."} | more,
+    )
+
+
+def code(tools: Tools, *names: str) -> None:
+    tools("learning_setup_collections")
+    tools(
+        "chroma_add_documents",
+        collection_name="codebase_v1",
+        ids=[*names],
+        documents=[f"code of {name}" for name in names],
+        metadatas=[{"file_path": "src/parser.py"}] * len(names),
+    )
+
+
+# -- chats
+
+
+def test_what_a_chat_leaves_out_is_derived_and_what_it_says_stays(tools, project):
+    used = [{"name": "read", "args": {"path": "x"}}, {"name": "read"}, {"name": "edit"}]
+    absolute = CHANGE | {"file_path": str(project.top / "src" / "parser.py")}
+    chat = log_chat(tools, tool_usage=used, file_changes=[absolute], involved_entities="parser, files,parser")
+    found = metadata(project, "chat_history_v1", chat["chat_id"])
+    assert chat["bidirectional_links"] == {"chunk_ids": [], "files": [], "unmatched_files": ["src/parser.py"]}
+    assert (found["tool_sequence"], found["status"]) == ("read→edit", "captured")
+    assert found["diff_summary"] == "src/parser.py: changed, +2 -1 lines"
+    assert found["code_context"] == {"src/parser.py": {"line": 1, "before": "a\nb\nc", "after": "a\nB\nB\nc"}}
+    assert found["modification_type"] == "bugfix"
+    assert found["involved_entities"] == ["parser", "files"]
+    assert found["session_id"] == chat["session_id"]
+    assert 0.5 < found["confidence_score"] <= 1
+    text = stored(project, "chat_history_v1")[chat["chat_id"]].content
+    assert text == "Fix the crash of the parser\n\nIt reads empty files.\n\nsrc/parser.py: changed, +2 -1 lines"
+
+    given = {
+        "tool_sequence": "x→y",
+        "diff_summary": "said",
+        "code_context": {"own": [1]},
+        "modification_type": "style",
+        "confidence_score": 0.0,
+        "session_id": "s",
+    }
+    chat = log_chat(tools, tool_usage=used, file_changes=[CHANGE], **given)
+    assert metadata(project, "chat_history_v1", chat["chat_id"]).items() >= given.items()
+    for summary, kind in (
+        ("Update the docs and the README", "documentation"),
+        ("Make the search faster", "optimization"),
+        ("Rename a helper", "refactor"),
+        ("Implement a new command", "feature"),
+        ("Cover it with tests", "test"),
+        ("Change settings in pyproject.toml", "config"),
+        ("Hello", "unknown"),
+    ):
+        chat = log_chat(tools, prompt_summary=summary, response_summary="Yes")
+        assert metadata(project, "chat_history_v1", chat["chat_id"])["modification_type"] == kind, summary
+
+
+def test_raw_texts_are_stored_and_in_no_index_or_dropped(tools, project):
+    raw = {"raw_prompt": "my password is swordfish", "raw_response": "swordfish it is"}
+    chat = log_chat(tools, **raw, tool_usage=[{"name": "login", "args": {"password": "swordfish"}}])
+    row = stored(project, "chat_history_v1")[chat["chat_id"]]
+    assert json.loads(row.source_key).items() >= raw.items()
+    assert "swordfish" not in row.content + row.metadata + row.title
+    tools("dolt_commit", message="chat")
+    for path in (project.top / ".git" / "vmrag" / "snapshots").rglob("*"):
+        assert not path.is_file() or b"swordfish" not in path.read_bytes(), path
+    assert "swordfish" not in str(
+        tools("chroma_get_documents", collection_name="chat_history_v1", include=["metadatas"])
+    )
+    project.git("config", "vmrag.learning.store-raw", "false")
+    chat = log_chat(tools, **raw)
+    assert stored(project, "chat_history_v1")[chat["chat_id"]].source_key == ""
+
+
+def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_both(tools, project):
+    code(tools, "one", "two")
+    tools("chroma_add_documents", collection_name="codebase_v1", ids=["else"], documents=["x"])
+    first = log_chat(tools, file_changes=[CHANGE, {"file_path": "gone.py"}], related_code_chunks=["mine", "one"])
+    assert first["bidirectional_links"] == {
+        "chunk_ids": ["one", "two"],
+        "files": ["src/parser.py"],
+        "unmatched_files": ["gone.py"],
+    }
+    found = metadata(project, "chat_history_v1", first["chat_id"])
+    assert found["related_code_chunks"] == ["mine", "one", "two"]
+    chats = [metadata(project, "codebase_v1", name).get("related_chat_ids") for name in ("one", "two", "else")]
+    assert chats == [[first["chat_id"]], [first["chat_id"]], None]
+    tools("dolt_commit", message="first")
+    project.git("commit", "-qam", "first")
+    project.git("switch", "-q", "-c", "aside")
+    aside = log_chat(tools, file_changes=[CHANGE])
+    tools("dolt_commit", message="aside")
+    project.git("commit", "-qam", "aside")
+    project.git("switch", "-q", "main")
+    tools("dolt_status")
+    assert metadata(project, "codebase_v1", "one")["related_chat_ids"] == [first["chat_id"]]
+    here = log_chat(tools, file_changes=[CHANGE])
+    tools("dolt_commit", message="here")
+    assert tools("merge_branch", source="aside")["conflicts"] == []
+    ids = sorted(each["chat_id"] for each in (first, aside, here))
+    assert metadata(project, "codebase_v1", "one")["related_chat_ids"] == ids
+    assert sorted(stored(project, "chat_history_v1")) == ids
+
+
+# -- promotion
+
+
+def test_a_learning_is_promoted_on_evidence_and_its_chat_says_so(tools, outputs):
+    chat = log_chat(tools, file_changes=[CHANGE])["chat_id"]
+    run = tools("learning_log_test_results", xml_path="out/own-after.xml", before_xml="out/own-before.xml")
+    assert (run["validation_score"], run["meets_threshold"], run["regressions"]) == (0.91, True, [])
+    done = tools(
+        "learning_promote",
+        description="Empty files are legal.",
+        tags=["parser", "a, b"],
+        source_chat_id=chat,
+        include_chat_context=True,
+        require_validation=True,
+        validation_evidence_id=run["transitions"][0]["evidence_id"],
+        validation_score=0.1,
+    )
+    assert done["validation"] == {
+        "score": 0.7,
+        "evidence_id": run["transitions"][0]["evidence_id"],
+        "meets_threshold": True,
+        "evidence_types": ["test_transition"],
+    }, "evidence precedes a score"
+    found = metadata(outputs, "derived_learnings_v1", done["learning_id"])
+    assert found["tags"] == ["parser", "a", "b"]
+    before = metadata(outputs, "chat_history_v1", chat)
+    assert (before["status"], before["derived_learning_id"]) == ("promoted", done["learning_id"])
+    assert {name: found[name] for name in ("code_context", "modification_type", "diff_summary")} == {
+        name: before[name] for name in ("code_context", "modification_type", "diff_summary")
+    }
+    below = tools("learning_promote", description="Perhaps.", validation_score=0.69)
+    assert (below["validation"]["meets_threshold"], warned(below)) == (False, {"BELOW_THRESHOLD"})
+    count = len(stored(outputs, "derived_learnings_v1"))
+    refused = {"description": "x", "require_validation": True}
+    tools.error("VALIDATION_REQUIRED", "learning_promote", **refused)
+    tools.error("VALIDATION_BELOW_THRESHOLD", "learning_promote", **refused, validation_score=0.69)
+    tools.error("DOCUMENT_NOT_FOUND", "learning_promote", **refused, validation_evidence_id=chat)
+    tools.error("DOCUMENT_NOT_FOUND", "learning_promote", description="x", source_chat_id=run["run_id"])
+    assert len(stored(outputs, "derived_learnings_v1")) == count
+
+
+# -- evidence
+
+
+def test_evidence_of_every_kind_is_put_together_and_each_item_counts_once(tools, outputs):
+    run = tools("learning_log_test_results", xml_path="out/pytest-after.xml", before_xml="out/pytest-before.xml")
+    fixed = [each["evidence_id"] for each in run["transitions"]]
+    assert (len(fixed), run["regressions"], run["validation_score"]) == (2, ["test_shapes.test_halve[0]"], 0.637)
+    trace = (
+        f'Traceback\n  File "{outputs.top}/src/a.py", line 3, in f\n    at g (web/b.js:7:2)\n  File "<string>", line 1'
+    )
+    error = tools("learning_log_error", error_type="E", error_message="m", stacktrace=trace, resolution="r")
+    assert (error["score"], error["affected_files"]) == (0.2, ["src/a.py", "web/b.js"])
+    worse = tools(
+        "learning_log_quality_check",
+        tool="coverage",
+        after_output="out/coverage-before.txt",
+        before_output="out/coverage-after.txt",
+    )
+    assert (worse["change"], worse["score"], worse["metric_type"]) == (-17, 0, "coverage"), "stored all the same"
+    check = tools(
+        "learning_log_quality_check",
+        tool="Ruff",
+        after_output="out/ruff-after.txt",
+        before_output="out/ruff-before.txt",
+    )
+    arguments = {
+        "test_transitions": [run["run_id"], fixed[0]],
+        "runtime_errors": f"{error['error_id']}, {fixed[1]}",
+        "code_quality": json.dumps([check["evidence_id"], worse["evidence_id"]]),
+    }
+    whole = tools("learning_validate_evidence", **arguments, output_file="out/all-evidence.json")
+    assert whole["counts"] == {"test_transitions": 2, "runtime_errors": 1, "code_quality": 2, "regressions": 1}
+    assert whole["score"] == round((1 - 0.3 * 0.3 * 0.8 * 0.6) * 0.7, 4)
+    assert json.loads((outputs.top / "out/all-evidence.json").read_text())["score"] == whole["score"]
+    again = tools("learning_validate_evidence", test_transitions=[whole["evidence_id"], run["run_id"]])
+    assert again["score"] == whole["score"]
+    tools("learning_validate_evidence", **arguments, output_file="out/all-evidence.json")
+    of_file = tools("learning_validate_evidence", evidence_file="out/evidence.json", threshold=0.95)
+    assert (of_file["score"], of_file["meets_threshold"]) == (round(1 - 0.3 * 0.4 * 0.6, 4), False)
+    missing = tools.error("DOCUMENT_NOT_FOUND", "learning_validate_evidence", code_quality=["absent", fixed[0], "b"])
+    assert missing["details"]["ids"] == ["absent", "b"]
+    commits = {"commit_before": "HEAD~1", "commit_after": "HEAD"}
+    outputs.git("commit", "-q", "--allow-empty", "-m", "more")
+    outputs.write("new.py", "x")
+    outputs.git("add", "new.py")
+    outputs.git("commit", "-q", "-m", "new")
+    run = tools("learning_log_test_results", xml_path="out/own-after.xml", **commits)
+    assert metadata(outputs, "test_results_v1", run["run_id"])["changed_files"] == ["new.py"]
+    run = tools("learning_log_test_results", xml_path="out/own-after.xml", **commits | {"commit_after": "--absent"})
+    assert warned(run) == {"NOTE"}
+    other = tools("learning_log_quality_check", tool="vulture", after_output="out/evidence.json")
+    assert (other["after_value"], warned(other)) == (6, {"NOTE"})
+
+
+def test_an_agent_reads_and_writes_only_where_it_may(tools, outputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(outputs.top)
+    secret = tmp_path / "secret.xml"
+    secret.write_text("<testsuite/>")
+    (outputs.top / "out" / "link.xml").symlink_to(secret)
+    for path in (str(secret), "out/link.xml", ".git/config"):
+        tools.error("ACCESS_DENIED", "learning_log_test_results", xml_path=path)
+        tools.error("ACCESS_DENIED", "learning_log_quality_check", tool="x", after_output=path)
+        tools.error("ACCESS_DENIED", "learning_validate_evidence", evidence_file=path)
+    outputs.write("out/laughs.xml", '<!DOCTYPE x [<!ENTITY a "ha">]><testsuite/>')
+    refused = tools.error("INVALID_PARAMETER", "learning_log_test_results", xml_path="out/laughs.xml")
+    assert "entities" in refused["message"]
+    outputs.write("package-evidence.json", '{"name": "x"}')
+    (outputs.top / "linked-evidence.json").symlink_to("package-evidence.json")
+    for path in (
+        "package.json",
+        "package-evidence.json",
+        ".github/evidence.json",
+        "none/evidence.json",
+        "linked-evidence.json",
+    ):
+        arguments = {"evidence_file": "out/evidence.json", "output_file": path}
+        tools.error("INVALID_PARAMETER", "learning_validate_evidence", **arguments)
+    tools.error(
+        "ACCESS_DENIED", "learning_validate_evidence", evidence_file="out/evidence.json", output_file="../evidence.json"
+    )
+    assert json.loads((outputs.top / "package-evidence.json").read_text()) == {"name": "x"}
+    names = {each["name"] for each in tools("chroma_list_collections")["collections"]}
+    assert names == {"notes"}, "a refused call has made nothing"
+    outputs.git("config", "vmrag.ingest.allowed-roots", str(tmp_path))
+    assert tools("learning_log_test_results", xml_path=str(secret))["tests"]["total"] == 0
+
+
+def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(outputs, tmp_path):
+    path = tmp_path / "results.xml"
+    path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
+    outputs.vmrag("learning", "setup-collections", "-vv")
+    done = outputs.ask("learning", "log-test-results", str(path), "--before-xml", "out/pytest-before.xml")
+    ids = ("--test-transitions", done["evidence_id"], "--output-file", str(tmp_path / "x.json"))
+    outputs.vmrag("learning", "validate-evidence", *ids)
+    outputs.vmrag("learning", "validate-evidence", *ids, "--fail-below", code=1)
+    assert json.loads((tmp_path / "x.json").read_text())["meets_threshold"] is False
+    outputs.vmrag("learning", "validate-evidence", *ids, "--threshold", "0.6", "--fail-below")
+    outputs.vmrag("learning", "promote-learning", "--description", "One", "--no-include-chat-context")
+    outputs.vmrag("learning", "promote-learning", "One", "--description", "Two", code=2)
+    outputs.vmrag("learning", "promote-learning", code=2)
+    learnings = ("--confidence", "0.9", "--tags", "a,b", "--pattern", "p", "--code-ref", "a.py:HEAD:1")
+    outputs.vmrag("learning", "promote-learning", "Two", *learnings, "--collection-name", "mine")
+    outputs.vmrag("learning", "promote-learning", "Three", "--source-chat-id", "absent", code=3)
+    error = ("--error-type", "E", "--error-message", "m", "--affected-files", "a.py,b.py", "--resolution-verified")
+    assert outputs.ask("learning", "log-error", *error, "--resolution", "r")["score"] == 0.6
+    check = ("--tool", "ruff", "--after-output", "out/ruff-after.txt", "--before-output", "out/ruff-before.txt")
+    assert outputs.ask("-C", "out", "learning", "log-quality-check", *check[:3], "ruff-after.txt")["score"] == 0
+    assert outputs.ask("learning", "log-quality-check", *check, "--metric-type", "linting")["score"] == 0.4
+    outputs.vmrag("learning", "log-quality-check", *check, "--metric-type", "coverage", code=2)
+    outputs.vmrag("learning", "log-test-results", "absent.xml", code=3)
+    assert [each["doc_id"] for each in outputs.ask("list", "--collection", "mine")["documents"]]
+
+
+# -- kills
+
+STEPS = {
+    "before anything is stored": f"from {ENGINE_CLASS} as m; m.write = die",
+    "before the index follows": "from vmrag_link.workspace.reader import Reader as m; m.update_copy = die",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_command_has_stored_all_of_its_records_or_none(tools, outputs, tmp_path, step):
+    chat = log_chat(tools)["chat_id"]
+    whole = step == "before the index follows"
+    runs = ("log-test-results", "out/pytest-after.xml", "--before-xml", "out/pytest-before.xml")
+    promotion = ("promote-learning", "Empty files are legal.", "--source-chat-id", chat)
+    for command, name, count in ((runs, "test_results_v1", 3), (promotion, "derived_learnings_v1", 1)):
+        assert driven(outputs, STEPS[step], "learning", *command).code == -signal.SIGKILL
+        assert len(stored(outputs, name)) == count * whole
+    assert (metadata(outputs, "chat_history_v1", chat)["status"] == "promoted") is whole
+    outputs.vmrag("learning", *runs)
+    outputs.vmrag("learning", *promotion)
+    assert_whole(outputs, tmp_path / "fresh")

@@ -1,0 +1,44 @@
+"""docs/learning.md shows what the commands print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.contract_states import DATA_FOLDER
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+PAGE = Path(__file__).parents[2] / "docs" / "learning.md"
+FILES = {
+    "before.xml": "own-before.xml",
+    "after.xml": "own-after.xml",
+    "ruff-before.txt": "ruff-before.txt",
+    "ruff-after.txt": "ruff-after.txt",
+}
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def test_the_page_shows_what_the_commands_print(project):
+    for name, data in FILES.items():
+        project.write(name, (DATA_FOLDER / data).read_text())
+    ids: dict[str, str] = {}
+    """Those that the page shows, and those of now."""
+
+    def now(text: str) -> str:
+        return ID.sub(lambda found: ids.get(found[0], found[0]), text)
+
+    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    shown = [each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    assert len(shown) == 5
+    for each in shown:
+        command, _, expected = each.partition("\n")
+        printed = project.vmrag(*shlex.split(now(command))[1:]).out
+        ids |= dict(zip(ID.findall(expected), ID.findall(printed), strict=True))
+        assert printed == now(expected), command

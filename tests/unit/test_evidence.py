@@ -1,0 +1,133 @@
+"""What the outputs of real tools say, and what evidence is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmrag_link.evidence import junit, quality, score
+from vmrag_link.evidence.flaws import OutputUnreadable
+from vmrag_link.evidence.junit import RunCounts
+
+DATA = Path(__file__).parents[1] / "data" / "evidence"
+
+
+def run(name: str) -> dict[str, junit.Status]:
+    return junit.parse((DATA / name).read_bytes())
+
+
+def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
+    before, after = run("pytest-before.xml"), run("pytest-after.xml")
+    assert before == {
+        "test_shapes.test_square": "pass",
+        "test_shapes.test_circle": "fail",
+        "test_shapes.test_halve[0]": "pass",
+        "test_shapes.test_halve[2]": "pass",
+        "test_shapes.test_database": "error",
+        "test_shapes.test_clean_up": "error",  # it failed, and could not clean up
+        "test_shapes.test_triangle": "skip",
+        "test_shapes.TestText.test_square": "pass",
+    }
+    assert junit.counts(before) == RunCounts(8, 4, 1, 2, 1)
+    compared = junit.compare(before, after)
+    assert [each.test_id for each in compared.fixed] == ["test_shapes.test_circle", "test_shapes.test_database"]
+    assert compared.regressions == ["test_shapes.test_halve[0]"]
+
+
+@pytest.mark.parametrize(
+    ("xml", "found"),
+    [
+        ('<testsuite><testcase classname="a" name="b"/></testsuite>', {"a.b": "pass"}),
+        ("<testsuites><testsuite><testcase name='b'><skipped/></testcase></testsuite></testsuites>", {"b": "skip"}),
+        ("<testsuite><testcase name='b'><failure/><skipped/></testcase></testsuite>", {"b": "fail"}),
+        ("<testsuite><testcase name='b'><system-out><failure/></system-out></testcase></testsuite>", {"b": "pass"}),
+        ("<testsuite><testcase name='b'/><testcase name='b'><error/></testcase></testsuite>", {"b": "error"}),
+        ("<testsuite><failure/></testsuite>", {}),
+        ("<testsuite>" + "<x>" * 100_000 + "</x>" * 100_000 + "</testsuite>", {}),
+    ],
+)
+def test_other_runners_write_other_files(xml, found):
+    assert junit.parse(xml.encode()) == found
+
+
+LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>'
+OUTSIDE = (
+    '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><testsuite><testcase name="x">&a;</testcase></testsuite>'
+)
+
+
+@pytest.mark.parametrize(
+    "xml", ["", "no xml", "<html/>", "<testsuite>", LAUGHS, OUTSIDE, "<?xml encoding='x-no'?><a/>"]
+)
+def test_what_is_no_junit_xml_is_refused_and_entities_are(xml):
+    with pytest.raises(OutputUnreadable):
+        junit.parse(xml.encode())
+
+
+def test_a_run_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(junit, "MOST_TESTS", 10)
+    with pytest.raises(OutputUnreadable, match="more than 10"):
+        junit.parse(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ruff-before.txt", 9),
+        ("ruff-before-concise.txt", 9),
+        ("ruff-before.json", 9),
+        ("ruff-after.txt", 0),
+        ("ruff-after-concise.txt", 0),
+        ("ruff-after.json", 0),
+        ("flake8-before.txt", 3),
+        ("flake8-after.txt", 0),
+        ("pylint-before.txt", 8),
+        ("pylint-before.json", 7),  # without its extension about complexity
+        ("pylint-after.txt", 0),
+        ("pylint-after.json", 0),
+        ("mypy-before.txt", 1),
+        ("mypy-before.json", 1),
+        ("mypy-after.txt", 0),
+        ("mypy-after.json", 0),
+        ("coverage-before.txt", 80),
+        ("coverage-before.json", 80.43),
+        ("coverage-before.xml", 80.43),
+        ("coverage-after.txt", 97),
+    ],
+)
+def test_what_the_real_tools_print_is_read(name, value):
+    assert quality.measured(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
+
+
+@pytest.mark.parametrize(("tool", "value"), [("ruff", 1), ("flake8", 1), ("pylint", 1)])
+def test_only_messages_about_complexity_count_for_that_metric(tool, value):
+    assert quality.measured(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
+
+
+def test_what_is_another_output_is_refused_and_of_an_unknown_tool_the_lines_count():
+    assert quality.measured("vulture", "error_count", "a\n\nb\n") == (2, False)
+    for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
+        for text in ("# Guide\n\nSome words.\n", "[1]", '{"a": 1}', "[{}]", "{broken"):
+            with pytest.raises(OutputUnreadable):
+                quality.measured(tool, "error_count", text)
+    for text in ("<html/>", "<coverage lines-valid='x'/>", LAUGHS, "TOTAL  9  0  900%\n"):
+        with pytest.raises(OutputUnreadable):
+            quality.measured("coverage", "coverage", text)
+
+
+def test_what_evidence_is_worth():
+    assert score.combined([], 0) == 0
+    assert score.combined([score.FIXED], 0) == score.THRESHOLD == 0.7, "one fixed test is just enough"
+    assert score.combined([0.7, 0.7], 1) == 0.637
+    assert score.combined([0.7] * 1000, 0) == 1
+    assert score.transition("error", "pass") == 0.7
+    assert [score.transition(*each) for each in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))] == [0, 0, 0]
+    assert [score.resolution("x", verified=True), score.resolution("x", verified=False)] == [0.6, 0.2]
+    assert score.resolution(" ", verified=True) == 0
+    assert score.improvement(10, 9, points=False) == 10
+    assert score.improvement(10, 20, points=False) == -100
+    assert [score.improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
+    assert score.improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
+    assert [score.quality(each, points=False) for each in (None, -5, 0, 10, 20, 90)] == [0, 0, 0, 0.2, 0.4, 0.4]
+    assert score.quality(5, points=True) == 0.2

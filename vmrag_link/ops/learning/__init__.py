@@ -1,0 +1,1 @@
+"""Chats, what was learnt in them, and the evidence for that."""

@@ -1,0 +1,166 @@
+"""Write down what was asked and done in a chat, linked with the code that it changed, both ways.
+
+The raw texts are kept in a column of which no index is made, `source_key`: they are pushed with the
+knowledge base, but no search finds them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.models import At, Document, Record, canonical_json
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.learning import chat_context
+from vmrag_link.ops.learning.chat_context import FileChange
+from vmrag_link.ops.learning.names import file_name, split
+from vmrag_link.ops.system import collections
+from vmrag_link.ops.system.collections import Put
+from vmrag_link.ops.system.entries import entry, metadata_of, with_metadata
+from vmrag_link.workspace import Workspace
+
+FILE, CHATS_OF_CODE = "file_path", "related_chat_ids"
+"""Keys of the metadata of a chunk of code: the file that it is from, and the chats about it."""
+
+
+class ToolUse(Record, frozen=True):
+    name: str
+    args: Mapping[str, Any] = {}
+
+
+class ChatRequest(Record, frozen=True):
+    """What is empty or None is derived (`chat_context`). `involved_entities`: with commas."""
+
+    prompt_summary: str
+    response_summary: str
+    raw_prompt: str = ""
+    raw_response: str = ""
+    tool_usage: Sequence[ToolUse] = ()
+    file_changes: Sequence[FileChange] = ()
+    involved_entities: str = ""
+    session_id: str = ""
+    collection_name: str = collections.CHATS
+    modification_type: str = ""
+    confidence_score: float | None = None
+    code_context: Mapping[str, Any] | None = None
+    diff_summary: str = ""
+    tool_sequence: str = ""
+    related_code_chunks: Sequence[str] = ()
+
+
+class ChatLinks(Record, frozen=True):
+    """`files` have chunks of code, which `chunk_ids` names; `unmatched_files` have none."""
+
+    chunk_ids: list[str]
+    files: list[str]
+    unmatched_files: list[str]
+
+
+class ChatReport(Record, frozen=True):
+    chat_id: str
+    session_id: str
+    bidirectional_links: ChatLinks
+
+
+def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
+    """Store a chat, and its id with the chunks of the files that it changed; all or nothing.
+
+    Raises `JsonInvalid` for what cannot be stored, as `collections.find_or_new`,
+    `collections.prepared`, `writing.write`.
+    """
+    chat_id, session = str(uuid.uuid4()), request.session_id or str(uuid.uuid4())
+    changes = [
+        msgspec.structs.replace(each, file_path=file_name(each.file_path, ws.places.top))
+        for each in request.file_changes
+    ]
+    changed = list(dict.fromkeys(each.file_path for each in changes))
+
+    def plan(at: At) -> Planned[ChatReport]:
+        collection, new = collections.find_or_new(ws, at, request.collection_name)
+        code = _code(ws, at, changed)
+        ids = [each.doc_id for each in code]
+        with_code = {metadata_of(each)[FILE] for each in code}
+        links = ChatLinks(
+            chunk_ids=ids,
+            files=[each for each in changed if each in with_code],
+            unmatched_files=[each for each in changed if each not in with_code],
+        )
+        metadata = _metadata(request, changes) | {
+            "session_id": session,
+            "related_code_chunks": [*dict.fromkeys([*request.related_code_chunks, *ids])],
+        }
+        text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
+        chat = msgspec.structs.replace(
+            entry(collection.name, chat_id, text, metadata),
+            source_key=_raw(request) if ws.config.learning.store_raw else "",
+        )
+        puts = [Put(collection, new, [chat]), *_linked(ws, at, code, chat_id)]
+        return Planned(collections.prepared(ws, puts), ChatReport(chat_id, session, links))
+
+    return writing.write(ws, plan, "write down a chat")
+
+
+def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
+    """Given values precede derived ones."""
+    tools = [each.name for each in request.tool_usage]
+    summary = request.diff_summary or chat_context.diff_summary(changes)
+    derived = chat_context.modification_type(request.prompt_summary, request.response_summary, summary)
+    rated = chat_context.confidence(
+        changed=bool(changes), tools=len(tools), response=request.response_summary, kind=derived
+    )
+    context = chat_context.code_context(changes) if request.code_context is None else request.code_context
+    return {
+        "status": "captured",
+        "timestamp": clock.now(),
+        "prompt_summary": request.prompt_summary,
+        "response_summary": request.response_summary,
+        "involved_entities": split([request.involved_entities]),
+        "files": [*dict.fromkeys(each.file_path for each in changes)],
+        "modification_type": request.modification_type or derived,
+        "confidence_score": rated if request.confidence_score is None else request.confidence_score,
+        "code_context": msgspec.to_builtins(context),
+        "diff_summary": summary,
+        "tool_sequence": request.tool_sequence or chat_context.tool_sequence(tools),
+    }
+
+
+def _raw(request: ChatRequest) -> str:
+    """As JSON; empty if there is nothing of it."""
+    given = {
+        "raw_prompt": request.raw_prompt,
+        "raw_response": request.raw_response,
+        "tool_usage": msgspec.to_builtins(tuple(request.tool_usage)),
+    }
+    said = {name: value for name, value in given.items() if value}
+    return canonical_json(said) if said else ""
+
+
+def _code(ws: Workspace, at: At, files: Iterable[str]) -> list[Document]:
+    """The chunks of code of these files, by id."""
+    wanted = set(files)
+    if not wanted or collections.find(ws, at, collections.CODEBASE) is None:
+        return []
+    headers = ws.engine.headers(at, collection=collections.CODEBASE)
+    ids = [
+        each.doc_id for each in headers if msgspec.json.decode(each.metadata, type=dict[str, Any]).get(FILE) in wanted
+    ]
+    found = ws.engine.documents(at, collection=collections.CODEBASE, ids=ids) if ids else ()
+    return sorted(found, key=lambda each: each.doc_id)
+
+
+def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[Put]:
+    """The chunks with the chat's id among those of their chats."""
+    if not code:
+        return []
+    rows = []
+    for each in code:
+        before = metadata_of(each).get(CHATS_OF_CODE)
+        known = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
+        rows.append(with_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
+    collection, new = collections.find_or_new(ws, at, collections.CODEBASE)
+    return [Put(collection, new, rows)]
