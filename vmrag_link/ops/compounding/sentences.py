@@ -18,7 +18,7 @@ CANDIDATES = 200
 _SHORTEST = 20
 """Characters: shorter ones say nothing by themselves."""
 
-_SHARE = 0.75
+_SHARE = 0.25
 """Of the best sentence's similarity that another one of the same source has."""
 
 _LONGEST = 500
