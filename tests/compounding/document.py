@@ -23,9 +23,10 @@ title: The connection pool ran empty
 date: 2026-03-02
 summary: Background jobs kept their connections
 significance: correctness
+related_docs: [styles/jobs.md]
 ---
 The pool ran out of connections an hour after each start. Background jobs opened connections and never closed them.
-Each job closes its connection now. The rule is in [how jobs are written](../styles/jobs.md).
+Each job closes its connection now.
 """,
     "vmrag-docs/styles/jobs.md": """\
 ---
