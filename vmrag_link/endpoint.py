@@ -65,8 +65,8 @@ class _Again(Exception):
         self.reason, self.status, self.wait = reason, status, wait
 
 
-def ask(url: str, body: object, *, key: str | None = None, seconds: float = ANSWER_SECONDS) -> bytes:
-    """The answer to a POST of `body` as JSON, for which each attempt waits so many seconds.
+def ask(url: str, body: object, *, key: str | None = None, seconds: float | None = None) -> bytes:
+    """The answer to a POST of `body` as JSON, for which each attempt waits `seconds`.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
@@ -76,7 +76,7 @@ def ask(url: str, body: object, *, key: str | None = None, seconds: float = ANSW
     content = msgspec.json.encode(body)
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(url, content, key, seconds)
+            return _attempt(url, content, key, ANSWER_SECONDS if seconds is None else seconds)
         except _Again as failed:
             if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
                 _open_until[url] = time.monotonic() + OPEN_SECONDS
