@@ -65,8 +65,8 @@ class _Again(Exception):
         self.reason, self.status, self.wait = reason, status, wait
 
 
-def ask(url: str, body: object, *, key: str | None = None) -> bytes:
-    """The answer to a POST of `body` as JSON.
+def ask(url: str, body: object, *, key: str | None = None, seconds: float | None = None) -> bytes:
+    """The answer to a POST of `body` as JSON, for which each attempt waits `seconds`.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
@@ -76,7 +76,7 @@ def ask(url: str, body: object, *, key: str | None = None) -> bytes:
     content = msgspec.json.encode(body)
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(url, content, key)
+            return _attempt(url, content, key, ANSWER_SECONDS if seconds is None else seconds)
         except _Again as failed:
             if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
                 _open_until[url] = time.monotonic() + OPEN_SECONDS
@@ -85,11 +85,11 @@ def ask(url: str, body: object, *, key: str | None = None) -> bytes:
     raise AssertionError  # the last attempt returns or raises
 
 
-def _attempt(url: str, content: bytes, key: str | None) -> bytes:
+def _attempt(url: str, content: bytes, key: str | None, seconds: float) -> bytes:
     import httpx
 
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
     try:
         answer = _client(direct=_is_here(url)).post(
             url, content=content, headers=headers, timeout=timeout, follow_redirects=False

@@ -28,6 +28,8 @@
     │                      RemoteTooNew · UpstreamMissing
     ├── Files (exit 3)     FileFailed · FormatTooNew · FormatUnsupported · ConversionFailed
     ├── Pages (exit 3)     FetchFailed
+    ├── Project (exit 2)   ProjectInactive · DocTypeInvalid · FrontMatterInvalid
+    │                      ExternalDocsMissing · ExternalDocsNotPromotable
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
 
@@ -682,6 +684,42 @@ _SYSTEM_HINTS = {
     errno.EIO: "Check the health of that disk, then run the command again.",
     errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
 }
+
+
+class ProjectError(VmragError):
+    """About a project whose documents are files of the work tree."""
+
+    exit_code = USAGE
+
+
+class ProjectInactive(ProjectError):
+    """No project was activated in this server."""
+
+    code = "PROJECT_NOT_ACTIVATED"
+
+
+class DocTypeInvalid(ProjectError):
+    """The project has no such type of documents."""
+
+    code = "INVALID_DOC_TYPE"
+
+
+class FrontMatterInvalid(ProjectError):
+    """A document lacks what its type requires; `errors` in the details say what."""
+
+    code = "SCHEMA_VALIDATION_FAILED"
+
+
+class ExternalDocsMissing(ProjectError):
+    """The project names no folder of other documentation."""
+
+    code = "EXTERNAL_DOCS_NOT_CONFIGURED"
+
+
+class ExternalDocsNotPromotable(ProjectError):
+    """Only the project's own documents have a level of promotion."""
+
+    code = "EXTERNAL_DOCS_NOT_PROMOTABLE"
 
 
 class DemoError(VmragError):

@@ -18,12 +18,23 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunking(Record, frozen=True):
-    """How a collection's documents are cut; sizes in characters."""
+    """How a collection's documents are cut; sizes in characters.
 
-    strategy: Literal["characters"] = "characters"
+    `headings`: Markdown by its sections.
+    """
+
+    strategy: Literal["characters", "headings"] = "characters"
     size: int = 512
     overlap: int = 50
 
+
+EXTERNAL = "external"
+"""The kind of a collection that is only indexed, never stored: other documentation of a project."""
+
+COMPOUNDING = "compounding"
+"""The kind of a collection that mirrors the documents of a project, which are files in the work
+tree.
+"""
 
 ISSUES, KNOWLEDGE = "issues", "knowledge"
 """The kinds of the collections that a project's issue logs and the documents about a tool imply."""

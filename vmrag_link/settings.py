@@ -19,11 +19,14 @@ from vmrag_link.settings_flaws import (
     absolute_flaw,
     database_flaw,
     model_flaw,
+    optional_model_flaw,
+    optional_url_flaw,
     prefix_flaw,
     roots_flaw,
     server_flaw,
     url_flaw,
     user_flaw,
+    variable_flaw,
 )
 
 Narrower = Callable[[Any, Any], Any]
@@ -319,6 +322,44 @@ class DoltSettings(Record, frozen=True):
     ] = ""
 
 
+class LlmSettings(Record, frozen=True):
+    provider: Annotated[
+        Literal["none", "openai", "ollama"],
+        Meta(
+            description="What writes answers of a project's documents: no language model (their own sentences are quoted), any server with "
+            "OpenAI's `/chat/completions`, or Ollama. To a model, passages are sent.",
+            extra=_agreed(_first_of("none", "openai", "ollama"), free=("none",)),
+        ),
+    ] = "none"
+    model: Annotated[
+        str, Meta(description="The language model, as its server calls it.", extra=_agreed(flaw=optional_model_flaw))
+    ] = ""
+    base_url: Annotated[
+        str,
+        Meta(
+            description="Where the language model is asked; empty: the provider's own address.",
+            extra=_agreed(flaw=optional_url_flaw),
+        ),
+    ] = ""
+    api_key_env: Annotated[
+        str,
+        Meta(
+            description="The environment variable that holds the language model's key; empty: `OPENAI_API_KEY` for `openai`. "
+            "It counts from git config and the environment alone.",
+            extra=_agreed(flaw=variable_flaw),
+        ),
+    ] = ""
+    timeout_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3600,
+            description="How many seconds an answer of the language model may take.",
+            extra=_agreed(min),
+        ),
+    ] = 60
+
+
 class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
@@ -479,5 +520,6 @@ class Config(Record, frozen=True):
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
     ingest: IngestSettings = IngestSettings()
+    llm: LlmSettings = LlmSettings()
     thinking: ThinkingSettings = ThinkingSettings()
     learning: LearningSettings = LearningSettings()

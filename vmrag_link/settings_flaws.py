@@ -41,6 +41,19 @@ def url_flaw(text: str) -> str | None:
     return "must be the http:// or https:// address of a service, without a user, ? and #"
 
 
+def optional_model_flaw(text: str) -> str | None:
+    return model_flaw(text) if text else None
+
+
+def optional_url_flaw(text: str) -> str | None:
+    return url_flaw(text) if text else None
+
+
+def variable_flaw(text: str) -> str | None:
+    named = not text or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", text)
+    return None if named else "must be the name of an environment variable, not a key itself, or empty"
+
+
 def absolute_flaw(text: str) -> str | None:
     return None if not text or text.startswith("/") else "must be an absolute path, or empty"
 

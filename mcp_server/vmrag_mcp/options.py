@@ -85,7 +85,7 @@ class ToolSelection(Record, frozen=True):
         if known is None:
             near = nearest(name, [*self.tools, *catalogue()])
             raise ToolMissing(f"There is no tool {name!r}.", hint=near or "tools/list shows what there is", tool=name)
-        if self.chosen.read_only and not known.reads:
+        if not known.available(read_only=self.chosen.read_only):
             raise AccessDenied(
                 f"{known.name} changes something, and this server is read-only.",
                 hint="Start the server without --read-only, and without mcp.read_only in its settings.",
@@ -175,7 +175,7 @@ def _allowed(chosen: Chosen, toolsets: Sequence[str], single: Sequence[str]) -> 
         for name, each in catalogue().items()
         if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
         and name not in excluded
-        and (each.reads or not chosen.read_only)
+        and each.available(read_only=chosen.read_only)
     }
 
 

@@ -25,7 +25,16 @@ def tools_of_module(name: str) -> Iterator[ToolInfo]:
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
-        yield ToolInfo(function.__name__, toolsets, name, declared.effect, about, schema, declared.idempotent)
+        yield ToolInfo(
+            function.__name__,
+            toolsets,
+            name,
+            declared.effect,
+            about,
+            schema,
+            declared.idempotent,
+            declared.on_read_only,
+        )
 
 
 def catalogue_json() -> bytes:

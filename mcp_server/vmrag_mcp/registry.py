@@ -38,6 +38,9 @@ TOOLSETS = {
     "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs of projects, documents about tools", ("knowledge", "any_document")),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
+    "compounding": Toolset(
+        "project documents that are files of the work tree, and answers from them", ("compounding",)
+    ),
     "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
     "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
@@ -56,6 +59,7 @@ class ToolInfo(Record, frozen=True):
 
     `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
+    `on_read_only`: on a read-only server it changes no documents.
     """
 
     name: str
@@ -65,10 +69,14 @@ class ToolInfo(Record, frozen=True):
     description: str
     schema: dict[str, Any]
     idempotent: bool = False
+    on_read_only: bool = False
 
     @property
     def reads(self) -> bool:
         return set(self.effect) <= {"R", "N"}
+
+    def available(self, *, read_only: bool) -> bool:
+        return self.reads or self.on_read_only or not read_only
 
     @property
     def annotations(self) -> dict[str, bool]:
@@ -84,21 +92,28 @@ class ToolDeclaration(Record, frozen=True):
     effect: str
     idempotent: bool
     founds: bool
+    on_read_only: bool
     of_server: bool
 
 
 def tool(
-    effect: str, *, idempotent: bool = False, founds: bool = False, of_server: bool = False
+    effect: str,
+    *,
+    idempotent: bool = False,
+    founds: bool = False,
+    on_read_only: bool = False,
+    of_server: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `founds`: the tool works where there is no knowledge base yet. `of_server`: it is
-    about the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
+    of `results`. `founds`: the tool works where there is no knowledge base yet. `on_read_only`: a
+    server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
+    the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, of_server)
+        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, on_read_only, of_server)
         return function
 
     return mark

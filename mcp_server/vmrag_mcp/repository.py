@@ -15,7 +15,7 @@ from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
 from vmrag_link.trust import settings
-from vmrag_mcp.session import Behaviour, CallProgress, Session
+from vmrag_mcp.session import Behaviour, CallProgress, ProcessState, Session
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.workspace import Workspace
@@ -86,7 +86,7 @@ class PlacedSession(Session):
         self.problem: VmragError | None = None
 
     def move(self, place: Place) -> None:
-        self.place, self.directory = place, place.directory
+        self.place, self.directory, self.state = place, place.directory, ProcessState()
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

@@ -27,6 +27,7 @@ from vmrag_mcp.results.base import ToolWarning
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.workspace import Workspace
 
@@ -85,13 +86,29 @@ class _CallTask:
         self._progress.said(self._done, self._total, self._description)
 
 
+class ProcessState:
+    """What calls leave for later ones of the same process. `project`: the one that is active."""
+
+    def __init__(self) -> None:
+        self.project: ActiveProject | None = None
+
+
 class Call:
     """One call of a tool: what its function gets."""
 
     def __init__(
-        self, ws: Workspace, behaviour: Behaviour, progress: CallProgress, agreed: Mapping[str, bool] = NOTHING
+        self,
+        ws: Workspace,
+        behaviour: Behaviour,
+        progress: CallProgress,
+        agreed: Mapping[str, bool] = NOTHING,
+        *,
+        state: ProcessState | None = None,
+        read_only: bool = False,
     ) -> None:
         self.ws = ws
+        self.state = state or ProcessState()
+        self.read_only = read_only
         self.behaviour = behaviour
         self.warnings: list[ToolWarning] = []
         self._progress = progress
@@ -169,9 +186,15 @@ class Session:
         self.directory = directory
         self.behaviour = behaviour
         self.tools: EnabledTools | None = None
+        self.state = ProcessState()
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its tools change nothing."""
+        return self.tools is not None and self.tools.selection.chosen.read_only
 
     def run(
         self,
@@ -228,7 +251,7 @@ class Session:
 
                     lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed)
+            yield Call(ws, self.behaviour, progress, agreed, state=self.state, read_only=self.read_only)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

@@ -144,6 +144,23 @@ DIFF_QUERIES = {
         }
     ],
 }
+ASK = {
+    "answer": str,
+    "synthesis": re.compile("llm|extractive|none"),
+    "model": (str, None),
+    "sources": [
+        {
+            "citation": int,
+            "path": str,
+            "title": str,
+            "score": float,
+            "included_as": re.compile("match|critical"),
+            "excerpt": str,
+        }
+    ],
+    "kb": QUERY["kb"],
+    "notes": [str],
+}
 FINGERPRINT = {
     "fingerprint": SHA256,
     "revision": HASH,
@@ -379,6 +396,13 @@ def test_query(project):
     assert mismatch(project.ask("query", "faq", "--at", "feature"), QUERY) == ""
     project.git("switch", "-q", "--detach")
     assert mismatch(project.ask("query", "faq"), QUERY) == ""
+
+
+def test_ask(project):
+    report = project.ask("ask", "how is the program installed", "--min-score", "0.1")
+    assert mismatch(report, ASK) == ""
+    assert report["sources"]
+    assert project.ask("ask", "zzzz", "--min-score", "1")["sources"] == []
 
 
 def test_check(project):

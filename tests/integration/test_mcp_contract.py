@@ -97,7 +97,7 @@ def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
 
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
-    reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}}
+    reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"} or each.get("on_read_only")}
     assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
 
 
@@ -117,6 +117,7 @@ def test_the_list_of_the_default_tools_costs_a_conversation_little(tmp_path):
 def test_a_tool_is_listed_as_the_contract_says(name):
     contract, listed = TOOLS[name], catalogue()[name]
     assert sorted(listed.effect) == sorted(contract["effect"])
+    assert listed.on_read_only == contract.get("on_read_only", False)
     reads = set(contract["effect"]) <= {"R", "N"}
     hints = {"read_only_hint": reads, "open_world_hint": "N" in contract["effect"]}
     if not reads:

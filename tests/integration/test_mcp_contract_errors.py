@@ -26,7 +26,7 @@ from tests.contract.reading import (
 from tests.support import contract_world
 from tests.support.cli import small_disk
 from tests.support.contract_states import OFF, State
-from tests.support.contract_world import World
+from tests.support.contract_world import World, tools_in
 from tests.support.mcp import Tools, Yes, warned
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
@@ -59,7 +59,7 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
     where that is the error.
     """
     asked = expected.code not in STRANGERS and (state.top / ".git").exists()
-    tools = Tools(state.top, agreed=Yes(state) if asked else NOTHING)
+    tools = tools_in(state, expected.tool, given=expected.given, agreed=Yes(state) if asked else NOTHING)
     return tools.run(expected.tool, world.call(expected.call, state))
 
 
@@ -130,9 +130,8 @@ def _knowledge(folder: Path) -> tuple[Any, ...]:
 @pytest.mark.parametrize("state", ["malformed", "missing"])
 def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(world, state):
     top = world.state(state).top
-    tools = Tools(top)
     for name in READING:
-        result = tools(name, **examples(name)[0].call)
+        result = tools_in(State(top), name)(name, **examples(name)[0].call)
         assert (name, result["kb"]["in_sync"]) == (name, False)
         assert "NOT_IN_SYNC" in warned(result), name
 
@@ -143,7 +142,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
 @pytest.mark.sample(2)
 def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     state = world.state("broken_index")
-    tools = Tools(state.top)
+    tools = tools_in(state, name)
     result = tools(name, **examples(name)[0].call)
     assert broken(name, result) == []
     assert "INDEX_PENDING" not in warned(result)
@@ -245,7 +244,9 @@ def test_a_name_that_is_no_tool_gets_the_nearest_one():
     assert "chroma_list_collections" in found["suggestions"]
 
 
-@pytest.mark.parametrize("name", [name for name, each in TOOLS.items() if set(each["effect"]) - {"R", "N"}])
+@pytest.mark.parametrize(
+    "name", [name for name, each in TOOLS.items() if set(each["effect"]) - {"R", "N"} and not each.get("on_read_only")]
+)
 @pytest.mark.sample(11)
 def test_a_server_that_is_read_only_denies_what_writes(name):
     found = refused(Chosen(toolsets="all", read_only=True), name)

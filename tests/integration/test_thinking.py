@@ -131,7 +131,7 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
     project.git("config", "vmrag.thinking.threshold", "0.99")
     assert similar(tools, "slow index", threshold=-1.0) == []
     project.git("config", "--unset", "vmrag.thinking.threshold")
-    assert tools("chroma_find_similar_thoughts", query="x")["threshold_used"] == 0.75, "nothing is known of `hash`"
+    assert tools("chroma_find_similar_thoughts", query="x")["threshold_used"] == 0.25, "what suits `hash`"
 
 
 def mean_cosine(query: str, texts: list[str]) -> float:

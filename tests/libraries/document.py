@@ -60,7 +60,7 @@ def printed() -> str:
         project.vmrag("init")
         project.git("add", "-A")
         project.git("commit", "-q", "-m", "begin")
-        return _steady("".join(f"$ {step}\n{_run(project, step)}" for step in STEPS))
+        return steady("".join(f"$ {step}\n{_run(project, step)}" for step in STEPS))
 
 
 def _run(project: Project, step: str) -> str:
@@ -75,7 +75,7 @@ def _run(project: Project, step: str) -> str:
     return ""
 
 
-def _steady(text: str) -> str:
+def steady(text: str) -> str:
     """Each revision replaced by one that depends only on where it stands first."""
     names: dict[str, str] = {}
 

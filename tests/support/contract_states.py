@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support import compounding
 from tests.support.mcp import Tools
 from tests.support.repos import Repo
 from tests.support.terminal import Project, new_project
@@ -94,6 +95,7 @@ def nothing(state: State) -> None:
     new_project(state.top)
     for name, text in FILES.items():
         state.write(f"files/{name}", text)
+    compounding.write(state.top)
     for name, data in EVIDENCE.items():
         state.write(f"files/{name}", (DATA_FOLDER / data).read_text())
     state.git("add", "-A")
@@ -172,6 +174,16 @@ def logged(state: State) -> None:
 
 def library_behind(state: State) -> None:
     state.write("files/guide.md", "# Guide\n\nAll other words.\n")
+
+
+def rivers(state: State) -> None:
+    Tools(state.top)("activate_project", config_path=str(state.top / compounding.CONFIG), branch_name="main")
+    state.kept("rivers")
+
+
+def rivers_alone(state: State) -> None:
+    compounding.write(state.top, external_docs=None, semantic_search={"min_relevance_score": 0.1}, colour="blue")
+    state.git("commit", "-q", "-a", "-m", "alone", env=OFF)
 
 
 def thoughts(state: State) -> None:
@@ -441,6 +453,9 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "library": ("notes", library),
     "logged": ("notes", logged),
     "library_behind": ("library", library_behind),
+    "rivers": ("notes", rivers),
+    "rivers_alone": ("rivers", rivers_alone),
+    "inactive": ("notes", lambda _: None),
     "thoughts": ("notes", thoughts),
     "learnt": ("notes", learnt),
     "dirty": ("notes", dirty),

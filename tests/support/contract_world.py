@@ -9,20 +9,24 @@ contract_world.world`; a state is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from tests.contract.reading import COMMON
+from tests.contract.reading import COMMON, TOOLS
+from tests.support import compounding
 from tests.support.contract_states import MADE, OFF, State, no_model, other_model, pending, remote
+from tests.support.mcp import Tools
 from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
 from tests.support.websites import Page, website
 from vmrag_link import locks
 from vmrag_link.engines.base import LOCK_NAME
+from vmrag_link.ops.compounding.mirror import ActiveProject
+from vmrag_mcp.session import NOTHING
 
 Templates = Callable[[str], Path]
 
@@ -35,6 +39,16 @@ PAGES: dict[str, Page] = {
 
 CHANGED_BY_READING = ("broken_index",)
 """States that are mended by a call that only reads."""
+
+
+def tools_in(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NOTHING) -> Tools:
+    """A server for a call of a tool in a state. For tools that want one, a project is active, of
+    which no row is written but by the call; not in the state `inactive`.
+    """
+    tools = Tools(state.top, agreed=agreed)
+    if "compounding" in TOOLS[tool]["toolsets"] and tool != "activate_project" and given != "inactive":
+        tools.session.state.project = ActiveProject(str(state.top / compounding.CONFIG), read_only=True)
+    return tools
 
 
 class World:
@@ -111,6 +125,9 @@ class World:
 
     def _value_guide(self, state: State) -> str:
         return next(each["doc_id"] for each in state.ask("list", "--collection", "handbook")["documents"])
+
+    def _value_config(self, state: State) -> str:
+        return str(state.top / compounding.CONFIG)
 
     def _value_chat(self, state: State) -> str:
         return self._only(state, "chat_history_v1")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.documents.chunking import LONGEST_CODE, chunks
+from vmrag_link.documents.headings import header_path
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -85,3 +86,37 @@ def test_five_million_characters_are_cut_in_a_moment(unit: str) -> None:
     start = time.process_time()
     chunks(text, Chunking())
     assert time.process_time() - start < 5
+
+
+HEADED = Chunking("headings", 200, 0)
+GUIDE = "# Guide\n\nWhat it is.\n\n```sh\n# no heading\n\nls\n```\n\n## Setup ##\n\nFirst this.\n\nThen that.\n"
+
+
+def test_a_short_markdown_text_is_one_section_and_a_long_one_is_cut_at_its_headings() -> None:
+    assert [each.text for each in chunks(GUIDE, HEADED)] == [GUIDE]
+    long = "\n" * 500 + GUIDE + "### Last\nEnd.\n# Other\nMore.\n"
+    assert [each.text.strip()[:8] for each in chunks(long, Chunking("headings", 5000, 0))] == [
+        "# Guide\n",
+        "## Setup",
+        "### Last",
+    ]
+
+
+@given(
+    st.lists(st.sampled_from(["## A\n", "# B\n", "```\n", "~~~~\n", "word " * 9 + "\n", "\n", "x" * 70]), max_size=40)
+)
+def test_pieces_by_headings_are_the_text_and_code_is_cut_only_where_it_is_very_long(lines: list[str]) -> None:
+    text = "".join(lines)
+    pieces = chunks(text, Chunking("headings", 60, 0))
+    assert "".join(each.text for each in pieces) == text
+    assert [(each.number, text[each.start : each.end]) for each in pieces] == [
+        (number, each.text) for number, each in enumerate(pieces)
+    ]
+    longest = max(len(each.text) for each in pieces)
+    assert longest <= (60 * LONGEST_CODE if {"```\n", "~~~~\n"}.intersection(lines) else 60)
+
+
+def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code() -> None:
+    assert header_path(GUIDE, GUIDE.index("ls")) == "Guide"
+    assert header_path(GUIDE, GUIDE.index("Then")) == "Guide > Setup"
+    assert header_path("text\n" + GUIDE, 0) == ""

@@ -99,6 +99,7 @@ def test_the_defaults_are_these():
             "convert_mb": 2000,
             "text_mb": 20,
         },
+        "llm": {"provider": "none", "model": "", "base_url": "", "api_key_env": "", "timeout_s": 60},
         "thinking": {"threshold": 0.0},
         "learning": {"store_raw": True},
     }
@@ -197,6 +198,7 @@ _TEXTS = {
     "dolt.authorities": "/evil/ca.pem",
     "dolt.server": "evil.example:3306",
     "ingest.allowed_roots": "/etc",
+    "llm.base_url": "http://evil.example/v1",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
         for service in ("openai", "cohere", "huggingface", "ollama")

@@ -27,6 +27,7 @@ COMMANDS = {
     "clone": "Fetch the knowledge base of a repository that was just cloned.",
     "commit": "Commit the documents and pin the new revision.",
     "completion": "Print the shell completion script for bash, zsh or fish.",
+    "ask": "Answer a question from the documents, with citations.",
     "demo": "See the whole loop on the documentation of Python's library.",
     "diff": "Show which documents differ between two places.",
     "doc": "Write down what should be known of a tool, and find it.",

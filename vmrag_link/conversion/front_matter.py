@@ -34,11 +34,21 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     for a mapping that holds anything else, a key twice, an alias, or more than `MAX_LEVELS` levels,
     because some of it would be lost.
     """
-    block = _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
+    block = _block(text)
     if block is None:
         return {}, text
     metadata = _mapping(block[1])
     return ({}, text) if metadata is None else (metadata, text[block.end() :])
+
+
+def block_of(text: str) -> tuple[int, int] | None:
+    """Where the YAML between the two lines stands; None where `split` would find none."""
+    block = _block(text)
+    return block.span(1) if block else None
+
+
+def _block(text: str) -> re.Match[str] | None:
+    return _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
 
 
 def _mapping(source: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from vmrag_link.documents import headings
 from vmrag_link.errors import LimitExceeded, UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -25,18 +26,44 @@ _SMALL = 100_000
 LEAST_SIZE, MOST_OVERLAP = 32, 0.9
 
 
-def chunks(text: str, chunking: Chunking) -> list[Chunk]:
-    """The pieces of a text, in order; every character is in one of them, at most `size` in each.
+LONGEST_CODE = 8
+"""In sizes of chunks: a longer block of code is cut, too."""
 
-    A piece ends at the last paragraph, else sentence or line, else space in the second half of its
-    room, else at the end of its room. The next begins up to `overlap` characters earlier, at a word
-    if there is one. Starts and ends both increase strictly, so no piece lies within its
-    predecessor. An empty text is one empty piece, so that it is listed.
+
+def chunks(text: str, chunking: Chunking) -> list[Chunk]:
+    """The pieces of a text, in order; every character is in one of them.
+
+    `characters`: at most `size` in each. `headings`: sections, and of longer ones paragraphs
+    (`headings.parts`), without overlap; a block of code may be longer. An empty text is one empty
+    piece, so that it is listed.
 
     Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` where a text makes too many
     pieces: the sizes may be a stranger's.
     """
     require_possible(chunking)
+    return _by_headings(text, chunking) if chunking.strategy == "headings" else _by_characters(text, chunking)
+
+
+def _by_headings(text: str, chunking: Chunking) -> list[Chunk]:
+    pieces: list[Chunk] = []
+    for part in headings.parts(text, chunking.size):
+        length = part.end - part.start
+        cut = [Chunk(0, text[part.start : part.end], 0, length)]
+        if length > chunking.size * (LONGEST_CODE if part.code else 1):
+            cut = _by_characters(text[part.start : part.end], Chunking(size=chunking.size, overlap=0))
+        if len(pieces) + len(cut) > MOST_CHUNKS:
+            raise _too_many(text, chunking)
+        for each in cut:
+            pieces.append(Chunk(len(pieces), each.text, part.start + each.start, part.start + each.end))
+    return pieces
+
+
+def _by_characters(text: str, chunking: Chunking) -> list[Chunk]:
+    """A piece ends at the last paragraph, else sentence or line, else space in the second half of
+    its room, else at the end of its room. The next begins up to `overlap` characters earlier, at a
+    word if there is one. Starts and ends both increase strictly, so no piece lies within its
+    predecessor.
+    """
     size, overlap = chunking.size, chunking.overlap
     pieces: list[Chunk] = []
     start, room = 0, MOST_COPIES * max(len(text), _SMALL)

@@ -111,7 +111,7 @@ class Write(Record, frozen=True):
         listed = self.put_documents if isinstance(self.put_documents, list | tuple) else ()
         later = (
             self.put_projects
-            or any(each.import_base for each in self.put_collections)
+            or any(each.import_base or each.chunking.strategy != "characters" for each in self.put_collections)
             or any(each.table != "documents" for each in listed)
         )
         return 2 if later else 1
@@ -119,6 +119,26 @@ class Write(Record, frozen=True):
     @property
     def empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class RowSource(Protocol):
+    """What an index is made of: a knowledge base, or what can be read like one."""
+
+    def collections(self, at: At) -> list[Collection]: ...
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]: ...
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]: ...
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+
+    def count(self, at: At, *, collection: str | None = None) -> int: ...
+
+    def diff(self, old: At, new: At) -> Difference: ...
 
 
 class Engine(Protocol):

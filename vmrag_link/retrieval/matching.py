@@ -69,12 +69,14 @@ def _comparison(key: str, condition: Mapping[str, Any]) -> Passes:
 
 def _text_match(name: str, operand: str) -> TextPasses:
     negated = _NEGATIONS.get(name)
-    found: TextPasses = _regex(operand) if (negated or name) == "$regex" else lambda text: operand in text
+    found: TextPasses = linear_pattern(operand) if (negated or name) == "$regex" else lambda text: operand in text
     return lambda text: found(text) is not (negated is not None)
 
 
-def _regex(pattern: str) -> TextPasses:
-    """Uses Chroma's own engine: the same syntax, and linear time for every pattern."""
+def linear_pattern(pattern: str) -> TextPasses:
+    """Whether a regular expression is found in a text, by Chroma's own engine: the same syntax, and
+    linear time for every pattern. Raises `FilterInvalid`, `IndexExtraMissing`.
+    """
     try:
         from pydantic_core import SchemaError, SchemaValidator
     except ImportError as error:

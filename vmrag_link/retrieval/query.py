@@ -67,6 +67,10 @@ class Near(Record, frozen=True):
     hit: Hit
     cosine: float
 
+    @property
+    def similarity(self) -> float:
+        return similarity(self.cosine)
+
 
 def distance(space: Distance, cosine: float) -> float:
     """As Chroma has it between unit vectors: l2 is squared.
@@ -77,5 +81,5 @@ def distance(space: Distance, cosine: float) -> float:
 
 
 def similarity(cosine: float) -> float:
-    """0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
+    """A cosine as people are shown it: 0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
     return round(min(1.0, max(0.0, cosine)), 4)

@@ -10,7 +10,7 @@ import msgspec
 
 from vmrag_link.embedding.base import Model
 from vmrag_link.engines import logical
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import RowSource
 from vmrag_link.models import TABLE_OF_KIND, At, Collection
 
 Models = Callable[[Collection], Model]
@@ -29,7 +29,7 @@ def assumed(name: str, model_for: Models) -> Collection:
     return msgspec.structs.replace(bare, embedding_model=model.fingerprint, embedding_dimensions=model.dimensions)
 
 
-def collections_at(engine: Engine, at: At, held: Iterable[str], model_for: Models) -> dict[str, Collection]:
+def collections_at(engine: RowSource, at: At, held: Iterable[str], model_for: Models) -> dict[str, Collection]:
     """The collections at a place, by name; of those that are `held`, also such that have documents
     there and no row.
     """

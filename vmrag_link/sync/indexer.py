@@ -14,7 +14,7 @@ from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import RowSource
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.contents import held_collections, rows_of
 from vmrag_link.index.manifest import Manifest
@@ -50,13 +50,13 @@ class IndexUpdate(Record, frozen=True):
 
 
 class Indexer:
-    """Brings indexes of one knowledge base up to date.
+    """Brings indexes of one source of rows up to date.
 
     `model_for` gives a collection's embedding model.
     """
 
     def __init__(
-        self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
+        self, engine: RowSource, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
     ) -> None:
         self._engine = engine
         self._cache = cache

@@ -21,7 +21,7 @@ from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
-from vmrag_link.retrieval.query import Hit, Near, distance, similarity
+from vmrag_link.retrieval.query import Hit, Near, distance
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.documents import (
@@ -126,7 +126,7 @@ def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
         metadata=without_origin(hit.placed_metadata) if "metadatas" in include else UNSET,
         distance=distance(space, near.cosine) if distances else UNSET,
-        similarity=similarity(near.cosine) if distances else UNSET,
+        similarity=near.similarity if distances else UNSET,
         embedding=report.embeddings[chunk_id(hit.doc_id, hit.chunk)] if "embeddings" in include else UNSET,
     )
 

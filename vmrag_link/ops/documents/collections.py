@@ -9,7 +9,7 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
-from vmrag_link.models import ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
+from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace
@@ -61,9 +61,15 @@ def _bare(name: str, names: list[str | None]) -> Iterator[str]:
 
 
 def require_open(collection: Collection) -> None:
-    """Raises `UsageInvalid` for a library, whose documents are what files and pages hold, and as
-    `require_plain`.
+    """Raises `UsageInvalid` for a library or a project's mirror, whose documents are what files and
+    pages hold, and as `require_plain`.
     """
+    if collection.kind == COMPOUNDING:
+        raise UsageInvalid(
+            f"Collection {collection.name!r} mirrors a project's files: what is put there goes with the next look at them.",
+            hint="Write a file into the project's folder; index_document takes it in at once.",
+            collection_name=collection.name,
+        )
     require_plain(collection)
     if collection.kind == LIBRARY:
         raise UsageInvalid(

@@ -1,0 +1,257 @@
+"""A project's documents, without a knowledge base."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link.conversion import front_matter
+from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Document, canonical_json
+from vmrag_link.ops.compounding import config, doc_types, links, sentences
+from vmrag_link.ops.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
+from vmrag_link.ops.compounding.folder import MOST_FILES, Patterns, scan
+from vmrag_link.ops.compounding.front_matter_edit import NotEditable, with_key
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("**/*.md", "a.md", True),
+        ("**/*.md", "a/b/c.md", True),
+        ("*.md", "a/b.md", False),
+        ("docs/**/x?.md", "docs/x1.md", True),
+        ("docs/**/x?.md", "docs/a/b/x.md", False),
+        ("**/drafts/**", "a/drafts/b.md", True),
+        ("**/drafts/**", "drafts.md", False),
+        ("a/[bc].md", "a/c.md", True),
+        ("./a/*.md", "a/b.md", True),
+    ],
+)
+def test_patterns_are_those_of_other_tools(pattern: str, path: str, matches: bool) -> None:
+    assert Patterns((pattern,)).match(path) == matches
+    assert Patterns(("**",), (pattern,)).match(path) != matches
+
+
+def test_a_pattern_costs_little_whatever_it_is() -> None:
+    started = time.perf_counter()
+    assert not Patterns(("**/" * 60 + "*a" * 60,)).match("/".join(["a" * 100] * 60) + "b")
+    assert time.perf_counter() - started < 1
+
+
+def test_a_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    for name in ("a.md", "deep/er/b.md", "c.txt", ".hidden/d.md", "node_modules/e.md"):
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text("text")
+    (docs / "link.md").symlink_to("/etc/hosts")
+    (docs / "folder").symlink_to(tmp_path)
+    (docs / "x\ny.md").write_text("text")
+    found = scan(docs, Patterns(exclude=("**/node_modules/**",)))
+    assert [*found.stamps] == ["a.md", "deep/er/b.md"]
+    assert [(each.path, each.reason) for each in found.skipped] == [
+        ("link.md", "is a symbolic link"),
+        ("x\\ny.md", "its path has control characters"),
+    ]
+    assert scan(tmp_path / "absent", Patterns()).stamps == {}
+    assert MOST_FILES > 1000
+
+
+# -- front matter ----------------------------------------------------------------------------------
+
+EDITED = [
+    (b"---\ntitle: A\n---\nText\n", b"---\ntitle: A\nlevel: new\n---\nText\n"),
+    (
+        b"---\r\nlevel:   old  # why\r\ntitle: A\r\n---\r\nText",
+        b"---\r\nlevel:   new  # why\r\ntitle: A\r\n---\r\nText",
+    ),
+    (b"---\nlevel:\ntitle: A\n---\n", b"---\nlevel: new\ntitle: A\n---\n"),
+    (b'---\nlevel: "old"\n...\nText', b"---\nlevel: new\n...\nText"),
+    (b"---\n# nothing\n---\nText", b"---\n# nothing\nlevel: new\n---\nText"),
+    (b"# Title\n\nlevel: old\n", b"---\nlevel: new\n---\n# Title\n\nlevel: old\n"),
+    (b"", b"---\nlevel: new\n---\n"),
+    (b"\xef\xbb\xbf---\nsub:\n  level: old\n---\n", b"\xef\xbb\xbf---\nsub:\n  level: old\nlevel: new\n---\n"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), EDITED)
+def test_a_key_is_set_and_every_other_byte_stays(before: bytes, after: bytes) -> None:
+    assert with_key(before, "level", "new") == after
+    assert with_key(after, "level", "new") == after
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"---\n{title: A}\n---\n", b"---\nlevel: [a]\n---\n", b"---\na: 1\n a: 2\n---\n", b"\xff", b"---\nx: &a 1\n---\n"],
+)
+def test_what_cannot_be_edited_is_refused(data: bytes) -> None:
+    with pytest.raises(NotEditable):
+        with_key(data, "level", "new")
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "level"]), st.sampled_from(["x", "'y'", '"z"', "[1, 2]", "1"])),
+    st.text(alphabet="ab \n#-", max_size=40),
+)
+def test_an_edit_is_right_or_refused(keys: dict[str, str], text: str) -> None:
+    data = "---\n" + "".join(f"{key}: {value}\n" for key, value in keys.items()) + "---\n" + text
+    before, content = front_matter.split(data)
+    try:
+        after = front_matter.split(with_key(data.encode(), "level", "new").decode())
+    except NotEditable:
+        assert keys.get("level") == "[1, 2]"
+        return
+    assert after == (before | {"level": "new"}, content if keys else text)
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+def test_front_matter_may_lack_what_is_usual_unless_that_is_wanted() -> None:
+    problem = BUILT_IN[0]
+    assert doc_types.flaws({}, problem, strict=False) == []
+    assert [
+        each.partition(" ")[0] for each in doc_types.flaws({"promotion_level": "grand"}, problem, strict=False)
+    ] == ["promotion_level"]
+    whole = {"doc_type": "problem", "title": "T", "date": "2026-13-01", "summary": 5, "significance": "much"}
+    found = doc_types.flaws(whole, problem, strict=True)
+    assert [each.partition(" ")[0] for each in found] == ["summary", "date", "significance"]
+    assert len(doc_types.flaws({}, problem, strict=True)) == 5
+
+
+def checked(schema: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    text = doc_types.read_schema(canonical_json(schema), is_json=True)
+    return doc_types.flaws(found, DocType("x", "", "x", text), strict=False)
+
+
+def test_a_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("it was fetched"))
+    started = time.perf_counter()
+    [said] = checked({"$ref": "http://127.0.0.1:9/schema.json"}, {"a": 1})
+    assert "cannot be applied" in said
+    layers = {f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
+    [said] = checked({"$defs": layers | {"l40": {}}, "$ref": "#/$defs/l0"}, {"a": 1})
+    assert "references" in said
+    assert "cannot be applied" in checked({"$ref": "#"}, {"a": 1})[0]
+    evil = {"properties": {"a": {"pattern": "^(a+)+$"}}}
+    assert checked(evil, {"a": "a" * 50 + "!"}) == [f"a: '{'a' * 50}!' does not match '^(a+)+$'"]
+    assert "cannot be applied" in checked({"patternProperties": {"^(a+)+$": {}}}, {"a": "x"})[0]
+    assert time.perf_counter() - started < 5
+
+
+def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
+    assert doc_types.read_schema("type: object\nrequired: [a]\n", is_json=False) == '{"required":["a"],"type":"object"}'
+    for text in ("[]", "type: 5", "a: &b 1", "", "{"):
+        with pytest.raises(SchemaUnusable):
+            doc_types.read_schema(text, is_json=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "{}",
+        '{"project_name": "Rivers"}',
+        '{"project_name": "r", "retrieval": {"min_relevance_score": 2}}',
+        '{"project_name": "r", "retrieval": {"max_results": "many"}}',
+        '{"project_name": "r", "custom_doc_types": [{"name": "x"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_configuration_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UsageInvalid):
+        config.read(tmp_path / "config.json")
+
+
+def test_a_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        '{"$schema": "x", "project_name": "r", "retrieval": {"k": 1}, "colour": "blue", "external_docs": {"path": "d", "a": 1}}'
+    )
+    assert config.read(tmp_path / "config.json").unknown == ("retrieval.k", "colour", "external_docs.a")
+
+
+# -- links and sentences ---------------------------------------------------------------------------
+
+
+def document(doc_id: str, text: str, **metadata: Any) -> Document:
+    return Document("c", doc_id, doc_id, text, "", canonical_json(metadata))
+
+
+def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -> None:
+    known = {"a.md", "deep/b.md", "deep/c d.md", "e.md", "f.md"}
+    text = (
+        "[b](deep/b.md#part) ![c](<deep/c%20d.md>) [up](../../../etc/passwd) [web](https://x.example/a.md)\n"
+        '[root](/e.md) [docs](./docs/f.md "title") [none](absent.md) [self](a.md)\n\n[ref]: deep/b\n'
+    )
+    assert links.targets(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
+        "f.md",
+        "deep/b.md",
+        "deep/c d.md",
+        "e.md",
+    ]
+    back = document("deep/b.md", "[a](../a.md) [c](c%20d.md)")
+    assert links.targets(back, known, docs="docs") == ["a.md", "deep/c d.md"]
+
+
+def test_links_are_followed_breadth_first_each_document_once() -> None:
+    rows = {
+        each.doc_id: each
+        for each in (
+            document("a.md", "[](b.md) [](c.md)"),
+            document("b.md", "[](d.md)"),
+            document("c.md", "[](a.md)"),
+            document("d.md", ""),
+        )
+    }
+
+    def found(depth: int, most: int) -> list[tuple[str, str]]:
+        return [
+            (each.doc_id, each.linked_from)
+            for each in links.follow(["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most)
+        ]
+
+    assert found(2, 9) == [("b.md", "a.md"), ("c.md", "a.md"), ("d.md", "b.md")]
+    assert (found(1, 9), found(2, 1), found(0, 9)) == (found(2, 9)[:2], found(2, 9)[:1], [])
+
+
+PROSE = """\
+# The heading is no sentence at all
+
+The gauge reported nothing in January
+because its battery froze. Too short. A third sentence says nothing about it!
+
+* The first item of a list is prose, too.
+* The second item speaks of frozen batteries.
+
+```sh
+echo "The battery froze in a program."
+```
+
+| The table | about frozen batteries | is none. |
+"""
+
+
+def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
+    found = [*sentences.sentences(PROSE)]
+    assert [each.text for each in found] == [
+        "The gauge reported nothing in January\nbecause its battery froze.",
+        "A third sentence says nothing about it!",
+        "The first item of a list is prose, too.",
+        "The second item speaks of frozen batteries.",
+    ]
+    assert all(PROSE[each.start :].startswith(each.text) for each in found)
+    assert sentences.nearest(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
+    assert sentences.nearest(HashModel(), "anything", "# Only a heading\n") == []
+
+
+@given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
+def test_every_sentence_stands_in_the_text(text: str) -> None:
+    assert all(text[each.start : each.start + len(each.text)] == each.text for each in sentences.sentences(text))

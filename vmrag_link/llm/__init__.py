@@ -1,0 +1,1 @@
+"""Language models that write answers, where one is configured."""

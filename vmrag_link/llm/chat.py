@@ -1,0 +1,155 @@
+"""A language model at an address: any server with OpenAI's `/chat/completions`, or Ollama.
+
+Documents go to the address of the settings alone, whose section `llm` no stranger can set. The key
+goes there only if this machine's person named the address, or it is the provider's own; and never
+unencrypted beyond this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from vmrag_link import endpoint, env
+from vmrag_link.models import Record
+from vmrag_link.settings import LlmSettings
+
+MOST_CHARACTERS = 100_000
+"""Of an answer."""
+
+
+class ChatFailed(Exception):
+    """`reason`: a sentence for a person, without the key."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Message(Record, frozen=True):
+    role: str
+    content: str
+
+
+class Provider(NamedTuple):
+    """The protocol: `key` is the variable with its key, if it has one; `path` continues the
+    address; `text` reads the answer and raises `msgspec.DecodeError`.
+    """
+
+    url: str
+    key: str
+    path: str
+    body: Callable[[str, Sequence[Message]], dict[str, Any]]
+    text: Callable[[bytes], str]
+
+
+class _Content(Record, frozen=True):
+    content: str
+
+
+class _Choice(Record, frozen=True):
+    message: _Content
+
+
+class _OpenAi(Record, frozen=True):
+    choices: list[_Choice]
+
+
+class _Ollama(Record, frozen=True):
+    message: _Content
+
+
+def _first_choice(answer: bytes) -> str:
+    found = msgspec.json.decode(answer, type=_OpenAi).choices
+    if not found:
+        raise msgspec.DecodeError("no choice")
+    return found[0].message.content
+
+
+PROVIDERS = {
+    "openai": Provider(
+        "https://api.openai.com/v1",
+        env.OPENAI_KEY,
+        "/chat/completions",
+        lambda model, messages: {"model": model, "messages": messages, "temperature": 0},
+        _first_choice,
+    ),
+    "ollama": Provider(
+        "http://localhost:11434",
+        "",
+        "/api/chat",
+        lambda model, messages: {
+            "model": model,
+            "messages": messages,
+            "stream": False,
+            "options": {"temperature": 0},
+        },
+        lambda answer: msgspec.json.decode(answer, type=_Ollama).message.content,
+    ),
+}
+
+
+class ChatModel:
+    """A model as the settings name it, which someone here agreed to.
+
+    `keyed`: whether a key may go to an address that the settings name; `key_variable`: the one that
+    holds it, where that is not the provider's usual one.
+    """
+
+    def __init__(self, settings: LlmSettings, *, keyed: bool, key_variable: str = "") -> None:
+        self._provider = PROVIDERS[settings.provider]
+        self._settings = settings
+        self._base = settings.base_url or self._provider.url
+        self._variable = key_variable or self._provider.key
+        self._keyed = (keyed or not settings.base_url) and endpoint.is_private(self._base)
+
+    @property
+    def name(self) -> str:
+        return self._settings.model
+
+    def answer(self, messages: Sequence[Message]) -> str:
+        """Raises `ChatFailed`."""
+        if not self._settings.model:
+            raise ChatFailed(f"{self._title} needs the name of a model: git config vmrag.llm.model NAME")
+        url = self._base.rstrip("/") + self._provider.path
+        body = self._provider.body(self._settings.model, messages)
+        try:
+            answer = endpoint.ask(url, body, key=self._key(), seconds=self._settings.timeout_s)
+            text = self._provider.text(answer)
+        except ModuleNotFoundError:
+            raise ChatFailed("A language model is asked through httpx: pip install 'vmrag-link[index]'") from None
+        except endpoint.NoAnswer as error:
+            raise ChatFailed(f"{self._title} {self._explained(error)}") from error
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise ChatFailed(f"{self._title} answered with something else than a message.") from error
+        if not text.strip():
+            raise ChatFailed(f"{self._title} answered with nothing.")
+        return text[:MOST_CHARACTERS]
+
+    def _key(self) -> str | None:
+        key = (env.secret(self._variable) or "").strip() if self._variable and self._keyed else ""
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ChatFailed(f"{self._title} cannot be asked: what {self._variable} holds is no key.")
+        return key or None
+
+    def _explained(self, error: endpoint.NoAnswer) -> str:
+        if error.status not in endpoint.REFUSALS or not self._variable:
+            return f"{error.reason.rstrip('.')}."
+        if not self._keyed:
+            return f"wants a key, and {self._variable} was not sent: {self._kept_back}"
+        if env.secret(self._variable):
+            return f"refuses the key in {self._variable}."
+        return f"wants a key, and {self._variable} is not set."
+
+    @property
+    def _kept_back(self) -> str:
+        if not endpoint.is_private(self._base):
+            return "everybody on the way could read it."
+        return "only .vmrag.yaml names this address (git config vmrag.llm.base-url URL)."
+
+    @property
+    def _title(self) -> str:
+        return f"The language model at {urlsplit(self._base).netloc}"

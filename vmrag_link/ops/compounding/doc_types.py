@@ -1,0 +1,165 @@
+"""The types of a project's documents, and what each requires of a document's front matter."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import FilterInvalid
+from vmrag_link.models import Record, canonical_json, json_from_user
+from vmrag_link.retrieval.matching import linear_pattern
+from vmrag_link.yaml_events import YamlRefused
+from vmrag_link.yaml_tree import parse, plain
+
+Level = Literal["standard", "important", "critical"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""How much a document counts, from the least."""
+
+MAX_SCHEMA_BYTES = 1 << 18
+MOST_ERRORS = 20
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_MOST_REFERENCES = 10_000
+"""That are followed for one document: a few nested ones grow without bounds."""
+
+_SIGNIFICANCE = ("architectural", "behavioral", "performance", "correctness", "convention", "integration")
+_DATE = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_REQUIRED = ("doc_type", "title", "date", "summary", "significance")
+
+
+class DocType(Record, frozen=True):
+    """`schema`: canonical JSON of a JSON Schema for the front matter, empty for none; `shown`: what
+    it is called. `folder` is relative to that of the documents.
+    """
+
+    name: str
+    description: str
+    folder: str
+    schema: str = ""
+    shown: str = "built-in"
+    custom: bool = False
+
+
+BUILT_IN = (
+    DocType("problem", "Problems and their solutions", "problems"),
+    DocType("insight", "Insights into the product and its domain", "insights"),
+    DocType("codebase", "How the code is built, and why", "codebase"),
+    DocType("tool", "Tools and libraries, and how they are used here", "tools"),
+    DocType("style", "Conventions and preferences", "styles"),
+)
+
+
+class SchemaUnusable(ValueError):
+    """The message completes a sentence that begins with the schema's file."""
+
+
+def read_schema(text: str, *, is_json: bool) -> str:
+    """Canonical JSON of a schema in JSON or YAML. Raises `SchemaUnusable`."""
+    from jsonschema import SchemaError
+
+    try:
+        root = None if is_json else parse(text)
+        found = json_from_user(text) if is_json else plain(root) if root else None
+    except YamlRefused as error:
+        raise SchemaUnusable(f"line {error.line} {error.reason}") from None
+    except ValueError as error:
+        raise SchemaUnusable(_shortened(str(error))) from None
+    if not isinstance(found, dict):
+        raise SchemaUnusable("holds no JSON Schema")
+    written = canonical_json(found)
+    try:
+        _validator(written).check_schema(found)
+    except (SchemaError, RecursionError) as error:
+        raise SchemaUnusable(f"is no JSON Schema: {_shortened(str(error).partition(chr(10))[0])}") from None
+    return written
+
+
+def flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bool) -> list[str]:
+    """What is wrong with a document's front matter, each a sentence; `strict`: whether all of the
+    usual keys are wanted.
+    """
+    found = list(_usual_flaws(front_matter, strict=strict))
+    return (found + list(_schema_flaws(front_matter, doc_type.schema)))[:MOST_ERRORS]
+
+
+def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
+    level = front_matter.get("promotion_level")
+    if level is not None and level not in LEVELS:
+        yield f"promotion_level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {_shown(level)}"
+    if not strict:
+        return
+    for key in _REQUIRED:
+        value = front_matter.get(key)
+        if not isinstance(value, str) or not value.strip():
+            yield f"{key} is missing" if value in (None, "") else f"{key} is no text"
+    date, significance = front_matter.get("date"), front_matter.get("significance")
+    if isinstance(date, str) and date.strip() and not re.fullmatch(_DATE, date):
+        yield f"date is YYYY-MM-DD, not {_shown(date)}"
+    if isinstance(significance, str) and significance.strip() and significance not in _SIGNIFICANCE:
+        yield f"significance is one of {', '.join(_SIGNIFICANCE)}, not {_shown(significance)}"
+
+
+def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]:
+    if not schema:
+        return
+    from referencing.exceptions import Unresolvable
+
+    try:
+        for number, error in enumerate(_validator(schema).iter_errors(dict(front_matter))):
+            if number == MOST_ERRORS:
+                return
+            where = ".".join(map(str, error.absolute_path))
+            yield f"{where}: {_shortened(error.message)}" if where else _shortened(error.message)
+    except (RecursionError, SchemaUnusable, Unresolvable) as error:
+        yield f"its schema cannot be applied: {_shortened(str(error)) or 'it refers to itself'}"
+
+
+def _validator(schema: str) -> Any:
+    """Of a schema that may be a stranger's: nothing is fetched, patterns are linear, and references
+    are counted.
+    """
+    from jsonschema import Draft202012Validator, validators
+    from referencing import Registry
+
+    found = json_from_user(schema)
+    kind = validators.validator_for(found, default=Draft202012Validator)
+    count = itertools.count(1)
+    counted = {name: _counted(kind.VALIDATORS[name], count) for name in _REFERENCES if name in kind.VALIDATORS}
+    own = {**counted, "pattern": _pattern, "patternProperties": _no_pattern_properties}
+    return validators.extend(kind, own)(found, registry=Registry())
+
+
+def _counted(follow: Any, count: Iterator[int]) -> Any:
+    def refer(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if next(count) > _MOST_REFERENCES:
+            raise SchemaUnusable(f"it follows more than {_MOST_REFERENCES:,} references")
+        yield from follow(validator, value, instance, schema)
+
+    return refer
+
+
+def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not isinstance(instance, str):
+        return
+    try:
+        found = linear_pattern(pattern)
+    except FilterInvalid as error:
+        raise SchemaUnusable(error.message) from None
+    if not found(instance):
+        yield ValidationError(f"{_shown(instance)} does not match {_shown(pattern)}")
+
+
+def _no_pattern_properties(*_: Any) -> Iterator[Any]:
+    raise SchemaUnusable("it has patternProperties, which are not applied here")
+
+
+def _shown(value: Any) -> str:
+    return _shortened(repr(value))
+
+
+def _shortened(text: str) -> str:
+    return terminal_text.one_line(text)[:200]

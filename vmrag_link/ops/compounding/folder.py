@@ -1,0 +1,133 @@
+"""The Markdown files below a folder of the work tree, and what distinguishes a version of each.
+
+A stranger may have made the folder: links are not followed, and only regular files count.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link import terminal_text
+from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.errors import FileFailed, LimitExceeded, quoted
+from vmrag_link.models import Record
+
+MOST_FILES = 20_000
+SUFFIX = ".md"
+
+
+class Stamp(NamedTuple):
+    """Differs between two versions of a file: nanoseconds of its time, bytes, inode."""
+
+    modified: int
+    size: int
+    inode: int
+
+
+class SkippedFile(Record, frozen=True):
+    """A file that was left out, and why: the end of a sentence that begins with its path."""
+
+    path: str
+    reason: str
+
+
+class Files(NamedTuple):
+    """By path relative to the folder, sorted."""
+
+    stamps: Mapping[str, Stamp]
+    skipped: tuple[SkippedFile, ...]
+
+
+class Patterns(Record, frozen=True):
+    """Which paths count: those that one of `include` matches and none of `exclude`.
+
+    `**` stands for any folders, `*` and `?` for what is between two slashes.
+    """
+
+    include: tuple[str, ...] = (f"**/*{SUFFIX}",)
+    exclude: tuple[str, ...] = ()
+
+    def match(self, path: str) -> bool:
+        parts = tuple(path.split("/"))
+        return any(_matches(_split(each), parts) for each in self.include) and not any(
+            _matches(_split(each), parts) for each in self.exclude
+        )
+
+
+def scan(folder: Path, patterns: Patterns) -> Files:
+    """Hidden files and folders are no documents. A folder that is not there is empty.
+
+    Raises `FileFailed` for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
+    """
+    stamps: dict[str, Stamp] = {}
+    skipped: list[SkippedFile] = []
+    for path, entry in _entries(folder):
+        if not patterns.match(path):
+            continue
+        if entry.is_symlink():
+            skipped.append(SkippedFile(terminal_text.one_line(path), "is a symbolic link"))
+        elif why := id_problem(path):
+            skipped.append(SkippedFile(terminal_text.one_line(path), f"its path {why}"))
+        else:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                skipped.append(SkippedFile(terminal_text.one_line(path), "is not a regular file"))
+                continue
+            stamps[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+        if len(stamps) + len(skipped) > MOST_FILES:
+            raise LimitExceeded(
+                f"{folder} holds more than {MOST_FILES:,} documents.",
+                hint="Move some elsewhere, or leave them out: external_docs.exclude_patterns",
+                path=str(folder),
+            )
+    return Files({path: stamps[path] for path in sorted(stamps)}, tuple(sorted(skipped, key=lambda each: each.path)))
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    waiting = [""]
+    while waiting:
+        current = waiting.pop()
+        try:
+            with os.scandir(folder / current) as found:
+                entries = list(found)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise FileFailed(
+                f"{folder / current} cannot be read: {error.strerror}.",
+                hint=f"ls -la {quoted(folder / current)}",
+                path=str(folder / current),
+            ) from error
+        for entry in entries:
+            path = f"{current}/{entry.name}" if current else entry.name
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(path)
+            else:
+                yield path, entry
+
+
+def _matches(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
+    """Whether a path matches, part by part; costs at most parts times parts."""
+    reached = {0}
+    for part in pattern:
+        if part == "**":
+            reached = set(range(min(reached), len(path) + 1)) if reached else reached
+        else:
+            reached = {at + 1 for at in reached if at < len(path) and fnmatch.fnmatchcase(path[at], part)}
+    return len(path) in reached
+
+
+@cache
+def _split(pattern: str) -> tuple[str, ...]:
+    return tuple(each for each in pattern.split("/") if each not in ("", "."))

@@ -1,0 +1,99 @@
+"""A project's documents nearest to a query: one entry a document, by its best chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link.documents.headings import header_path
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import Use, threshold
+from vmrag_link.workspace import Workspace
+
+FIRST = 1000
+"""Chunks that are looked at before all of them are."""
+
+ALL = 10_000_000
+EXCERPT = 300
+ANY = -1.0
+"""Less than any similarity."""
+
+
+class Match(Record, frozen=True):
+    """A document and its best chunk; `score`: the similarity of that, 0 to 1."""
+
+    doc_id: str
+    score: float
+    chunk: int
+    text: str
+
+    @property
+    def excerpt(self) -> str:
+        text = " ".join(self.text.split())
+        return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1].rstrip()}…"
+
+
+class Matches(Record, frozen=True):
+    """Those of at least `least`, best first. `best`: the highest score; None: of nothing."""
+
+    found: tuple[Match, ...]
+    best: float | None
+    least: float
+
+
+class Threshold(Record, frozen=True):
+    """What decides from which score on a document counts."""
+
+    use: Use
+    given: float | None = None
+    configured: float | None = None
+
+
+def nearest(
+    searcher: Searcher, collection: str, text: str, wanted: Threshold, where: Mapping[str, Any] | None = None
+) -> Matches:
+    """The documents of a collection that an index may hold. Raises as `Searcher.search`."""
+    held = searcher.collection(collection)
+    function = held.embedding_function if held else ""
+    least = threshold(wanted.use, function, given=wanted.given, configured=wanted.configured)
+    if held is None:
+        return Matches((), None, least)
+    for k in (FIRST, ALL):
+        asked = Query(text, (collection,), k, Mode.VECTOR, where)
+        near = searcher.nearest(asked)
+        if len(near) < k or near[-1].similarity < least:
+            break
+    best: dict[str, Match] = {}
+    for each in near:  # the best first
+        hit = each.hit
+        best.setdefault(hit.doc_id, Match(hit.doc_id, each.similarity, hit.chunk, hit.text))
+    found = sorted((each for each in best.values() if each.score >= least), key=lambda each: (-each.score, each.doc_id))
+    return Matches(tuple(found), near[0].similarity if near else None, least)
+
+
+def require_query(text: str) -> None:
+    """Raises `UsageInvalid`."""
+    if not text.strip():
+        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+
+
+def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | None:
+    """What metadata must be; None for anything."""
+    parts = [{key: {"$in": [*each]}} for key, each in (("doc_type", types), ("promotion_level", levels)) if each]
+    return {"$and": parts} if parts[1:] else parts[0] if parts else None
+
+
+def metadata_of(document: Document) -> dict[str, Any]:
+    return msgspec.json.decode(document.metadata, type=dict[str, Any])
+
+
+def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:
+    """The headings that a chunk stands under."""
+    pieces = chunks_of(ws, collection, document)
+    return header_path(document.content, pieces[chunk].start) if chunk < len(pieces) else ""
