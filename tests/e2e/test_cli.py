@@ -160,7 +160,8 @@ def test_bash_completes_commands_and_options(project):
         return set(done.stdout.split())
 
     assert completed("vmrag", "qu") == {"query"}
-    assert completed("vmrag", "i") == {"import", "init", "install"}
+    assert completed("vmrag", "i") == {"import", "init", "install", "issue"}
+    assert completed("vmrag", "issue", "s") == {"search", "show"}
     assert {"--mode", "--where", "--at"} <= completed("vmrag", "query", "--")
     assert completed("vmrag", "query", "x", "--mode", "") == {"hybrid", "vector", "keyword"}
 

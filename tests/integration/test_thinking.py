@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -91,12 +92,19 @@ def test_thoughts_are_found_by_what_they_are_about_and_sessions_by_the_mean_of_t
         total_thoughts=1,
         session_id="other",
     )
-    project.vmrag(
-        "add", "-", "--collection", "thinking_sessions_v1", "--id", "thought_plan_x", stdin="owls sleep by day"
-    )
+    alike = {"session_id": "plan", "thought_number": 7, "total_thoughts": 9}
+    for name, metadata in (
+        ("x", {}),
+        ("y", alike),
+        ("thought_plan_z", alike),
+        ("thought_plan_7", {"thought_number": "7"}),
+    ):
+        given = ("--collection", "thinking_sessions_v1", "--id", name, "--metadata", json.dumps(metadata))
+        project.vmrag("add", "-", *given, stdin="owls sleep by day")
 
     found = similar(tools, "owls sleep by day")
-    assert found[0] == ("thought_plan_1", 1.0), "the stranger of the same text is no thought"
+    assert found[0] == ("thought_plan_1", 1.0)
+    assert {"x", "y", "thought_plan_z", "thought_plan_7"}.isdisjoint(dict(found)), "of the same text, and no thoughts"
     assert [each for each, _ in similar(tools, "owls sleep by day", n_results=1)] == ["thought_plan_1"]
     assert "thought_plan_2_branch_aside" in dict(found)
     assert "thought_plan_2_branch_aside" not in dict(similar(tools, "owls sleep by day", include_branches=False))

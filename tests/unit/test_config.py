@@ -220,6 +220,7 @@ def leaf(found, name):
         ("auto_pin: false", "auto_pin", False),
         ("mcp.read_only: true", "mcp.read_only", True),
         ("ingest.max_bytes: 1000", "ingest.max_bytes", 1000),
+        ("learning.store_raw: false", "learning.store_raw", False),
         ("mcp.exclude_tools: dolt_push", "mcp.exclude_tools", "dolt_push"),
     ],
 )

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import thresholds as measure
 from vmrag_link.embedding import minilm, registry, static
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.retrieval import thresholds
 from vmrag_link.settings import EmbeddingSettings
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
@@ -167,3 +169,17 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
     long = "The weather was fine on that day. " * 100
     without, with_end = model.embed([long, long + "Quantum chromodynamics binds quarks. " * 20])
     assert cosine(without, with_end) < 0.99
+
+
+def test_the_threshold_of_similarity_is_the_calls_else_the_settings_else_the_models():
+    assert thresholds.threshold("default", 0.0, 0.5, 0.75) == 0.0
+    assert thresholds.threshold("default", None, 0.5, 0.75) == 0.5
+    assert thresholds.threshold("default", None, 0.0, 0.75) == thresholds.MEASURED["default"]
+    assert thresholds.threshold("openai", None, 0.0, 0.75) == 0.75
+
+
+def test_the_measured_threshold_is_what_the_pairs_give():
+    """The default model's, which is always here."""
+    related, unrelated = measure.cosines("default")
+    assert measure.threshold(unrelated) == thresholds.MEASURED["default"]
+    assert (related >= thresholds.MEASURED["default"]).mean() > 0.6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,13 @@ def test_what_is_another_output_is_refused_and_of_an_unknown_tool_the_lines_coun
     for text in ("<html/>", "<coverage lines-valid='x'/>", LAUGHS, "TOTAL  9  0  900%\n"):
         with pytest.raises(OutputUnreadable):
             quality.measured("coverage", "coverage", text)
+
+
+def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
+    for text in ("TOTAL " + "1" * 300_000, "TOTAL" + " 1" * 150_000, "\n" * 300_000, "a" + ":1" * 150_000):
+        for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
+            with contextlib.suppress(OutputUnreadable):
+                quality.measured(tool, "error_count", text)
 
 
 def test_what_evidence_is_worth():

@@ -27,6 +27,7 @@ from vmrag_link.ops.documents import names
         ("a..b", "issues_a-b-f62b4241"),
         ("", "issues_e3b0c442"),
         ("日本", "issues_cf2abf0c"),
+        ("cf2abf0c", "issues_cf2abf0c-465057d2"),
         ("-a", "issues_a-c2748917"),
     ],
 )

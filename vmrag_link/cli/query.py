@@ -20,7 +20,11 @@ LINES = 3
 
 @vmrag_command("query")
 @click.argument("text")
-@click.option("--collection", multiple=True, help="Only this collection; may be given several times.")
+@click.option(
+    "--collection",
+    multiple=True,
+    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+)
 @click.option("-k", type=click.IntRange(1, 1000), help="How many chunks (default: retrieval.k).")
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')

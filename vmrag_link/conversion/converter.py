@@ -77,8 +77,7 @@ class Converter:
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
         if found.where == "here":
-            is_html = found.file_type == "html"
-            read = reading.page(decode(data, charset, is_html=is_html), found.file_type)
+            read = reading.page(decode(data, charset), found.file_type)
             return Converted(read.content, read.title, found.file_type, read.metadata)
         from vmrag_link.conversion.frames import ConversionTask
 

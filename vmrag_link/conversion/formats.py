@@ -12,8 +12,9 @@ from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 
 Where = Literal["here", "child", "extra"]
-"""Who converts: this process, for what is stored as it is written or was always read here; the
-child process; or the child process with what only the extra `convert` installs.
+"""Who converts: this process, for what is stored as it is written; the child process, where a
+stranger's file may keep a parser busy for hours; or the child process with what only the extra
+`convert` installs.
 """
 
 EXTRA_HINT = "pip install 'vmrag-link[convert]'"
@@ -38,7 +39,7 @@ FORMATS = (
     Format("markdown", "here", (".md", ".markdown"), ("text/markdown", "text/x-markdown")),
     Format("text", "here", (".txt",), ("text/plain",)),
     Format("rst", "here", (".rst",), ("text/x-rst", "text/prs.fallenstein.rst")),
-    Format("html", "here", (".html", ".htm", ".xhtml"), ("text/html", "application/xhtml+xml")),
+    Format("html", "child", (".html", ".htm", ".xhtml"), ("text/html", "application/xhtml+xml")),
     Format("asciidoc", "here", (".adoc", ".asciidoc"), ("text/asciidoc", "text/x-asciidoc")),
     Format("mdx", "here", (".mdx",), ("text/mdx",)),
     Format("csv", "child", (".csv", ".tsv"), ("text/csv", "text/tab-separated-values")),

@@ -51,7 +51,7 @@ class FileText(Record, frozen=True):
 
 
 def page(text: str, file_type: str) -> FileText:
-    """`file_type` as in `formats.FORMATS`, one of those that are converted here.
+    """`file_type` as in `formats.FORMATS`, one of `_READERS`.
 
     The content is the text, except front matter and HTML tags. Raises `ContentUnreadable`.
     """

@@ -22,7 +22,7 @@ from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canoni
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
 
-_KEPT = re.compile(r"(?!.*\.\.)(?!.*-[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_KEPT = re.compile(r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """Names that a collection's name can hold as they are, and that none with a hash looks like."""
 
 _LONGEST = 200

@@ -23,7 +23,7 @@ _RUFF_END = re.compile(r"^(Found \d+ errors?|All checks passed!)", re.MULTILINE)
 _PYLINT_END = re.compile(r"^Your code has been rated at ", re.MULTILINE)
 _MYPY = re.compile(r"^\S.*:\d+(?::\d+)?(?::\d+:\d+)?: error: ", re.MULTILINE)
 _MYPY_END = re.compile(r"^(Found \d+ errors?|Success: no issues found) in ", re.MULTILINE)
-_TOTAL = re.compile(r"^TOTAL\s.*?(?P<percent>\d+(?:\.\d+)?)%\s*$", re.MULTILINE)
+_PERCENT = re.compile(r"\d{1,3}(?:\.\d{1,6})?%")
 
 _COMPLEX = re.compile(r"C901|PLR09\d\d|R09\d\d|R1260")
 """The rules about complexity: of mccabe, and those of pylint, also by ruff's names."""
@@ -118,8 +118,8 @@ def _coverage(text: str) -> float:
 
 def _percent(text: str) -> float | None:
     """The last report's, if there are several."""
-    totals = [float(each["percent"]) for each in _TOTAL.finditer(text)]
-    return totals[-1] if totals else None
+    last = [line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL ")]
+    return float(last[-1][:-1]) if last and _PERCENT.fullmatch(last[-1]) else None
 
 
 def _percent_of_json(text: str) -> float | None:

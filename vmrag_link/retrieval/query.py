@@ -21,7 +21,10 @@ class Mode(enum.StrEnum):
 
 
 class Query(Record, frozen=True):
-    """`collections`: None for all. Filters are as people write them (see `filters`)."""
+    """`collections`: None for all but those of kind `system`, in which tools write for themselves.
+
+    Filters are as people write them (see `filters`).
+    """
 
     text: str
     collections: tuple[str, ...] | None = None

@@ -12,6 +12,12 @@ from vmrag_link.web.urls import LONGEST
 MOST_LOCATIONS = 50_000
 """What the protocol allows in a file; the rest is counted."""
 
+_MOST_ELEMENTS = 1_000_000
+"""Of any name: twenty for each location. More would take minutes, from a few packed kilobytes."""
+
+_MOST_LEVELS = 100
+"""A parser keeps each open element in memory."""
+
 _CONTAINERS = {"urlset": "url", "sitemapindex": "sitemap"}
 
 
@@ -50,7 +56,7 @@ class _Xml:
 
     def __init__(self) -> None:
         self._path: list[str] = []
-        self._depth = 0
+        self._depth = self._elements = 0
         self._text: list[str] = []
         self._length = 0
         self._found: list[str] = []
@@ -73,6 +79,11 @@ class _Xml:
 
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         self._depth += 1
+        self._elements += 1
+        if self._depth > _MOST_LEVELS:
+            raise NotASitemap(f"nests its elements deeper than {_MOST_LEVELS} levels")
+        if self._elements > _MOST_ELEMENTS:
+            raise NotASitemap(f"has more than {_MOST_ELEMENTS:,} elements")
         del self._path[self._depth - 1 :]
         if self._depth <= len(("urlset", "url", "loc")):
             self._path.append(name.rpartition(" ")[2])

@@ -6,7 +6,8 @@ from vmrag_link.conversion.child import archives
 from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.frames import ConversionTask
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.reading import FileText, page
+from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
 
 _ARCHIVES = {
@@ -38,6 +39,8 @@ def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTex
 
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     match task.file_type:
+        case "html":
+            return page(decode(data, task.charset, is_html=True), "html")
         case "csv":
             from vmrag_link.conversion.child.tables import csv_text as native
         case "json":

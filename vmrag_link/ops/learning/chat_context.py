@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby, islice, takewhile
 from typing import Literal
 
 from vmrag_link.models import Record
@@ -19,6 +19,9 @@ AROUND = 3
 
 MOST = 2000
 """Characters of a change that are kept, before and after each."""
+
+MOST_FILES = 20
+"""Files of which changes are kept; of the others the repository knows."""
 
 ARROW = "→"
 
@@ -56,8 +59,9 @@ def _counted(change: FileChange) -> str:
 
 
 def code_context(changes: Sequence[FileChange]) -> dict[str, ChangedPart]:
-    """By file, the part that changed, with a few lines around it."""
-    return {each.file_path: _part(each) for each in changes if each.before_content != each.after_content}
+    """By file, the part that changed, with a few lines around it; of the first files only."""
+    differing = (each for each in changes if each.before_content != each.after_content)
+    return {each.file_path: _part(each) for each in islice(differing, MOST_FILES)}
 
 
 def _part(change: FileChange) -> ChangedPart:

@@ -24,7 +24,7 @@ MOST_TRACE = 20_000
 _FRAMES = re.compile(
     r'File "(?P<python>[^"\n]{1,500})", line \d+'
     r"|\((?P<call>[^()\n:]{1,500}\.\w{1,10}):\d+(?::\d+)?\)"
-    r"|^\s*(?:at\s+)?(?P<plain>[^\s:()]{1,500}\.\w{1,10}):\d+",
+    r"|^[ \t]*(?:at[ \t]+)?(?P<plain>[^\s:()]{1,500}\.\w{1,10}):\d+",
     re.MULTILINE,
 )
 """A file in a frame of Python, of Java or JavaScript, of Go and of most others."""
@@ -58,7 +58,8 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     doc_id = evidence.new_id()
     weight = score.resolution(request.resolution, verified=request.resolution_verified)
     found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
-    files = split(request.affected_files) or files_of(request.stacktrace, ws.places.top)
+    trace = request.stacktrace[-MOST_TRACE:]
+    files = split(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
     def plan(at: At) -> Planned[ErrorReport]:
@@ -71,7 +72,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
             found,
             error_type=request.error_type,
             error_message=request.error_message,
-            stacktrace=request.stacktrace[-MOST_TRACE:],
+            stacktrace=trace,
             affected_files=files,
             resolution=request.resolution,
             resolution_verified=request.resolution_verified,

@@ -113,7 +113,9 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
             output_file=output,
         )
         collection, new = collections.find_or_new(ws, at, collections.EVIDENCE)
-        text = f"Evidence with the score {whole.score:g}: " + ", ".join(f"{n} {name}" for name, n in numbers.items())
+        text = f"Evidence with the score {whole.score:g}: " + ", ".join(
+            f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
+        )
         row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
         return Planned(collections.prepared(ws, [collections.Put(collection, new, [row])]), report)
 

@@ -105,7 +105,8 @@ def _roots(ws: Workspace, here: Path | None) -> list[Path]:
 
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
     gits = (_real(places.git_dir), _real(places.common))
-    own = ".git" in target.parts or _is_below(target, gits)  # of whatever repository: credentials stand there
+    # Of whatever repository, because credentials stand there; `.GIT` is the same folder on macOS.
+    own = ".git" in map(str.casefold, target.parts) or _is_below(target, gits)
     return _is_below(target, roots) and not own
 
 

@@ -17,7 +17,8 @@ from vmrag_link.ops.documents.drafts import title_of
 def entry(
     collection: str, doc_id: str, text: str, metadata: Mapping[str, Any], *, before: Document | None = None
 ) -> Document:
-    """A row to store, in the place of `before`. Metadata may hold lists and objects.
+    """A row to store, in the place of `before`. The first line of the text is its title; metadata
+    may hold lists and objects.
 
     Raises `JsonInvalid` for metadata that cannot be stored exactly.
     """
@@ -29,7 +30,7 @@ def entry(
     return Document(
         collection=collection,
         doc_id=doc_id,
-        title=title_of(text, {}),
+        title=title_of(next(iter(text.strip().splitlines()), ""), {}),
         content=text,
         content_hash=content_hash(text),
         metadata=stored,

@@ -19,6 +19,9 @@ from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
+USUAL = 0.75
+"""The least similarity, with an embedding model of which nothing was measured."""
+
 SUMMARY = 300
 """Characters of a session's summary."""
 
@@ -148,6 +151,4 @@ def _summary(texts: Sequence[str]) -> str:
 def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return thresholds.threshold(
-        thresholds.Use.THOUGHTS, model, given=given, configured=ws.config.thinking.threshold or None
-    )
+    return thresholds.threshold(model, given, ws.config.thinking.threshold, USUAL)

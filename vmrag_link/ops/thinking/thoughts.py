@@ -64,6 +64,8 @@ def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | N
         place = msgspec.convert(metadata, type=ThoughtPlace)
     except msgspec.ValidationError:
         return None
+    if doc_id != thought_id(place.session_id, place.thought_number, place.branch_id):
+        return None
     custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
     return Thought(doc_id, place, content, custom)
 
