@@ -171,15 +171,8 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
     assert cosine(without, with_end) < 0.99
 
 
-def test_the_threshold_of_similarity_is_the_calls_else_the_settings_else_the_models():
-    assert thresholds.threshold("default", 0.0, 0.5, 0.75) == 0.0
-    assert thresholds.threshold("default", None, 0.5, 0.75) == 0.5
-    assert thresholds.threshold("default", None, 0.0, 0.75) == thresholds.MEASURED["default"]
-    assert thresholds.threshold("openai", None, 0.0, 0.75) == 0.75
-
-
 def test_the_measured_threshold_is_what_the_pairs_give():
     """The default model's, which is always here."""
     related, unrelated = measure.cosines("default")
-    assert measure.threshold(unrelated) == thresholds.MEASURED["default"]
-    assert (related >= thresholds.MEASURED["default"]).mean() > 0.6
+    assert measure.threshold(unrelated) == thresholds.MEASURED["default"][thresholds.Use.THOUGHTS]
+    assert (related >= thresholds.MEASURED["default"][thresholds.Use.THOUGHTS]).mean() > 0.6

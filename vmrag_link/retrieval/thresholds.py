@@ -1,24 +1,48 @@
-"""How similar is similar enough, where nobody says so.
+"""From which similarity on a document counts as found, where neither call nor project says.
 
-Cosines of one embedding model mean nothing to another: with ours, texts about the same thing have
-0.2 to 0.5, and a usual default of 0.75 found none of 60 (`bench/thresholds.py`). So a default
-belongs to a model.
+Models spread their cosines differently: one that was made for retrieval gives a text that answers
+0.8, a static one 0.4. So each model has its own, and the tools' usual ones hold for all others.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
-MEASURED: Mapping[str, float] = {"default": 0.18, "hash": 0.25, "minilm": 0.20}
-"""By embedding function: what at most 5 % of unrelated pairs reach. 68 % of the related ones do
-with `default`, and 97 % with `minilm`.
+
+class Use(enum.StrEnum):
+    """What is looked for: documents that an answer is made of, that a person chooses from, of a
+    project's other documentation, or thoughts like one.
+    """
+
+    ANSWER = "answer"
+    SEARCH = "search"
+    EXTERNAL = "external"
+    THOUGHTS = "thoughts"
+
+
+USUAL: Mapping[Use, float] = {Use.ANSWER: 0.7, Use.SEARCH: 0.5, Use.EXTERNAL: 0.7, Use.THOUGHTS: 0.75}
+"""As the tools state them. They were chosen for models that are asked as services."""
+
+
+def _table(answer: float, search: float, thoughts: float) -> Mapping[Use, float]:
+    return {Use.ANSWER: answer, Use.SEARCH: search, Use.EXTERNAL: answer, Use.THOUGHTS: thoughts}
+
+
+MEASURED: Mapping[str, Mapping[Use, float]] = {
+    "default": _table(0.3, 0.2, 0.18),
+    "minilm": _table(0.35, 0.25, 0.20),
+    "hash": _table(0.25, 0.15, 0.25),
+}
+"""By embedding function. Where an answer is made, 1 to 3 of 100 unrelated pairs pass; where a
+person chooses, 5 to 20. That of thoughts is what 5 of 100 unrelated pairs reach: 68 % of the related
+ones do with `default`, 97 % with `minilm`; the usual 0.75 found none (`bench/thresholds.py`).
 """
 
 
-def threshold(model: str, given: float | None, configured: float, usual: float) -> float:
-    """The least similarity that counts: as a call gives it, else as configured (0: not), else what
-    was measured of the model, else the usual one.
-    """
-    if given is not None:
-        return given
-    return configured or MEASURED.get(model, usual)
+def threshold(
+    use: Use, embedding_function: str, *, given: float | None = None, configured: float | None = None
+) -> float:
+    """The least similarity: the call's, else the project's, the model's, or the usual one."""
+    stated = given if given is not None else configured
+    return stated if stated is not None else MEASURED.get(embedding_function, USUAL)[use]

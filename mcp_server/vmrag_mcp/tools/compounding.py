@@ -15,6 +15,7 @@ from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.ops.compounding.project import CONFIG, DocsProject
 from vmrag_link.ops.compounding.retrieval import AnswerRequest
 from vmrag_link.ops.compounding.search import metadata_of
+from vmrag_link.retrieval.thresholds import Use
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.compounding import (
@@ -215,7 +216,7 @@ def search_external_docs(
     """Find files of the project's other documentation nearest to a text."""
     active, project = _active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
-    found = external.nearest(call.ws, active, project, query, least=min_relevance_score, limit=most)
+    found = external.nearest(call.ws, active, project, query, use=Use.EXTERNAL, least=min_relevance_score, limit=most)
     call.stands(found.standing)
     total = len(found.matches.found)
     return SearchExternalDocsResult(

@@ -14,6 +14,7 @@ from vmrag_link.ops.compounding.retrieval import AnswerRequest, IncludedAs, Link
 from vmrag_link.ops.compounding.search import Match
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.trust.language_model import chat_model
 from vmrag_link.workspace import Workspace
 
@@ -60,7 +61,7 @@ def ask_external(
 ) -> Answered:
     """Raises as `external.nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
-    found = external.nearest(ws, active, project, query, least=least, limit=most)
+    found = external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most)
     cited = tuple(
         CitedDocument(paths.shown(project.external, each.document.doc_id), each.document, each.match, "match")
         for each in found.documents

@@ -38,6 +38,7 @@ from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.workspace import Workspace
 
@@ -104,14 +105,14 @@ class ExternalFound(NamedTuple):
 
 
 def nearest(
-    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, least: float | None, limit: int
+    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, use: Use, least: float | None, limit: int
 ) -> ExternalFound:
     """The external documents nearest to a query.
 
     Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed`, `Embedding` errors.
     """
     search.require_query(query)
-    wanted = Threshold(search.EXTERNAL_DOCS, least, project.config.semantic_search.min_relevance_score)
+    wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
         docs = bring(ws, active, project)
         found = _snapshots(ws, project)

@@ -16,6 +16,7 @@ from vmrag_link.ops.compounding.search import ANY, Match, Matches, Threshold
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import searching
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import View, Workspace
 
@@ -89,7 +90,7 @@ def semantic(
     """
     search.require_query(query)
     where = search.filter_of(project.require_types(types), levels)
-    wanted = Threshold(search.SEARCHES, least, project.config.semantic_search.min_relevance_score)
+    wanted = Threshold(Use.SEARCH, least, project.config.semantic_search.min_relevance_score)
 
     def look(searcher: Searcher, view: View) -> Found:
         near = search.nearest(searcher, project.collection, query, wanted, where)
@@ -109,7 +110,7 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retr
     search.require_query(wanted.query)
     types = project.require_types(wanted.types)
     config = project.config.retrieval
-    least = Threshold(search.ANSWERS, wanted.least, config.min_relevance_score)
+    least = Threshold(Use.ANSWER, wanted.least, config.min_relevance_score)
     most = config.max_results if wanted.sources is None else wanted.sources
     levels = LEVELS[LEVELS.index(wanted.level) :] if wanted.level != LEVELS[0] else ()
 
@@ -121,7 +122,7 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retr
         def near(levels: Sequence[str], from_: Threshold) -> Matches:
             return search.nearest(searcher, project.collection, wanted.query, from_, search.filter_of(types, levels))
 
-        critical = near(LEVELS[-1:], Threshold(search.ANSWERS, ANY)).found if wanted.critical else ()
+        critical = near(LEVELS[-1:], Threshold(Use.ANSWER, ANY)).found if wanted.critical else ()
         first = critical[: config.max_critical_docs]
         matches = near(levels, least)
         others = [each for each in matches.found if each not in first][:most]
@@ -173,9 +174,7 @@ def of_collections(
         for name in names:
             if name not in held:
                 raise no_collection(name, held)
-        found = [
-            (name, search.nearest(searcher, name, query, Threshold(search.ANSWERS, least))) for name in names or held
-        ]
+        found = [(name, search.nearest(searcher, name, query, Threshold(Use.ANSWER, least))) for name in names or held]
         ranked = sorted(
             ((name, match) for name, matches in found for match in matches.found),
             key=lambda each: (-each[1].score, each[0], each[1].doc_id),

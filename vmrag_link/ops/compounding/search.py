@@ -13,7 +13,7 @@ from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.retrieval.thresholds import threshold
+from vmrag_link.retrieval.thresholds import Use, threshold
 from vmrag_link.workspace import Workspace
 
 FIRST = 1000
@@ -21,9 +21,6 @@ FIRST = 1000
 
 ALL = 10_000_000
 EXCERPT = 300
-ANSWERS, SEARCHES, EXTERNAL_DOCS = 0.7, 0.5, 0.7
-"""From which score on documents count for models of which nothing is known."""
-
 ANY = -1.0
 """Less than any similarity."""
 
@@ -51,18 +48,11 @@ class Matches(Record, frozen=True):
 
 
 class Threshold(Record, frozen=True):
-    """What decides from which score on a document counts; `usual`: for models of which nothing is
-    known.
-    """
+    """What decides from which score on a document counts."""
 
-    usual: float
+    use: Use
     given: float | None = None
     configured: float | None = None
-
-    @property
-    def stated(self) -> float | None:
-        """As the call says, else the project."""
-        return self.configured if self.given is None else self.given
 
 
 def nearest(
@@ -71,7 +61,7 @@ def nearest(
     """The documents of a collection that an index may hold. Raises as `Searcher.search`."""
     held = searcher.collection(collection)
     function = held.embedding_function if held else ""
-    least = threshold(function, wanted.stated, 0, wanted.usual)
+    least = threshold(wanted.use, function, given=wanted.given, configured=wanted.configured)
     if held is None:
         return Matches((), None, least)
     for k in (FIRST, ALL):

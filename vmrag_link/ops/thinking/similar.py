@@ -151,4 +151,6 @@ def _summary(texts: Sequence[str]) -> str:
 def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return thresholds.threshold(model, given, ws.config.thinking.threshold, USUAL)
+    return thresholds.threshold(
+        thresholds.Use.THOUGHTS, model, given=given, configured=ws.config.thinking.threshold or None
+    )
