@@ -35,8 +35,9 @@ MEASURED: Mapping[str, Mapping[Use, float]] = {
     "hash": _table(0.25, 0.15, 0.25),
 }
 """By embedding function. Where an answer is made, 1 to 3 of 100 unrelated pairs pass; where a
-person chooses, 5 to 20. That of thoughts is what 5 of 100 unrelated pairs reach: 68 % of the related
-ones do with `default`, 97 % with `minilm`; the usual 0.75 found none (`bench/thresholds.py`).
+person chooses, 5 to 20. That of thoughts is what 5 of 100 unrelated pairs reach: 68 % of the
+related ones do with `default`, 97 % with `minilm`; the usual 0.75 found none
+(`bench/thresholds.py`).
 """
 
 
