@@ -430,7 +430,7 @@ def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engin
     store(engine, "main", document("first"))
     engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
     left = []
-    for statements in range(1, 100, 3 if LONG else 12):
+    for statements in range(1, 200, 3 if LONG else 12):
         left.append(store(engine, "main", document("a", str(statements))))
         values = {"statements": statements, "revision": left[-1], "theirs": theirs}
         body = KILLED_AT.format(what=what.format(statements=statements), **values)

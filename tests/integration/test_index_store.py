@@ -163,7 +163,7 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6)))  # fmt: skip
 def test_any_metadata_becomes_something_that_chroma_takes(metadata):
-    row = document_metadata(doc("a", metadata=metadata).header)
+    row = document_metadata(doc("a", metadata=metadata).header, "documents")
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key

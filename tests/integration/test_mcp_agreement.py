@@ -176,7 +176,8 @@ def test_nobody_is_asked_about_what_is_no_address(newcomer):
 
 def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here():
     """A new one is bounded first: by `Call.require_agreed`, by the work tree and `vmrag.fileRoot`,
-    or by `ops.links.link`.
+    by `ops.links.link`, by `ingest.allowed_roots` (`ops.libraries.files`), `web.addresses`, or a
+    project's folder (`ops.compounding.project`, `paths`).
     """
     telling = re.compile(r"remote|url|uri|host|server|endpoint|address|path|file|folder|(^|_)dir|repo|root")
     found = {
@@ -190,6 +191,18 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
         ("dolt_push", "remote"),
         ("dolt_link_git", "git_repo_path"),
         ("dolt_link_git", "link_file"),
+        ("ingest_file", "path"),
+        ("ingest_url", "url"),
+        ("learning_log_test_results", "xml_path"),
+        ("learning_validate_evidence", "evidence_file"),
+        ("learning_validate_evidence", "output_file"),
+        ("activate_project", "config_path"),
+        ("index_document", "path"),
+        ("update_promotion_level", "document_path"),
+        # Texts that are stored, and a hash; nothing is opened.
+        ("chroma_log_chat", "file_changes"),
+        ("learning_log_error", "affected_files"),
+        ("delete_documents", "path_hash"),
     }
 
 

@@ -152,7 +152,7 @@ def test_an_open_merge_is_told_with_its_conflicts(project: Project, tools: Tools
     result = tools("dolt_status")
     assert result["merge_in_progress"] is True
     (conflict,) = result["conflicts"]
-    assert conflict.keys() == {"table", "collection", "doc_id", "fields", "base", "ours", "theirs", "hunks"}
+    assert conflict.keys() == {"table", "collection", "doc_id", "title", "fields", "base", "ours", "theirs", "hunks"}
     assert (conflict["table"], conflict["collection"], conflict["doc_id"]) == ("documents", "handbook", "rest.md")
     assert "content" in conflict["fields"]
     assert conflict["ours"]["content"] == "# Rest\n\nNever rest.\n"

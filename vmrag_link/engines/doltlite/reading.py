@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -86,7 +87,10 @@ class DoltliteRows(LogicalRows):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._version = schema.version(connection)
+
+    @functools.cached_property
+    def _version(self) -> int:
+        return schema.version(self._connection)  # asked for where one of the tables is
 
     def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, [table.columns[0], logical.implying_column(table)], ids):
