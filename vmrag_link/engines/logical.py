@@ -53,9 +53,10 @@ METADATA_KEYS: Mapping[str, tuple[str, ...]] = {form.table: form.keys for form i
 
 @functools.lru_cache(1024)
 def collection_name(kind: str, name: str) -> str:
-    """The collection that a project or a tool implies; two names never share one.
+    """The collection that a project or a tool implies.
 
-    What a collection's name cannot hold is replaced, and a hash of the name is added.
+    What a collection's name cannot hold is replaced, and 32 bits of a hash of the name are added:
+    who looks for two names that share a collection finds them, and their rows stay apart by id.
     """
     if _KEPT.fullmatch(name) and len(name) <= _LONGEST:
         return f"{kind}_{name}"
@@ -159,11 +160,9 @@ def twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tu
     )
 
 
-def normal(document: Document) -> Document:
+def normal(given: Document) -> Document:
     """The document as it comes back from its table: in the collection that its metadata implies."""
-    from vmrag_link.engines.logical import document as shown
-
-    return document if document.table == DOCUMENTS.name else shown(table_of(document), row(document))
+    return given if given.table == DOCUMENTS.name else document(table_of(given), row(given))
 
 
 def _column(table: Table, name: str, value: Any) -> str | int:
