@@ -135,6 +135,7 @@ def test_who_asks_for_it_is_not_put_off(world, bob, command):
 def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
+    bob.git("config", "vmrag.hooks.sync", "foreground")  # a pull's sync in the background may fetch before us
     ada.write_document("ada.md", "Ada keeps bees.")
     ada.git("push", "-q")
     assert "git pull" in bob.vmrag("fetch").out
