@@ -81,7 +81,8 @@ def make(
         ("main", Write(put_collections=[collection], put_documents=rows)),
         ("feature", Write(put_documents=edits)),
     ):
-        engine.create_branch(branch, revision)
+        if engine.branch(branch) is None:  # main is there from the beginning
+            engine.create_branch(branch, revision)
         engine.write(branch, write, expected=revision)
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         revision = engine.commit(

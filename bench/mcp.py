@@ -1,7 +1,7 @@
 """The MCP server over stdio: its start, a query, the first query, the size of its schemas.
 
-`chroma-mcp` is measured beside it. `python -m bench.mcp library REPO`, `modules REPO` and
-`imports NAMES` are the processes that it is compared with.
+`python -m bench.mcp library REPO`, `modules REPO` and `imports NAMES` are the processes that it is
+compared with.
 """
 
 from __future__ import annotations
@@ -13,78 +13,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import knowledge
+from bench import knowledge, mcp_beside
+from bench.mcp_process import OURS, serving
 from bench.timing import Figure, Run, in_turn
 
-OURS = [sys.executable, "-m", "vmrag_link.cli.main", "mcp"]
 BARE = [sys.executable, "-m", "bench.bare_server"]
 DOCUMENTS = {"collection_name": "documents"}
 QUERY = "word12 word99 word4000 word7"
 CALLS = 40
-SIZE, SIDE_BY_SIDE = 10_000, 1_000
+SIZE = 10_000
 SCHEMA_BYTES = 32_000
-
-
-class Server:
-    """A server process, spoken to in bare lines: no client library is part of what is measured."""
-
-    def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
-        self.started = time.perf_counter()
-        self._process = subprocess.Popen(
-            argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        self._id = 0
-
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        self._id += 1
-        self._send(id=self._id, method=method, params=params)
-        while True:
-            line = self._process.stdout.readline()
-            if not line:
-                raise SystemExit(f"{self._process.args} ended")
-            answer = json.loads(line)
-            if answer.get("id") == self._id:
-                if "error" in answer:
-                    raise SystemExit(f"{method}: {answer['error']}")
-                return answer["result"]
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        result = self.ask("tools/call", name=tool, arguments=arguments)
-        if result.get("isError"):
-            raise SystemExit(f"{tool}: {result['content']}")
-        return result
-
-    def greet(self) -> None:
-        client = {"name": "bench", "version": "1"}
-        self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
-        self._send(method="notifications/initialized", params={})
-
-    def _send(self, **message: Any) -> None:
-        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def close(self) -> None:
-        """Others do not leave at the end of their input."""
-        self._process.stdin.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-@contextlib.contextmanager
-def serving(argv: list[str], cwd: Path, env: dict[str, str]) -> Iterator[Server]:
-    server = Server(argv, cwd, env)
-    try:
-        server.greet()
-        yield server
-    finally:
-        server.close()
 
 
 def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
@@ -94,10 +35,11 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     root = {**env, "PYTHONPATH": str(Path(__file__).parents[1])}
     return [
         _start(repo, rounds, root),
+        _start_of_all(repo, rounds, root),
         _schemas(repo, root),
         _query(repo, rounds, root),
         _first_query(repo, rounds, root),
-        *_side_by_side(folder, rounds, root),
+        *mcp_beside.run(folder, root),
     ]
 
 
@@ -113,6 +55,19 @@ def _start(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
     samples = in_turn(things, 2 * rounds)
     seconds = {name: sample.wall for name, sample in samples.items()}
     return Figure("MCP: start to tools/list, against the bare SDK", seconds["ours"] / seconds["bare"], 1.1, seconds)
+
+
+def _start_of_all(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
+    """A server with every tool imports none of them sooner, and only writes a longer list."""
+    sets = {"all": [*OURS, "--toolsets", "all"], "default": OURS}
+    samples = in_turn({name: lambda argv=argv: _answered(argv, repo, env) for name, argv in sets.items()}, 2 * rounds)
+    seconds = {name: sample.wall for name, sample in samples.items()}
+    return Figure(
+        "MCP: start to tools/list with every tool, against the default set",
+        seconds["all"] / seconds["default"],
+        1.1,
+        seconds,
+    )
 
 
 def _schemas(repo: Path, env: dict[str, str]) -> Figure:
@@ -166,38 +121,6 @@ def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
     seconds = {name: sample.wall for name, sample in in_turn(things, rounds).items()}
     ratio = seconds["first query"] / seconds["imports"]
     return Figure(f"MCP: first query at {SIZE:,} documents, against its imports", ratio, 2, seconds)
-
-
-def _side_by_side(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
-    """`chroma-mcp` from PyPI, on our index.
-
-    Its own environment, because its SDK takes no newer pydantic.
-    """
-    repo = knowledge.make(folder, SIDE_BY_SIDE, env)
-    program = folder / "chroma-mcp" / "bin" / "chroma-mcp"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder / "chroma-mcp"], check=True)
-        subprocess.run([program.with_name("pip"), "install", "-q", "chroma-mcp", "pydantic<2.12"], check=True, env=env)
-    said = subprocess.run(
-        [*knowledge.VMRAG, "path", "--json"], cwd=repo, env=env, check=True, capture_output=True
-    ).stdout
-    theirs = [str(program), "--client-type", "persistent", "--data-dir", json.loads(said)["chroma"]]
-    servers = {"ours": OURS, "chroma-mcp": theirs}
-    measured: dict[str, dict[str, float]] = {"start": {}, "get 10 documents": {}, "count": {}}
-    starts = in_turn({name: (lambda argv=argv: _answered(argv, repo, env)) for name, argv in servers.items()}, rounds)
-    for name, argv in servers.items():
-        measured["start"][name] = starts[name].wall
-        with serving(argv, repo, env) as server:
-            measured["get 10 documents"][name] = _median(
-                lambda: server.call("chroma_get_documents", **DOCUMENTS, limit=10)
-            )
-            measured["count"][name] = _median(lambda: server.call("chroma_get_collection_count", **DOCUMENTS))
-    return [
-        Figure(
-            f"MCP beside chroma-mcp, {what}, {SIDE_BY_SIDE:,} documents", each["ours"] / each["chroma-mcp"], None, each
-        )
-        for what, each in measured.items()
-    ]
 
 
 def _median(action: Any) -> float:

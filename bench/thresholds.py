@@ -1,51 +1,72 @@
-"""`python -m bench.thresholds [MODEL …]`: from which similarity on two texts are about the same.
+"""`python -m bench.thresholds [MODEL …]`: from which similarity on a text is near to a question.
 
-For each embedding function the lowest threshold that at most `MISTAKEN` of the unrelated pairs
-reach, which is what `retrieval.thresholds` holds, and the share of the related pairs that do.
+For each embedding function and each use the lowest threshold that at most a share (`REACHED`) of
+the unrelated pairs reach, which is what `retrieval.thresholds` holds. Beside it: the share of the
+related pairs that reach it, and of the questions that have a word in common with their text, and
+no answer there.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from bench.threshold_pairs import PAIRS
+from bench.threshold_pairs import PAIRS, UNANSWERED
 from vmrag_link.embedding.registry import load
+from vmrag_link.retrieval.thresholds import Use
 
-MISTAKEN = 0.05
-OTHER = 0.75
-"""The one threshold for all models that is shown beside it."""
+REACHED: Mapping[Use, float] = {Use.ANSWER: 0.05, Use.SEARCH: 0.1, Use.EXTERNAL: 0.05, Use.THOUGHTS: 0.05}
+"""Of the unrelated pairs. Who is shown a list sees by itself what does not belong there."""
+
+
+class Cosines(NamedTuple):
+    """Of questions and texts: those that belong together, each with every other's text, and those
+    with something in common and no answer.
+    """
+
+    related: np.ndarray
+    unrelated: np.ndarray
+    unanswered: np.ndarray
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.thresholds", description=__doc__)
-    parser.add_argument("models", nargs="*", default=["default", "minilm"])
-    print("| embedding | threshold | related pairs found | unrelated | at 0.75 | medians |\n|---|---|---|---|---|---|")
+    parser.add_argument("models", nargs="*", default=["default", "minilm", "hash"])
+    print("| embedding | use | threshold | related pairs found | unrelated | unanswered |\n|---|---|---|---|---|---|")
     for name in parser.parse_args().models:
-        related, unrelated = cosines(name)
-        at = threshold(unrelated)
-        found = f"{np.mean(related >= at):.0%} of {len(related)} | {np.mean(unrelated >= at):.1%} of {len(unrelated):,}"
-        medians = f"{np.median(related):.2f}, {np.median(unrelated):.2f}"
-        print(f"| `{name}` | {at:.2f} | {found} | {np.mean(related >= OTHER):.0%} | {medians} |")
+        found = cosines(name)
+        for use in (Use.ANSWER, Use.SEARCH):
+            at = threshold(found.unrelated, REACHED[use])
+            shares = " | ".join(f"{np.mean(each >= at):.1%} of {len(each):,}" for each in found)
+            print(f"| `{name}` | {use} | {at:.2f} | {shares} |")
+        print(f"| | medians | | {' | '.join(f'{np.median(each):.2f}' for each in found)} |")
 
 
-def cosines(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of the pairs, and of each question with every text that is another one's."""
+def cosines(name: str) -> Cosines:
     model = load(name)
     questions = _rows(model.embed_queries([question for question, _ in PAIRS]))
+    others = _rows(model.embed_queries([*UNANSWERED]))
     texts = _rows(model.embed([text for _, text in PAIRS]))
     every = questions @ texts.T
-    return np.diag(every), every[~np.eye(len(PAIRS), dtype=bool)]
+    return Cosines(np.diag(every), every[~np.eye(len(PAIRS), dtype=bool)], np.sum(others * texts, axis=1))
 
 
 def _rows(vectors: list[bytes]) -> np.ndarray:
     return np.stack([np.frombuffer(each, dtype=np.float32) for each in vectors])
 
 
-def threshold(unrelated: np.ndarray) -> float:
+def threshold(unrelated: np.ndarray, share: float) -> float:
     """In hundredths."""
-    return next(number / 100 for number in range(101) if np.mean(unrelated >= number / 100) <= MISTAKEN)
+    return next(number / 100 for number in range(101) if np.mean(unrelated >= number / 100) <= share)
+
+
+def measured(name: str) -> dict[Use, float]:
+    """What the pairs say of an embedding function."""
+    unrelated = cosines(name).unrelated
+    return {use: threshold(unrelated, share) for use, share in REACHED.items()}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection
 
@@ -59,7 +59,6 @@ def make(repo: Path, env: dict[str, str]) -> None:
 def _revisions(kb: Path) -> list[str]:
     """One after the other, each with another collection."""
     engine = DoltliteEngine.open(kb)
-    engine.create_branch("main", knowledge.head(engine, ROOT_BRANCH))
     made = [knowledge.head(engine, "main")]
     for number in range(PINS):
         engine.write("main", Write(put_collections=[Collection(f"c{number}")]), expected=made[-1])

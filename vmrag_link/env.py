@@ -52,6 +52,9 @@ those of a stranger's pull request.
 REPOSITORY = "VMRAG_REPO"
 """The directory whose knowledge the MCP server serves."""
 
+STRICT = "VMRAG_STRICT"
+"""`VMRAG_STRICT=1`: what is searched for must be of the pinned revision, as with `--strict`."""
+
 CLIENT_PROJECT = "CLAUDE_PROJECT_DIR"
 """Where Claude Code works, as it tells the servers that it starts."""
 
@@ -136,6 +139,12 @@ count more.
 """
 
 
+def deciding_git_configuration(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that decide which configuration git reads, and those that hold some of it."""
+    wanted = ("HOME", "XDG_CONFIG_HOME")
+    return {key: environ[key] for key in environ if key.startswith("GIT_CONFIG") or key in wanted}
+
+
 def git_settings(
     below: Sequence[tuple[str, str]] = (),
     above: Sequence[tuple[str, str]] = (),
@@ -177,6 +186,9 @@ UNATTENDED = "VMRAG_UNATTENDED"
 """Set for a process that works after the command that started it is over: a dialog would come from
 nowhere.
 """
+
+GIT_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+"""For a git that must not fetch objects that it lacks. Git before 2.45 knows only the second."""
 
 SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 """git takes the first that is set of several programs to ask with, and an empty one for none."""
@@ -325,6 +337,10 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def without_services(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(NO_SERVICES, "") not in ("", "0")
+
+
+def strict(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(STRICT, "") not in ("", "0")
 
 
 def repository(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -18,7 +18,7 @@
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
     │                      CollectionMissing · CollectionExists (LibraryRefused)
-    │                      DocumentMissing · DocumentExists
+    │                      DocumentMissing (DocumentAmbiguous) · DocumentExists
     │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
@@ -281,6 +281,12 @@ class Uncommitted(DriftError):
     code = "UNCOMMITTED_CHANGES"
 
 
+class KnowledgeNotPushed(DriftError):
+    """Something would be lost that no remote holds; nothing was removed."""
+
+    code = "KNOWLEDGE_NOT_PUSHED"
+
+
 class MergeConflict(DriftError):
     """A merge is open and something in it needs a person."""
 
@@ -437,6 +443,10 @@ class LibraryRefused(CollectionExists):
 
 class DocumentMissing(EngineError):
     code = "DOCUMENT_NOT_FOUND"
+
+
+class DocumentAmbiguous(DocumentMissing):
+    """A name may mean several documents; details list them as `candidates`."""
 
 
 class DocumentExists(EngineError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -155,6 +155,25 @@ class DocumentChange(Record, frozen=True):
         return row.key
 
 
+class HeaderChange(Record, frozen=True):
+    """As `DocumentChange`, without any text."""
+
+    kind: ChangeKind
+    before: DocumentHeader | None
+    after: DocumentHeader | None
+
+    @property
+    def header(self) -> DocumentHeader:
+        """The document as it is now, or was before it was removed."""
+        row = self.after or self.before
+        assert row is not None  # noqa: S101  a change has at least one side
+        return row
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.header.key
+
+
 class CollectionChange(Record, frozen=True):
     """One collection row's difference between two states."""
 
@@ -198,6 +217,13 @@ class Difference(Record, frozen=True):
         return not (self.collections or self.documents or self.projects)
 
 
+class HeaderDifference(Record, frozen=True):
+    """As `Difference`, without the texts; of a million documents it takes what their names take."""
+
+    collections: tuple[CollectionChange, ...]
+    documents: tuple[HeaderChange, ...]
+
+
 class ChangeCounts(Record, frozen=True):
     """Numbers of documents."""
 
@@ -206,7 +232,7 @@ class ChangeCounts(Record, frozen=True):
     removed: int = 0
 
     @classmethod
-    def of(cls, changes: Iterable[DocumentChange]) -> ChangeCounts:
+    def of(cls, changes: Iterable[DocumentChange | HeaderChange]) -> ChangeCounts:
         kinds = [change.kind for change in changes]
         return cls(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
 
@@ -292,6 +318,18 @@ def canonical_json(value: Any) -> str:
 
         json.dumps(msgspec.to_builtins(value), allow_nan=False)
     return text
+
+
+class HasMetadata(Protocol):
+    """A row whose metadata is canonical JSON of an object."""
+
+    @property
+    def metadata(self) -> str: ...
+
+
+def metadata_of(row: HasMetadata) -> dict[str, Any]:
+    """A row's metadata as the values that it holds."""
+    return msgspec.json.decode(row.metadata, type=dict[str, Any])
 
 
 def metadata_from_row(text: str) -> dict[str, Any]:

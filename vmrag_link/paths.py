@@ -31,12 +31,14 @@ class Places(NamedTuple):
     share.
 
     `code`: for a repository of ours beside the code's (`git.sidecar_repo`), the code's own.
+    `hooks`: where git looked for hooks when the work tree was found, if it was.
     """
 
     top: Path
     git_dir: Path
     common: Path
     code: Places | None = None
+    hooks: Path | None = None
 
     @property
     def pin(self) -> Path:
@@ -87,6 +89,16 @@ class Places(NamedTuple):
         return self.shared / "interpreter"
 
     @property
+    def shims(self) -> Path:
+        """Hooks of ours that other tools start."""
+        return self.shared / "shims"
+
+    @property
+    def lefthook(self) -> Path:
+        """Our part of lefthook's configuration."""
+        return self.shared / "lefthook.yml"
+
+    @property
     def locks(self) -> Path:
         return self.shared / "locks"
 
@@ -116,6 +128,16 @@ class Places(NamedTuple):
     def quarantine(self) -> Path:
         """Where strangers' knowledge bases lie while they are looked at."""
         return self.shared / "quarantine"
+
+    @property
+    def local_kb(self) -> Path:
+        """Rows that stay on this machine. Not derived: nothing else holds them."""
+        return self.shared / "local" / "kb"
+
+    @property
+    def local_index(self) -> Path:
+        """Their index; derived."""
+        return self.shared / "local" / "index"
 
     @property
     def trust_id(self) -> Path:
@@ -153,6 +175,11 @@ class Places(NamedTuple):
     def index_failures(self) -> Path:
         """Why the last sync that was asked for could not embed a collection's documents."""
         return self.own / "index-failures.json"
+
+    @property
+    def seen_files(self) -> Path:
+        """What imported files held when they were last read; derived."""
+        return self.own / "seen-files.json"
 
     @property
     def workspace_lock(self) -> Path:

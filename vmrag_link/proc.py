@@ -23,6 +23,9 @@ _detached: list[subprocess.Popen[bytes]] = []
 """What was started to outlive us, as far as it had not ended when the next one was started."""
 
 
+Started = subprocess.Popen[bytes]
+
+
 class Finished(subprocess.CompletedProcess[bytes]):
     """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
 
@@ -119,6 +122,11 @@ def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
         except BaseException:
             _clear_up(process)
             raise
+
+
+def fed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Started:
+    """Start a program that shows the person at our terminal what it gets on its standard input."""
+    return subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=subprocess.PIPE)
 
 
 def _clear_up(process: subprocess.Popen[bytes]) -> None:

@@ -444,6 +444,17 @@ class IngestSettings(Record, frozen=True):
     ] = 20
 
 
+class SystemSettings(Record, frozen=True):
+    versioned: Annotated[
+        bool,
+        Meta(
+            description="Whether thoughts, chats, evidence and learnings are part of the knowledge base, and so pushed with it; "
+            "otherwise they stay on this machine, for all branches alike.",
+            extra=_agreed(_first_of(False, True), adds_up=True),
+        ),
+    ] = True
+
+
 class ThinkingSettings(Record, frozen=True):
     threshold: Annotated[
         float,
@@ -521,5 +532,6 @@ class Config(Record, frozen=True):
     limits: LimitSettings = LimitSettings()
     ingest: IngestSettings = IngestSettings()
     llm: LlmSettings = LlmSettings()
+    system: SystemSettings = SystemSettings()
     thinking: ThinkingSettings = ThinkingSettings()
     learning: LearningSettings = LearningSettings()

@@ -50,7 +50,9 @@ The variables of `mcp.toolsets`, `mcp.tools`, `mcp.exclude_tools` and `mcp.read_
 
 `vmrag.remote` in git config is something else: the name of the git remote that `git:` stands for.
 
-More environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known error was raised.
+More environment variables are no settings: `{switch}=0` switches the hooks off, `{debug}=1` shows where a known error was
+raised, and `{strict}=1` lets searches fail (exit code 1) that could
+only answer from another revision than the pinned one, as `--strict` does.
 `{imported}` names the folder of another program's Chroma store (`chroma.sqlite3` lies in it): what it holds becomes the first commit of a
 knowledge base that an agent starts, unless it says `import_existing=false`. `{repository}` and `{token}` are the MCP server's.
 
@@ -163,6 +165,7 @@ def documentation() -> str:
         settings_from=env.SETTINGS_FROM,
         no_services=env.NO_SERVICES,
         debug=env.DEBUG,
+        strict=env.STRICT,
         imported=env.IMPORTED,
         repository=env.REPOSITORY,
         token=env.TOKEN,

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import chaining, driver_command, installer, scope, shims
-from vmrag_hooks.shims import HOOKS
+from vmrag_hooks import chaining, driver_command, installer, refusals, shims
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import hook_scope, pin_merge, plumbing
+from vmrag_link.git import hooks as found
+from vmrag_link.git.hook_scope import HOOKS
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
@@ -23,31 +24,44 @@ _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
 
 
 def hooks(ws: Workspace) -> Iterator[Finding]:
-    """Where neither a pin nor one of our shims is, nothing is expected."""
-    folder = installer.hooks_folder(ws.places)
-    ours = installer.ours(folder)
-    if ours or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
+    """Where neither a pin nor one of our shims is, nothing is expected; nor where a person wants
+    none.
+    """
+    folder = found.folder(ws.places)
+    ours = found.ours(folder)
+    if ours or found.started(ws.places) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
-        yield from _missing(folder, [hook for hook in scope.chosen(ws.places) if hook not in ours], install)
-        yield from _shims(folder, ours, install)
-        yield from _executable(folder, ours, install)
-        if not scope.acts(ws.places):
+        absent = [hook for hook in hook_scope.chosen(ws.places) if not _is_there(ws.places, folder, hook)]
+        yield from _missing(folder, absent, install)
+        paths = _paths(ws.places, folder)
+        yield from _shims(paths, install)
+        yield from _executable(folder, paths, install)
+        if not hook_scope.acts(ws.places):
             message = "The hooks act in other work trees only: here the knowledge follows with the next command."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.pin_bytes(ws.places) is not None and not _by_framework(ws.places):
+        wanted = bool(hook_scope.chosen(ws.places))
         message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
-        missing = Finding("HOOKS_NOT_INSTALLED", "warning", message, "vmrag install", str(folder))
+        missing = Finding("HOOKS_NOT_INSTALLED", "warning" if wanted else "note", message, "vmrag install", str(folder))
         yield _hooks_path_finding(ws.places, folder) or missing
+
+
+def _is_there(places: Places, folder: Path, hook: str) -> bool:
+    """Whether a shim lies where it belongs, executable or not, or another tool starts one."""
+    return found.is_ours(found.place_of(folder, hook)) or found.runs(places, folder, hook)
+
+
+def _paths(places: Places, folder: Path) -> list[Path]:
+    """All shims of ours that git or another tool would run."""
+    placed = [found.place_of(folder, hook) for hook in found.ours(folder)]
+    return placed + [places.shims / hook for hook in found.started(places)]
 
 
 def _install(places: Places, folder: Path) -> str:
     """The command that installs as it was done before."""
-    chosen = scope.chosen(places)
-    words = ["vmrag install"]
-    words += ["--worktree"] if scope.is_limited(places) else []
-    words += ["--hooks", ",".join(chosen)] if chosen != HOOKS else []
+    words = [hook_scope.install_command(places)]
     try:
-        installer.refuse_shared(places, folder)
+        installer.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
     return " ".join(words)
@@ -55,24 +69,23 @@ def _install(places: Places, folder: Path) -> str:
 
 def _by_framework(places: Places) -> bool:
     """Whether pre-commit or prek are told to run what the hooks would."""
-    path = places.top / ".pre-commit-config.yaml"
-    return path.is_file() and b"vmrag-sync" in path.read_bytes()
+    return "post-checkout" in found.of_framework(places)
 
 
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
     try:
-        installer.refuse_shared(places, folder)
+        installer.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
-        code = "HOOKS_PATH_TRACKED" if installer.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
-        return Finding(code, "warning", refused.message, refused.hint.removesuffix(installer.OR_FORCE), str(folder))
+        code = "HOOKS_PATH_TRACKED" if refusals.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
+        return Finding(code, "warning", refused.message, refused.hint.removesuffix(refusals.OR_FORCE), str(folder))
     if not git(places, "config", "--get", "core.hooksPath").stdout:
         return None
     if not folder.is_dir():
         message = f"core.hooksPath names {folder}, which is not there: git runs no hooks at all."
         return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
     own = places.common / "hooks"
-    if installer.ours(own):
+    if found.ours(own):
         message = f"core.hooksPath names {folder} by now; vmrag's hooks lie in {own}, where git does not look any more."
         return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
     return None
@@ -85,7 +98,7 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     replaced = []
     for hook in (hook for hook in missing if chaining.chained_hook(folder, hook).exists()):
         try:
-            installer.refuse_a_second_chained_hook(folder, hook)
+            refusals.refuse_a_second_chained_hook(folder, hook)
         except HooksRefused as refused:
             yield Finding("HOOK_BLOCKED", "warning", refused.message, refused.hint, hook)
         else:
@@ -98,30 +111,40 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
-def _shims(folder: Path, ours: Sequence[str], install: str) -> Iterator[Finding]:
-    content = {hook: installer.place_of(folder, hook).read_bytes() for hook in ours}
-    versions = {hook: shims.version(content[hook]) or 0 for hook in ours}
-    newer = [hook for hook in ours if versions[hook] > shims.VERSION]
+def _shims(paths: Sequence[Path], install: str) -> Iterator[Finding]:
+    content = {path: path.read_bytes() for path in paths}
+    versions = {path: found.shim_version(content[path]) or 0 for path in paths}
+    newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
-        message = f"These hooks were written by a newer vmrag-link than this one: {', '.join(newer)}."
+        message = f"These hooks were written by a newer vmrag-link than this one: {_named(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
-        yield Finding("HOOK_NEWER", "warning", message, fix, " ".join(newer))
-    old = [hook for hook in ours if hook not in newer and content[hook] != shims.text(hook)]
+        yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
+    old = [
+        path for path in paths if path not in newer and content[path] != shims.text(path.name.removesuffix(".legacy"))
+    ]
     if old:
-        message = f"These hooks are not as this version of vmrag-link writes them: {', '.join(old)}."
-        yield Finding("HOOK_OUTDATED", "warning", message, install, " ".join(old))
+        message = f"These hooks are not as this version of vmrag-link writes them: {_named(old)}."
+        yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
 
 
-def _executable(folder: Path, ours: Sequence[str], install: str) -> Iterator[Finding]:
-    ignored = [hook for hook in ours if not os.access(installer.place_of(folder, hook), os.X_OK)]
+def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
+    ignored = [path for path in paths if not os.access(path, os.X_OK)]
     if ignored:
-        message = f"These hooks are not executable, and git leaves them out: {', '.join(ignored)}."
-        yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, " ".join(ignored))
-    for hook in ours:
+        message = f"These hooks are not executable, and git leaves them out: {_named(ignored)}."
+        yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _hooks(ignored))
+    for hook in found.ours(folder):
         chained = chaining.chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
             yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
+
+
+def _hooks(paths: Sequence[Path]) -> str:
+    return " ".join(dict.fromkeys(path.name.removesuffix(".legacy") for path in paths))
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return _hooks(paths).replace(" ", ", ")
 
 
 def _reinstall(ws: Workspace, finding: Finding) -> str:
@@ -135,8 +158,8 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
 
 def interpreter(ws: Workspace) -> Iterator[Finding]:
     """Only where hooks of ours would start it."""
-    folder = installer.hooks_folder(ws.places)
-    if not installer.ours(folder):
+    folder = found.folder(ws.places)
+    if not installer.installed(ws.places, folder):
         return
     install, python = _install(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
@@ -187,7 +210,7 @@ def driver(ws: Workspace) -> Iterator[Finding]:
     """Only where a pin is, which it would merge."""
     if plumbing.pin_bytes(ws.places) is None:
         return
-    section, install = pin_merge.driver(ws.places), _install(ws.places, installer.hooks_folder(ws.places))
+    section, install = pin_merge.driver(ws.places), _install(ws.places, found.folder(ws.places))
     command = section.get("driver", "")
     if not section:
         message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."

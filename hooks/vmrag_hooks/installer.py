@@ -4,23 +4,20 @@ there as it was.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from vmrag_hooks import chaining, driver_command, scope, shims
-from vmrag_hooks.shims import HOOKS
-from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import pin_merge, sharing
-from vmrag_link.git.run import demand, failure, git_in
+from vmrag_hooks import chaining, driver_command, husky, lefthook, refusals, shim_files
+from vmrag_link.errors import HooksRefused, UsageInvalid
+from vmrag_link.git import heads, hook_scope, pin_merge, plumbing, sharing
+from vmrag_link.git import hooks as found
+from vmrag_link.git.hook_scope import HOOKS
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, require_folders, what_it_is, write_atomically
+from vmrag_link.paths import Places, require_folders, write_atomically
 from vmrag_link.suggest import nearest
-
-OR_FORCE = " (or vmrag install --force)"
 
 
 class InstallReport(Record, frozen=True):
@@ -28,8 +25,9 @@ class InstallReport(Record, frozen=True):
     aside and runs first).
 
     `driver`: the merge driver of the pin was registered anew. `attributed`: `.gitattributes` sends
-    the pin to it. `limited`: the hooks act only in work trees where they were installed. `husky`:
-    the folder is husky's, which rewrites its hooks whenever it runs.
+    the pin to it. `limited`: the hooks act only in work trees where they were installed. `scripts`:
+    husky's, by their paths, which start ours and were changed; None where husky is not used, or
+    where HEAD is on no branch whose files they could be. `lefthook`: the hooks that it starts.
     """
 
     folder: str
@@ -41,6 +39,8 @@ class InstallReport(Record, frozen=True):
     attributed: bool
     limited: bool = False
     husky: bool = False
+    scripts: tuple[str, ...] | None = None
+    lefthook: tuple[str, ...] = ()
 
 
 class UninstallReport(Record, frozen=True):
@@ -48,6 +48,8 @@ class UninstallReport(Record, frozen=True):
     registered.
 
     `elsewhere`: the hooks stay, because other work trees use them; they do nothing here any more.
+    Husky's scripts that are committed with lines of ours, by their paths: `scripts` have them no
+    more; `kept` have, because they are the team's, and do nothing here any more.
     """
 
     folder: str
@@ -55,6 +57,20 @@ class UninstallReport(Record, frozen=True):
     restored: tuple[str, ...]
     driver: bool
     elsewhere: bool = False
+    kept: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+
+
+class Ways(NamedTuple):
+    """How git gets to the hooks: by a shim in its hooks directory (`direct`), or by tools that
+    start one: husky (`scripted`), from the scripts in a folder that may be changed now; lefthook
+    (`handled`).
+    """
+
+    direct: tuple[str, ...]
+    scripted: tuple[str, ...] = ()
+    scripts: Path | None = None
+    handled: tuple[str, ...] = ()
 
 
 def parse_hooks(text: str | None) -> tuple[str, ...]:
@@ -86,90 +102,198 @@ def install(
     `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
     True lets the hooks act in this work tree and others where that was said, unless they act in all
     already; False in all; None leaves that as it is. Raises `HooksRefused`, before anything is
-    written, for a hooks directory that others use, too (`refuse_shared`; not with `force`), and
-    where two hooks of other tools would have to be kept.
+    written, for a hooks directory that others use, too (`refusals.refuse_shared`; not with
+    `force`), where two hooks of other tools would have to be kept, and as `husky.require_writable`
+    and `lefthook.require_writable`.
     """
-    folder = hooks_folder(places)
+    folder = found.folder(places)
     if hooks is None:
-        hooks = scope.chosen(places)
-    if not force:
-        refuse_shared(places, folder)
-    require_folders(places.shared, places.own, folder / chaining.FOLDER)
-    for hook in hooks:
-        refuse_what_is_no_hook(folder / hook)
-        refuse_a_second_chained_hook(folder, hook)
-    with readable_failures(folder):
+        hooks = hook_scope.chosen(places) or HOOKS
+    ways = ways_to(places, folder, hooks, force=force)
+    _refuse(places, folder, ways)
+    with shim_files.readable_failures(folder):
         sharing.prepare(places)
-        there = ours(folder)
-        if worktree and (scope.is_limited(places) or not there):
-            scope.limit(places)
-        before = scope.chosen(places) if there or places.interpreter.exists() else ()
-        scope.choose(places, {*before, *hooks})
-        written, chained = write_shims(folder, hooks)
+        there = installed(places, folder)
+        if worktree and (hook_scope.is_limited(places) or not there):
+            hook_scope.limit(places)
+        before = hook_scope.chosen(places) if there or places.interpreter.exists() else ()
+        hook_scope.choose(places, {*before, *hooks})
         write_atomically(places.interpreter, python.encode() + b"\n")
+        written, chained = shim_files.write(folder, ways.direct)
+        started = _start_by_tools(places, folder, ways)
         if worktree is False:
-            scope.widen(places)
+            hook_scope.widen(places)
     driver = pin_merge.register_driver(places, driver_command.command(python))
+    changed = {*written, *started.hooks}
     return InstallReport(
         str(folder),
         python,
-        written,
-        tuple(hook for hook in hooks if hook not in written),
+        tuple(hook for hook in hooks if hook in changed),
+        tuple(hook for hook in hooks if hook not in changed),
         chained,
         driver,
         pin_merge.is_attributed(places),
-        scope.is_limited(places),
-        any(chaining.is_husky(chaining.chained_hook(folder, hook)) for hook in hooks),
+        hook_scope.is_limited(places),
+        husky.scripts(folder) is not None,
+        started.scripts,
+        ways.handled,
     )
 
 
+def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> Ways:
+    """Raises `HooksRefused` for a hooks directory that others use, too."""
+    scripts = husky.scripts(folder)
+    on_branch = heads.head(places).symbolic is not None
+    if scripts == folder and refusals.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
+        if not on_branch:
+            raise HooksRefused(
+                f"The hooks in {folder} are husky's scripts, files of a branch, and HEAD is detached.",
+                hint="git switch BRANCH && vmrag install",
+                folder=str(folder),
+            )
+        return Ways((), tuple(hooks), scripts)
+    if not force:
+        refusals.refuse_shared(places, folder)
+    if scripts is not None:
+        return Ways(tuple(hooks), tuple(hooks), scripts if on_branch else None)
+    direct = tuple(hook for hook in hooks if not found.is_lefthook(folder / hook))
+    return Ways(direct, handled=lefthook.handled(places, folder, hooks))
+
+
+def _refuse(places: Places, folder: Path, ways: Ways) -> None:
+    """Raise what stands in the way, before anything is written."""
+    require_folders(places.shared, places.own, places.shims, folder / chaining.FOLDER)
+    for hook in ways.direct:
+        refusals.refuse_what_is_no_hook(folder / hook)
+        refusals.refuse_a_second_chained_hook(folder, hook)
+    if ways.scripts:
+        require_folders(ways.scripts)
+        husky.require_writable(ways.scripts, ways.scripted)
+    if ways.handled:
+        lefthook.require_writable(places)
+
+
+class _Started(NamedTuple):
+    """The hooks that other tools start by now, and the scripts that were changed for that."""
+
+    hooks: tuple[str, ...]
+    scripts: tuple[str, ...] | None
+
+
+def _start_by_tools(places: Places, folder: Path, ways: Ways) -> _Started:
+    names = (*ways.scripted, *ways.handled)
+    changed = shim_files.write(places.shims, names)[0] if names else ()
+    if ways.handled:
+        for hook in ways.handled:
+            _give_back(folder, hook)
+        before = found.of_lefthook(places)
+        handled = [hook for hook in HOOKS if hook in before or hook in ways.handled]
+        changed += tuple(hook for hook in ways.handled if hook not in before)
+        lefthook.write(places, handled)
+    if not ways.scripts:
+        return _Started(changed, None)
+    scripts = husky.write(ways.scripts, ways.scripted)
+    return _Started((*changed, *scripts), tuple(_shown(places, ways.scripts / hook) for hook in scripts))
+
+
+def _give_back(folder: Path, hook: str) -> None:
+    """A hook of lefthook's that earlier versions of ours have chained, or had moved aside by it."""
+    if found.is_lefthook(chaining.chained_hook(folder, hook)):
+        shim_files.remove(folder, hook)
+    if found.is_lefthook(folder / hook):
+        lefthook.drop_leftover(folder, hook)
+
+
+def _shown(places: Places, path: Path) -> str:
+    return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
+
+
+def installed(places: Places, folder: Path) -> tuple[str, ...]:
+    """The hooks that have a shim of ours, in git's hooks directory or for other tools to start."""
+    there = {*found.ours(folder), *found.started(places)}
+    return tuple(hook for hook in HOOKS if hook in there)
+
+
 def uninstall(
-    places: Places, *, hooks: Sequence[str] = HOOKS, force: bool = False, worktree: bool = False
+    places: Places,
+    *,
+    hooks: Sequence[str] = HOOKS,
+    force: bool = False,
+    worktree: bool = False,
+    everything: bool = False,
 ) -> UninstallReport:
     """Remove our shims and, with the last of them, the recorded interpreter and the merge driver.
+    From then on none is missed.
 
     A chained hook returns to its place, byte for byte, with its mode. `worktree`: the hooks act in
-    this work tree no more, and go with the last one. Raises `HooksRefused` for hooks that act in
-    all work trees then, and for a hooks directory outside of the repository, unless `force`.
+    this work tree no more, and go with the last one. `everything`: also what the team has committed
+    of ours in husky's scripts. Raises `HooksRefused` for hooks that act in all work trees then, and
+    for a hooks directory outside of the repository, unless `force`.
     """
-    folder = hooks_folder(places)
+    folder = found.folder(places)
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
-    there = {hook for each in folders for hook in ours(each)}
-    if ours(folder) and not force and not inside(folder, places):
-        raise HooksRefused(_outside(folder), hint="vmrag uninstall --force", folder=str(folder))
-    if worktree and there and not scope.is_limited(places):
+    there = {hook for each in folders for hook in found.ours(each)} | {*found.started(places)}
+    if found.ours(folder) and not force and not refusals.inside(folder, places):
+        raise HooksRefused(refusals.outside(folder), hint="vmrag uninstall --force", folder=str(folder))
+    if worktree and there and not hook_scope.is_limited(places):
         raise HooksRefused("The hooks act in every work tree of this repository.", hint="vmrag uninstall")
-    with readable_failures(folder):
-        if worktree and scope.leave(places):
+    with shim_files.readable_failures(folder):
+        if worktree and hook_scope.leave(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
-        restored = {hook for each in folders for hook in hooks if _remove_shim(each, hook)}
+        restored = {hook for each in folders for hook in hooks if shim_files.remove(each, hook)}
+        scripts, kept = _stop_tools(places, folder, hooks, everything=everything)
         last = there <= set(hooks)
         if not last:
-            scope.choose(places, set(scope.chosen(places)) - set(hooks))
+            hook_scope.choose(places, set(hook_scope.chosen(places)) - set(hooks))
         driver = last and _forget(places)
     removed = tuple(hook for hook in hooks if hook in there)
-    return UninstallReport(str(folder), removed, tuple(hook for hook in hooks if hook in restored), driver)
+    return UninstallReport(
+        str(folder),
+        removed,
+        tuple(hook for hook in hooks if hook in restored),
+        driver,
+        kept=kept,
+        scripts=scripts,
+    )
 
 
-def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the shims; returns those that were missing or different, and those of them that chain
-    another hook now.
+def _stop_tools(
+    places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Take away what other tools start; returns husky's scripts that are committed with our lines:
+    those that lose them, and those that keep them.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    written = tuple(hook for hook in hooks if not _is_current(place_of(folder, hook), hook))
-    return written, tuple([hook for hook in written if _write_shim(place_of(folder, hook), hook)])
+    for hook in hooks:
+        (places.shims / hook).unlink(missing_ok=True)
+    if places.shims.is_dir() and not any(places.shims.iterdir()):
+        places.shims.rmdir()
+    if left := [hook for hook in found.of_lefthook(places) if hook not in hooks]:
+        lefthook.write(places, left)
+    else:
+        lefthook.remove(places)
+    scripts = husky.scripts(folder)
+    if scripts is None:
+        return (), ()
+    committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
+    kept = [] if everything else committed
+    husky.remove(scripts, [hook for hook in hooks if hook not in kept])
+    paths = tuple(_shown(places, scripts / hook) for hook in committed)
+    return (paths, ()) if everything else ((), paths)
 
 
-def foreign(folder: Path) -> tuple[str, ...]:
-    """The hooks of other tools that lie where ours would."""
-    return tuple(hook for hook in HOOKS if chaining.exists(folder / hook) and not chaining.is_ours(folder / hook))
+def _is_committed(places: Places, script: Path) -> bool:
+    """Whether git's index has the script with our lines."""
+    if not script.is_relative_to(places.top):
+        return False
+    return husky.has_lines(plumbing.blob(places, f":{_shown(places, script)}") or b"")
 
 
 def _forget(places: Places) -> bool:
     """Remove what the shims needed; returns whether the merge driver was registered."""
     places.interpreter.unlink(missing_ok=True)
-    scope.widen(places)
-    scope.choose(places, HOOKS)
+    hook_scope.widen(places)
+    if places.shared.is_dir():
+        hook_scope.choose(places, ())
     return pin_merge.forget_driver(places)
 
 
@@ -177,155 +301,5 @@ def runs_here(places: Places, hook: str) -> bool:
     """Whether a shim of ours does the work when git runs this hook in this work tree, first or
     behind pre-commit or prek.
     """
-    slot = place_of(hooks_folder(places), hook)
-    return chaining.is_ours(slot) and os.access(slot, os.X_OK) and scope.acts(places)
-
-
-def hooks_folder(places: Places) -> Path:
-    """Where git looks for hooks: shared by all work trees, or core.hooksPath."""
-    return places.top / demand(places, "rev-parse", "--git-path", "hooks").text.removesuffix("\n")
-
-
-def place_of(folder: Path, hook: str) -> Path:
-    """Where our shim is, or belongs: behind pre-commit or prek, if that moved it aside to run it
-    from there.
-    """
-    front, legacy = folder / hook, folder / f"{hook}.legacy"
-    return legacy if chaining.is_ours(legacy) and chaining.is_framework(front) else front
-
-
-def ours(folder: Path) -> tuple[str, ...]:
-    """The hooks that have a shim of ours, of any version."""
-    return tuple(hook for hook in HOOKS if chaining.is_ours(place_of(folder, hook)))
-
-
-def _write_shim(slot: Path, hook: str) -> bool:
-    """Write the shim; returns whether another tool's hook was moved aside.
-
-    Everything that a full disk stops comes before the renames.
-    """
-    fresh = slot.with_name(f"{hook}.vmrag-new")
-    write_atomically(fresh, shims.text(hook))
-    fresh.chmod(chaining.EXECUTABLE)
-    foreign = chaining.exists(slot) and not chaining.is_ours(slot)
-    if foreign:
-        chaining.chain(slot.parent, hook)
-    fresh.replace(slot)
-    return foreign
-
-
-def _remove_shim(folder: Path, hook: str) -> bool:
-    """Remove the shim; returns whether the hook that was there before is back."""
-    slot, front, chained = place_of(folder, hook), folder / hook, chaining.chained_hook(folder, hook)
-    if chaining.is_ours(slot):
-        slot.unlink()
-    if not chaining.exists(chained):
-        return False
-    # Its tool wrote it again, over our shim or in front of it:
-    if chaining.exists(front) and chaining.replaces(front, chained):
-        chaining.drop(folder, hook)
-        return False
-    if chaining.exists(slot):  # somebody else's: nobody runs the chained one, but it is not ours to throw away
-        return False
-    chaining.restore(folder, hook, slot)
-    return True
-
-
-def refuse_shared(places: Places, folder: Path) -> None:
-    """Raises `HooksRefused` for a hooks directory outside of the repository, or with files that git
-    tracks.
-
-    Its hint is a command for hooks of this clone that run those as well, and where it can be forced
-    `OR_FORCE`.
-    """
-    if not folder.is_dir() and chaining.exists(folder):
-        message, force = f"{_called(folder)}, which is no directory: git runs no hooks at all.", ""
-    elif not inside(folder, places):
-        message, force = _outside(folder), OR_FORCE
-    elif _is_tracked(places, folder):
-        message = f"git tracks the hooks in {folder}: they would be changed for everybody, and stand in the way of a checkout."
-        force = OR_FORCE
-    elif folder.is_symlink():
-        message, force = f"{_called(folder)}: what is written there is written elsewhere.", OR_FORCE
-    else:
-        return
-    raise HooksRefused(message, hint=_hooks_of_this_clone(places, folder) + force, folder=str(folder))
-
-
-def _hooks_of_this_clone(places: Places, folder: Path) -> str:
-    own = places.common / "hooks"
-    quoted = shlex.quote(str(own))
-    steps = [f"git config --local core.hooksPath {quoted}", "vmrag install"]
-    if not own.is_dir() or own.is_symlink():
-        steps[:0] = [f"rm -f {quoted}", f"mkdir {quoted}"]
-    elif ours(own):
-        steps[:0] = ["vmrag uninstall"]
-    there = [] if own.is_symlink() else chaining.others(own)
-    if names := [name for name in chaining.others(folder) if name not in there]:  # nobody would run them any more
-        links = " ".join(shlex.quote(str(folder.resolve() / name)) for name in names)
-        steps.insert(-2, f"ln -s {links} {quoted}")
-    return " && ".join(steps)
-
-
-def _called(folder: Path) -> str:
-    what = what_it_is(folder)
-    return f"{folder} is {what}" if folder.is_symlink() else f"core.hooksPath names {folder}"
-
-
-def _outside(folder: Path) -> str:
-    return f"{_called(folder)}, outside of this repository: other repositories run those hooks, too."
-
-
-def _is_tracked(places: Places, folder: Path) -> bool:
-    """Whether this repository, or a submodule of it, tracks files in the folder."""
-    if not folder.is_dir() or folder.resolve().is_relative_to(places.common.resolve()):
-        return False
-    done = git_in(folder, "ls-files", "-z")
-    if done.returncode:
-        raise failure(("ls-files",), done)
-    return bool(done.stdout)
-
-
-def refuse_what_is_no_hook(slot: Path) -> None:
-    """Raise `HooksRefused` for what git cannot run, such as a folder or a pipe. A link to a program
-    is a hook.
-    """
-    if slot.exists() and not slot.is_file():
-        raise HooksRefused(
-            f"{slot} is {what_it_is(slot)}, and no hook.",
-            hint=f"mv {shlex.quote(str(slot))} {shlex.quote(f'{slot}.before')}",
-            hook=slot.name,
-        )
-
-
-def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:
-    slot, chained = place_of(folder, hook), chaining.chained_hook(folder, hook)
-    third = chaining.exists(slot) and not chaining.is_ours(slot) and chaining.exists(chained)
-    if third and not chaining.replaces(slot, chained):
-        raise HooksRefused(
-            f"Both {slot} and {chained.relative_to(folder)} beside it are hooks of other tools; only one can be chained.",
-            hint=f"Merge them into {slot.name}, then: rm {shlex.quote(str(chained))}",
-            hook=hook,
-        )
-
-
-def inside(folder: Path, places: Places) -> bool:
-    real = folder.resolve()
-    return any(real.is_relative_to(root.resolve()) for root in (places.top, places.common))
-
-
-def _is_current(path: Path, hook: str) -> bool:
-    try:
-        return path.read_bytes() == shims.text(hook) and path.stat().st_mode & 0o777 == chaining.EXECUTABLE
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return False
-
-
-@contextlib.contextmanager
-def readable_failures(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FileFailed(
-            f"Cannot change the hooks in {folder}: {error.strerror} ({error.filename})", hint=f"ls -la '{folder}'"
-        ) from error
+    slot = found.place_of(found.folder(places), hook)
+    return found.is_ours(slot) and os.access(slot, os.X_OK) and hook_scope.acts(places)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_hooks.boundary import Notes, TooMuch, guarded, say
-from vmrag_hooks.shims import SYNCING
+from vmrag_link.git.hook_scope import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING

@@ -10,24 +10,12 @@ import re
 
 from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
+from vmrag_link.git.hook_scope import SYNCING
 
-VERSION = 4
-
-SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
-"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing
-post-checkout fails the checkout.
-"""
-
-CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
-"""What these say decides whether git goes on."""
-
-HOOKS = (*SYNCING, *CHECKING)
-"""The hooks that are installed."""
+VERSION = 5
 
 REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""
-
-_MARKER = rb"(?m)^# vmrag-hook (\d+) "
 
 _UNDONE = {
     "pre-push": "the knowledge of these commits was not looked at",
@@ -61,9 +49,3 @@ def text(hook: str) -> bytes:
         "VARIABLES": " ".join(env.GIT_LOCAL),
     }
     return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
-
-
-def version(content: bytes) -> int | None:
-    """The version of a shim of ours; None for another tool's hook."""
-    found = re.search(_MARKER, content)
-    return int(found[1]) if found else None

@@ -7,9 +7,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmrag_hooks import driver_command, installer
-from vmrag_hooks.shims import HOOKS
+from vmrag_hooks import driver_command, shim_files
 from vmrag_link.errors import HooksRefused
+from vmrag_link.git.hook_scope import HOOKS
 from vmrag_link.git.pin_merge import DRIVER, driver_settings
 from vmrag_link.git.run import failure, git_in
 from vmrag_link.models import Record
@@ -31,7 +31,7 @@ def write(folder: Path) -> TemplateReport:
     `FileFailed`.
     """
     hooks = folder / "hooks"
-    others = installer.foreign(hooks)
+    others = shim_files.foreign(hooks)
     if others:
         raise HooksRefused(
             f"The template {folder} has hooks of other tools: {', '.join(others)}.",
@@ -40,8 +40,8 @@ def write(folder: Path) -> TemplateReport:
             hooks=others,
         )
     python = sys.executable
-    with installer.readable_failures(hooks):
-        written, _ = installer.write_shims(hooks, HOOKS)
+    with shim_files.readable_failures(hooks):
+        written, _ = shim_files.write(hooks, HOOKS)
         write_atomically(folder / "vmrag" / "interpreter", python.encode() + b"\n")
     for key, value in driver_settings(driver_command.command(python)).items():
         arguments = ("config", "--file", str(folder / "config"), "--replace-all", f"merge.{DRIVER}.{key}", value)

@@ -128,8 +128,7 @@ class Parameter(Record, frozen=True):
         text: str = self.given.spelled.get(value, value)
         if self.choices and text not in self.choices and text not in self.given.spelled.values():
             raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
-        if not text.isascii():
-            self._require_characters(text)
+        self._require_characters(text, where)
         return text
 
     def _number(self, value: Any, warn: Warn) -> int | float:
@@ -202,14 +201,22 @@ class Parameter(Record, frozen=True):
         except ValueError as error:
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 
-    def _require_characters(self, text: str) -> None:
-        """Half of a surrogate pair is no character, and nothing stores it."""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
+    def _require_characters(self, text: str, where: str) -> None:
+        """Half of a surrogate pair is no character, and no database stores a NUL exactly."""
+        found = text.find("\0")
+        what = "a NUL"
+        if found < 0 and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                found, what = error.start, "half of a surrogate pair"
+        if found >= 0:
             raise UsageInvalid(
-                f"{self.name} holds half of a surrogate pair, which is no character.", parameter=self.name
-            ) from None
+                f"{where} holds {what} at character {found + 1}, which cannot be stored.",
+                hint="Leave that character out.",
+                parameter=self.name,
+                character=found + 1,
+            )
 
     def _refusal(self, value: Any, expected: str, *, where: str = "", json: Any = None) -> UsageInvalid | JsonInvalid:
         """`json`: what was given, where that may be JSON text of another kind."""
@@ -272,6 +279,15 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
+def usage(tool: str, declared: Sequence[Parameter]) -> str:
+    """What a tool takes, in one line: `NAME takes: a (string, required), b (list of string)`."""
+    found = []
+    for each in sorted(declared, key=lambda each: not each.required):
+        kind = f"list of {each.items}" if each.kind == "array" else each.kind
+        found.append(f"{each.name} ({kind}{', required' if each.required else ''})")
+    return f"{tool} takes: {', '.join(found)}" if found else f"{tool} takes no parameters"
+
+
 def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
     """The function's keywords.
 
@@ -283,7 +299,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
     if unknown:
         near = nearest(unknown[0], by_name)
         raise UsageInvalid(
-            f"There is no parameter {unknown[0]!r}." + (f" Is it {near!r}?" if near else ""),
+            f"There is no parameter {shortened(repr(unknown[0]))}." + (f" Is it {near!r}?" if near else ""),
             unknown=unknown,
             allowed=sorted(by_name),
         )

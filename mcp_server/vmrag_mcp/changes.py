@@ -17,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 
 from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
+from vmrag_link.file_stamp import file_stamps
 from vmrag_link.git import plumbing
 from vmrag_link.paths import Places
-from vmrag_mcp.file_stamp import Looks, looks
 
 POLL_SECONDS = 1.0
 
@@ -53,7 +53,7 @@ class Subscriptions:
 
     async def watch(self) -> None:
         """Poll once a second, for as long as somebody has subscribed."""
-        seen: Looks | None = None
+        seen: tuple[object, ...] | None = None
         while True:
             await anyio.sleep(POLL_SECONDS)
             if not self._told and not self.bus.listened:
@@ -72,13 +72,13 @@ class Subscriptions:
                 self._told.pop(key, None)
         await self.bus.announce()
 
-    def _looks(self) -> Looks:
+    def _looks(self) -> tuple[object, ...]:
         """Names, sizes and times of the files that every checkout, pin and write changes."""
         try:
             places = plumbing.locate(self._directory)
         except VmragError:
             return ()
-        return (*looks(_files(places)), opening.stamp(places.kb))
+        return file_stamps(_files(places)), opening.stamp(places.kb)
 
 
 class Bus(InMemorySubscriptionBus):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
-from vmrag_mcp.results.base import ToolResult, ToolWarning
+from vmrag_mcp.results.base import KbAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.ops.follow.provenance import KbBlock
+    from vmrag_mcp.options import ToolSelection
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
@@ -31,6 +32,7 @@ SUGGESTIONS = {
     "BRANCH_NOT_FOUND": ("dolt_branches lists the branches",),
     "BRANCH_EXISTS": ("dolt_checkout goes to a branch that exists",),
     "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch brings a remote's"),
+    "NO_PIN": ("dolt_init starts this git branch without documents, and names what it could have instead",),
     "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
     "MERGE_CONFLICT": ("resolve_conflicts decides", "dolt_reset with confirm_discard=true gives the merge up"),
     "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
@@ -48,6 +50,14 @@ SUGGESTIONS = {
     "KB_MOVED": ("Call again: nothing was written.",),
 }
 """By code: what an agent can do with its tools. The error's own hint, a command, follows."""
+
+LAST_RESORT = "In a terminal, `vmrag doctor` looks for what is wrong here."
+"""Where nothing else can be suggested, or what can takes a tool that is not there."""
+
+LONGEST = 400
+"""Characters of a message, or of a text in the details: what a client sent comes back cut."""
+
+LONGEST_SUGGESTION = 2000
 
 OF_TABLE = {
     ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the one that exists",),
@@ -69,9 +79,10 @@ ERROR_TYPES = {
 """The class names that some clients look for in `details.error_type`."""
 
 
-def failure(error: VmragError) -> dict[str, Any]:
-    """The envelope of a known error."""
-    details = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
+def failure(error: VmragError, tools: ToolSelection | None = None) -> dict[str, Any]:
+    """The envelope of a known error. `tools`: those that may be suggested; None for all."""
+    given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
+    details = {key: _shortened(value) for key, value in given.items()}
     if error.code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[error.code]
     if error.code == "DATABASE_ERROR":
@@ -79,9 +90,9 @@ def failure(error: VmragError) -> dict[str, Any]:
     envelope = {
         "success": False,
         "error": error.code,
-        "message": error.message,
+        "message": _shortened(error.message),
         "details": details,
-        "suggestions": _suggestions(error),
+        "suggestions": _suggestions(error, tools),
         "code": error.code,
         "status": "error",
     }
@@ -90,7 +101,26 @@ def failure(error: VmragError) -> dict[str, Any]:
     return envelope
 
 
-def _suggestions(error: VmragError) -> list[str]:
+def _shortened(value: Any, most: int = LONGEST) -> Any:
+    """Texts without their middle, where they are too long, and lists of such texts. Objects come
+    from operations, such as the sides of a conflict, and are as long as they have to be.
+    """
+    match value:
+        case str() if len(value) > most:
+            return f"{value[: most * 2 // 3]} … {value[-most // 3 :]}"
+        case list() | tuple():
+            return [_shortened(each, most) for each in value]
+    return value
+
+
+def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
+    """What helps, at least one: tools first, then the error's own hint, a command."""
+    wanted = [*_by_code(error), error.hint]
+    there = [tools.worded(each) for each in wanted] if tools else wanted
+    return [_shortened(each, LONGEST_SUGGESTION) for each in dict.fromkeys(filter(None, there))] or [LAST_RESORT]
+
+
+def _by_code(error: VmragError) -> tuple[str, ...]:
     ours = OF_TABLE.get((error.code, error.details.get("table", "")), SUGGESTIONS.get(error.code, ()))
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
@@ -100,7 +130,7 @@ def _suggestions(error: VmragError) -> list[str]:
         ours = ("list_libraries shows those that there are",)
     elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
-    return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
+    return ours
 
 
 def success(result: ToolResult, kb: KbBlock | None, warnings: list[ToolWarning]) -> dict[str, Any]:
@@ -109,7 +139,7 @@ def success(result: ToolResult, kb: KbBlock | None, warnings: list[ToolWarning])
     """
     answer = {"success": True, **msgspec.to_builtins(result)}
     if kb:
-        answer["kb"] = msgspec.to_builtins(kb)
+        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb))
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 

@@ -15,6 +15,7 @@ from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue
+from vmrag_mcp.wording import worded
 
 KEYWORDS = ("default", "all")
 SWITCH = "enable_toolset"
@@ -22,8 +23,8 @@ SWITCH = "enable_toolset"
 
 _ABOUT = (
     "Knowledge base of this git repository: documents, decisions, notes and issue logs, versioned together with the code. "
-    "Search it by meaning (chroma_query_documents) before you answer questions about the project, and write down what should be known "
-    "later (chroma_add_documents, then dolt_commit)."
+    "Before you answer a question about the project, search it: chroma_query_documents asks all collections at once, by meaning. "
+    "What should be known later is written down with chroma_add_documents; dolt_commit makes a revision of it."
 )
 _TRUTH = (
     "Every answer comes from the knowledge that the checked-out code commit pins; the block 'kb' says which revision that was, and in_sync "
@@ -83,8 +84,8 @@ class ToolSelection(Record, frozen=True):
             return self.tools[name]
         known = catalogue().get(name.removeprefix(self.chosen.prefix))
         if known is None:
-            near = nearest(name, [*self.tools, *catalogue()])
-            raise ToolMissing(f"There is no tool {name!r}.", hint=near or "tools/list shows what there is", tool=name)
+            hint = nearest(name, self.tools) or "tools/list shows what there is"
+            raise ToolMissing(f"There is no tool {name!r}.", hint=hint, tool=name)
         if not known.available(read_only=self.chosen.read_only):
             raise AccessDenied(
                 f"{known.name} changes something, and this server is read-only.",
@@ -125,15 +126,23 @@ class ToolSelection(Record, frozen=True):
 
     def instructions(self) -> str:
         """What a client tells its model about this server, in the words that people use."""
-        off = [f"{name} ({each.about})" for name, each in TOOLSETS.items() if name not in self.toolsets]
-        lines = [_ABOUT, _TRUTH]
+        lines = [self.worded(_ABOUT), self.worded(_TRUTH)]
         if self.chosen.read_only:
             lines.append("This server is read-only.")
+        off = [f"{each.name} ({each.about})" for each in self.toolsets_listed() if each.tools and not each.enabled]
         if off:
-            lines.append(
-                f"Switched off: {'; '.join(off)}. They come with {SWITCH}, or with --toolsets=all at the start."
-            )
+            switch = f"{self.chosen.prefix}{SWITCH}"
+            way = f"{switch}, or with " if switch in self.tools else ""
+            lines.append(f"Switched off: {'; '.join(off)}. They come with {way}--toolsets=all at the start.")
         return " ".join(lines)
+
+    def has(self, name: str) -> bool:
+        """Whether it has a tool, by its name in the catalogue."""
+        return f"{self.chosen.prefix}{name}" in self.tools
+
+    def worded(self, text: str) -> str:
+        """A text without what names a tool that this server does not have (`wording`)."""
+        return worded(text, self.tools, self.chosen.prefix)
 
 
 class EnabledTools:

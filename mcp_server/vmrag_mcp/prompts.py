@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Record
+from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ _TELL = (
     "Say so if something contradicts itself or the code."
 )
 _PREPARE = (
-    "Prepare a commit of the knowledge: these documents are uncommitted. Read the changes; point out mistakes, duplicates of documents "
-    "that exist (chroma_query_documents finds them) and what is missing. Propose a commit message of one line that says what is known "
-    "now. When the person agrees, call dolt_commit with it; that stages the pin .dolt-version, which then has to be committed with git, "
-    "together with the code that it belongs to."
+    "Prepare a commit of the knowledge: these documents are uncommitted. Read the changes, and point out mistakes, duplicates of "
+    "documents that exist, and what is missing. chroma_query_documents finds duplicates. Propose a commit message of one line that says "
+    "what is known now. When the person agrees, call dolt_commit with it, which stages the pin .dolt-version. That has to be committed "
+    "with git, together with the code that it belongs to."
 )
 
 
@@ -34,45 +35,57 @@ class Argument(Record, frozen=True):
 
 
 class Prompt(Record, frozen=True):
-    """As clients list it; `text` makes the message for the agent."""
+    """As clients list it; `text` makes the message for the agent. `needs`: the tool without which
+    it asks for something that cannot be done.
+    """
 
     name: str
     title: str
     about: str
     arguments: tuple[Argument, ...]
     text: Callable[[Call, Mapping[str, str]], str]
+    needs: str = ""
 
 
-def get(name: str) -> Prompt:
+def listed(server: ToolSelection) -> list[Prompt]:
+    """Those that a client of the server can follow."""
+    return [each for each in PROMPTS.values() if not each.needs or server.has(each.needs)]
+
+
+def get(name: str, server: ToolSelection) -> Prompt:
     """Raises `UsageInvalid`."""
-    if name not in PROMPTS:
-        raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(PROMPTS)}.", prompt=name)
-    return PROMPTS[name]
+    there = {each.name: each for each in listed(server)}
+    if name not in there:
+        raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(there)}.", prompt=name)
+    return there[name]
 
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
+    from vmrag_link.ops.history.compare import compare
     from vmrag_link.ops.history.merge_base import branch_base
-    from vmrag_link.ops.history.word_diff import word_diff
 
     call.standing()
     asked = arguments.get("since")
     since, why = (asked, "as asked") if asked else branch_base(call.ws)
-    report = word_diff(call.ws, since, None)
-    shown = _shown(report, f"get_diff(from_ref={since!r}, include_content=true)")
+    report = compare(call.ws, [since]).report()
+    shown = _shown(call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}")
     question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
     return "\n".join([question, _TELL, "", *shown])
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.word_diff import word_diff
+    from vmrag_link.ops.history.compare import compare
 
     call.standing()
-    report = word_diff(call.ws, None, None)
-    return "\n".join([_PREPARE, "", *_shown(report, "get_diff(include_content=true)")])
+    report = compare(call.ws, []).report()
+    shown = _shown(call, report, "get_diff(include_content=true)", "vmrag diff")
+    return "\n".join([call.worded(_PREPARE), "", *shown])
 
 
-def _shown(report: DiffReport, more: str) -> Iterable[str]:
-    """The changes as people read them, cut where they get long."""
+def _shown(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
+    """The changes as people read them, cut where they get long. Then the tool shows all of them,
+    or the command, where there is no such tool.
+    """
     if not report.documents and not report.collections:
         yield "No document differs."
         return
@@ -85,7 +98,7 @@ def _shown(report: DiffReport, more: str) -> Iterable[str]:
         lines += [f"  {_SIGNS[piece.op]}{piece.text}" for piece in document.text if piece.op in _SIGNS]
         length += sum(map(len, lines))
         if length > LONGEST:
-            yield f"… and {len(report.documents) - number} more: {more}"
+            yield f"… and {len(report.documents) - number} more: {call.worded(tool) or command}"
             return
         yield from lines
 
@@ -112,6 +125,7 @@ PROMPTS = {
             "Look through the uncommitted documents, and commit them with a message.",
             (),
             _commit,
+            needs="dolt_commit",
         ),
     )
 }

@@ -35,7 +35,7 @@ TOOLSETS = {
     "sync": Toolset("upkeep of the vector index", ("sync",)),
     "toolsets": Toolset("which toolsets there are, and switching them on", ("toolsets",)),
     "chroma_variants": Toolset("one-document and one-filter variants of the chroma tools", ("chroma_variants",)),
-    "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
+    "vcs_aliases": Toolset("shorter names for commits, branches, status and log", ("vcs_aliases",)),
     "knowledge": Toolset("issue logs of projects, documents about tools", ("knowledge", "any_document")),
     "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
     "compounding": Toolset(

@@ -89,12 +89,12 @@ class PlacedSession(Session):
         self.place, self.directory, self.state = place, place.directory, ProcessState()
 
     @contextlib.contextmanager
-    def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
+    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
         if self.problem:
             raise self.problem
         if not self.place.outright and belongs_to_nobody(self.directory):
             raise refusal(self.directory)
-        with super()._workspace(progress, reads=reads) as ws:
+        with super()._workspace(progress) as ws:
             if not self.place.outright and belongs_to_nobody(ws.places.top):
                 raise refusal(self.directory)
             settings = ws.config.mcp

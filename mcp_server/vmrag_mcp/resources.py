@@ -113,12 +113,12 @@ def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, 
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
-    from vmrag_link.ops.documents.listing import no_document
+    from vmrag_link.ops.history.document_names import no_document
 
     at = call.standing().at
     document = call.ws.engine.document(at, collection, doc_id)
     if document is None:
-        raise no_document(call.ws, at, collection, doc_id)
+        raise no_document(call.ws.engine, at, collection, doc_id)
     return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, msgspec.to_builtins(call.kb()))
 
 

@@ -13,8 +13,7 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_mcp.results.base import ServerResult, ToolResult, ToolWarning
+from vmrag_mcp.results.base import KbAnswer, ServerResult, ToolResult, ToolWarning
 
 _REF = "#/$defs/"
 
@@ -44,7 +43,7 @@ def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
 
 def answer_schema(result: type[ToolResult]) -> Schema:
     """Of a successful answer. No object has other keys, unless it is free-form."""
-    kinds = (result, KbBlock, list[ToolWarning])
+    kinds = (result, KbAnswer, list[ToolWarning])
     (top, kb, warnings), components = msgspec.json.schema_components(kinds)
     for record in set(_records(inspect.multi_type_info(kinds))):
         _close(components[record.__name__], record)

@@ -88,7 +88,7 @@ class KnowledgeServer:
     # -- tools
 
     def listed(self) -> list[types.Tool]:
-        return [_protocol_tool(name, each) for name, each in self._tools.selection.tools.items()]
+        return protocol_tools(self._tools.selection)
 
     async def _list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self.listed())
@@ -98,7 +98,7 @@ class KnowledgeServer:
         try:
             tool = before.tool(params.name)
         except VmragError as error:
-            return _result(envelope.failure(error), failed=True)
+            return _result(envelope.failure(error, before), failed=True)
         arguments = params.arguments or {}
         fields, failed = await self._run(context, tool, arguments)
         if self._tools.selection.tools.keys() != before.tools.keys():
@@ -156,7 +156,7 @@ class KnowledgeServer:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        found = await self._read(context, lambda call: resources.read(call, uri))
+        found = await self._read(context, lambda call: resources.read(call, uri), uri=uri)
         content = types.TextResourceContents(
             uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
         )
@@ -170,13 +170,13 @@ class KnowledgeServer:
                 description=each.about,
                 arguments=[types.PromptArgument(name=one.name, description=one.about) for one in each.arguments],
             )
-            for each in prompts.PROMPTS.values()
+            for each in prompts.listed(self._tools.selection)
         ]
         return types.ListPromptsResult(prompts=rows)
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         def made(call: Call) -> tuple[str, str]:
-            prompt = prompts.get(params.name)
+            prompt = prompts.get(params.name, self._tools.selection)
             return prompt.about, prompt.text(call, params.arguments or {})
 
         about, text = await self._read(context, made)
@@ -190,10 +190,10 @@ class KnowledgeServer:
         values, more = await self._read(context, lambda call: complete(call, reference, argument, typed, known))
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
-    async def _read(self, context: Context, reader: Callable[[Call], T]) -> T:
+    async def _read(self, context: Context, reader: Callable[[Call], T], **data: str) -> T:
         """The reader's result.
 
-        Raises `MCPError`, with the envelope as its data, for a known error.
+        Raises `MCPError` for a known error, with the envelope and `data` as its data.
         """
         progress = CallProgress(_reporter(context))
 
@@ -204,7 +204,8 @@ class KnowledgeServer:
         try:
             return await self._in_thread(work, progress, self._reading)
         except VmragError as error:
-            raise MCPError(types.INVALID_PARAMS, error.message, envelope.failure(error)) from error
+            failure = data | envelope.failure(error, self._tools.selection)
+            raise MCPError(types.INVALID_PARAMS, failure["message"], failure) from error
 
     # -- notifications
 
@@ -228,11 +229,20 @@ def _client(context: Context) -> int:
     return id(context.session.client_params)
 
 
-def _protocol_tool(name: str, listed: ToolInfo) -> types.Tool:
+def protocol_tools(server: ToolSelection) -> list[types.Tool]:
+    """The tools as clients of such a server get them."""
+    return [_protocol_tool(name, each, server.worded) for name, each in server.tools.items()]
+
+
+def _protocol_tool(name: str, listed: ToolInfo, worded: Callable[[str], str]) -> types.Tool:
+    described = {
+        each: shape | {"description": worded(shape["description"])} if "description" in shape else shape
+        for each, shape in listed.schema["properties"].items()
+    }
     return types.Tool(
         name=name,
-        description=listed.description,
-        input_schema=listed.schema,
+        description=worded(listed.description),
+        input_schema=listed.schema | {"properties": described},
         annotations=types.ToolAnnotations.model_validate(listed.annotations),
     )
 

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vmrag_link.engines import opening
-from vmrag_link.errors import VmragError, system_failure
+from vmrag_link.errors import UsageError, VmragError, system_failure
+from vmrag_link.file_stamp import file_stamps
+from vmrag_link.git import configuration
 from vmrag_link.models import Record
 from vmrag_link.progress import Task
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
-from vmrag_mcp.file_stamp import Looks, looks
-from vmrag_mcp.options import EnabledTools
+from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results.base import ToolWarning
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
-    from vmrag_link.workspace import Workspace
+    from vmrag_link.workspace import DocumentStore, Workspace
 
 
 class Behaviour(Record, frozen=True):
@@ -42,6 +43,9 @@ class Behaviour(Record, frozen=True):
 class Cancelled(BaseException):
     """The client gave the call up. No error: nothing that catches errors may take it for one."""
 
+
+Looks = tuple[object, ...]
+"""Equal as long as nobody has changed what was looked at."""
 
 NOTHING: Mapping[str, bool] = {}
 """No address was put to the person."""
@@ -104,11 +108,12 @@ class Call:
         agreed: Mapping[str, bool] = NOTHING,
         *,
         state: ProcessState | None = None,
-        read_only: bool = False,
+        tools: ToolSelection | None = None,
     ) -> None:
         self.ws = ws
         self.state = state or ProcessState()
-        self.read_only = read_only
+        self.tools = tools
+        self.read_only = tools is not None and tools.chosen.read_only
         self.behaviour = behaviour
         self.warnings: list[ToolWarning] = []
         self._progress = progress
@@ -128,6 +133,15 @@ class Call:
         if self._agreed.get(remote):
             agree(self.ws, remote)
 
+    def worded(self, text: str) -> str:
+        """A text without what names a tool that this server does not have (`wording`)."""
+        return self.tools.worded(text) if self.tools else text
+
+    def tail(self, advice: str) -> str:
+        """`; ADVICE` for the end of a message; empty where it names a tool that is not there."""
+        said = self.worded(advice)
+        return f"; {said}" if said else ""
+
     def warn(self, code: str, message: str) -> None:
         warning = ToolWarning(code, message)
         if warning not in self.warnings:
@@ -137,6 +151,13 @@ class Call:
         """`why` the index did not follow what was stored; empty if it did."""
         if why:
             self.warn("INDEX_PENDING", why)
+
+    def warn_of_push(self) -> None:
+        """What the next push would not take along, or the last one did not. Asks no network."""
+        from vmrag_link.ops.status.cautions import cautions
+
+        for each in cautions(self.ws, remember=True):
+            self.warn(each.code, each.sentence)
 
     def standing(self) -> Standing:
         """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
@@ -150,6 +171,12 @@ class Call:
         if self._standing is None:
             self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)
         return self._standing
+
+    def store(self, collection: str) -> DocumentStore:
+        """Where a collection of that name is: in the knowledge base, or on this machine alone."""
+        from vmrag_link.ops.system import stores
+
+        return stores.holding(self.ws, collection)
 
     def stands(self, at: Standing) -> None:
         """The tool has found out by itself where its answer comes from."""
@@ -173,10 +200,14 @@ class Call:
 
 
 class _IdleWorkspace(NamedTuple):
-    """A workspace that nobody uses, and what the files under it looked like."""
+    """A workspace that nobody uses, and what the files under it looked like: those of `settings`
+    when it was opened, because a person may change them during a call; the others after its last
+    call, which may have written to them.
+    """
 
     workspace: Workspace
-    looks: Looks
+    settings: Looks
+    knowledge: Looks
 
 
 class Session:
@@ -190,11 +221,8 @@ class Session:
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
-
-    @property
-    def read_only(self) -> bool:
-        """Whether its tools change nothing."""
-        return self.tools is not None and self.tools.selection.chosen.read_only
+        self._fetched = threading.Event()
+        """The knowledge base came with a call, and no tool's answer has said yet what to run."""
 
     def run(
         self,
@@ -212,23 +240,38 @@ class Session:
             with contextlib.nullcontext() if tool.reads else self._writing:
                 return self._answer(tool, arguments, progress, agreed), False
         except VmragError as error:
-            return envelope.failure(error), True
+            return self._failure(error), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return envelope.failure(system_failure(error) or self._bug(error, tool.name)), True
+            return self._failure(system_failure(error) or self._bug(error, tool.name)), True
+
+    def _failure(self, error: VmragError) -> dict[str, Any]:
+        return envelope.failure(error, self._selection)
+
+    @property
+    def _selection(self) -> ToolSelection | None:
+        return self.tools.selection if self.tools else None
 
     def _answer(
         self, tool: ToolInfo, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
     ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
-        keywords = given.parse_arguments(given.parameters(function), arguments, lambda *warning: warned.append(warning))
+        takes = given.parameters(function)
+        try:
+            keywords = given.parse_arguments(takes, arguments, lambda *warning: warned.append(warning))
+        except UsageError as error:
+            error.hint = error.hint or given.usage(tool.name, takes)
+            raise
         declared: ToolDeclaration = function.__dict__["declared"]
         if declared.of_server:
             return envelope.success(function(self.tools, **keywords), None, [ToolWarning(*each) for each in warned])
-        with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
+        with self.call(progress, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
+            if self._fetched.is_set():
+                self._fetched.clear()
+                call.warn_of_push()
             return envelope.success(result, call.kb(), call.all_warnings())
 
     @contextlib.contextmanager
@@ -236,7 +279,6 @@ class Session:
         self,
         progress: CallProgress,
         *,
-        reads: bool = True,
         founds: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
     ) -> Iterator[Call]:
@@ -244,43 +286,46 @@ class Session:
 
         Raises `NotInitialized` at once, unless it `founds`.
         """
-        with self._workspace(progress, reads=reads) as ws:
+        with self._workspace(progress) as ws:
             if not founds:
                 if not ws.initialized:
                     from vmrag_link.ops.follow import lazy_fetch
 
-                    lazy_fetch.bring(ws)
+                    if lazy_fetch.bring(ws):
+                        self._fetched.set()
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress, agreed, state=self.state, read_only=self.read_only)
+            yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=self._selection)
 
     @contextlib.contextmanager
-    def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
+    def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:
         """A workspace that nobody else uses meanwhile. Raises `GitRepositoryMissing`."""
         from vmrag_link.workspace import Workspace
 
-        try:
-            ws, seen = self._idle.get_nowait()
-            if _looks(ws) != seen:
-                ws.close()
-                ws = Workspace.open(self.directory, progress, models=self._models)
-        except queue.Empty:
+        def opened() -> tuple[Workspace, Looks]:
             ws = Workspace.open(self.directory, progress, models=self._models)
+            return ws, _settings_look(ws)
+
+        try:
+            ws, settings, knowledge = self._idle.get_nowait()
+            if (_settings_look(ws), _knowledge_look(ws)) != (settings, knowledge):
+                ws.close()
+                ws, settings = opened()
+        except queue.Empty:
+            ws, settings = opened()
         ws.progress = progress
         whole = False
         try:
             yield ws
             whole = True
         finally:
-            # A failed call may have left the engine's connection in the middle of something. And
-            # doltlite pushes nothing that was committed after a connection was opened.
-            if not (whole and reads):
-                ws.close()
             if whole:
-                self._idle.put(_IdleWorkspace(ws, _looks(ws)))
+                self._idle.put(_IdleWorkspace(ws, settings, _knowledge_look(ws)))
+            else:  # it may have left the engine's connection in the middle of something
+                ws.close()
 
     def warm_up(self) -> None:
         """Load the models that the first query needs. What goes wrong here, that query says."""
-        with contextlib.suppress(VmragError), self._workspace(CallProgress(), reads=True) as ws:
+        with contextlib.suppress(VmragError), self._workspace(CallProgress()) as ws:
             for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
                 if (model := ws.models.of(each)).local:
                     model.embed_queries([each.name])
@@ -292,8 +337,21 @@ class Session:
         return envelope.internal(path.stem, str(path))
 
 
-def _looks(ws: Workspace) -> Looks:
-    """Of the files that a workspace has read: settings, agreements, the knowledge base."""
+def _settings_look(ws: Workspace) -> Looks:
+    """Of the settings and agreements that a workspace has read."""
     places = ws.places
-    settings = (places.config, places.common / "config", *agreements.files(places))
-    return (*looks((*settings, places.git_dir)), opening.stamp(places.kb))
+    return configuration.stamp(places), file_stamps((places.config, *agreements.files(places)))
+
+
+def _knowledge_look(ws: Workspace) -> Looks:
+    """Of the knowledge base that a workspace has open."""
+    places = ws.places
+    return _folder(places.git_dir), opening.stamp(places.kb), opening.stamp(places.local_kb)
+
+
+def _folder(path: Path) -> int | None:
+    """Another one when a folder was replaced."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -6,15 +6,16 @@ docs/ci.md.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import yaml
 
+from tests.support import pages
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "action" / "action.yml"
 AT_THE_TOP = ROOT / "action.yml"
-PAGE = ROOT / "docs" / "ci.md"
+PAGE = pages.DOCS / "ci.md"
 HEAD = "# Written by `python -m tests.action.document` from action/action.yml.\n"
 
 
@@ -48,13 +49,7 @@ def tables() -> str:
 
 def page() -> str:
     """docs/ci.md with the tables of today."""
-    text, found = re.subn(
-        r"(?s)(<!-- tables -->\n).*?(<!-- end of tables -->)",
-        lambda between: f"{between[1]}\n{tables()}\n\n{between[2]}",
-        PAGE.read_text(),
-    )
-    assert found == 1, "docs/ci.md has no place for the tables"
-    return text
+    return pages.filled(PAGE, {"tables": tables()})
 
 
 def _default(text: str) -> str:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-import tempfile
-from pathlib import Path
+from tests.support import pages
+from tests.support.terminal import Project
 
-import pytest
-
-from tests.libraries.document import steady
-from tests.support.repos import isolate
-from tests.support.terminal import Project, new_project
-
-PAGE = Path(__file__).parents[2] / "docs" / "compounding.md"
+PAGE = pages.DOCS / "compounding.md"
 
 FILES = {
     ".vmrag-docs/config.json": '{"project_name": "shop", "external_docs": {"path": "./handbook"}}\n',
@@ -49,30 +41,12 @@ STEPS = (
 
 def page() -> str:
     """docs/compounding.md with what the program prints today."""
-    text, found = re.subn(
-        r"(?s)(<!-- printed -->\n).*?(<!-- end of printed -->)",
-        lambda between: f"{between[1]}\n```console\n{printed()}```\n\n{between[2]}",
-        PAGE.read_text(),
-    )
-    assert found == 1, "docs/compounding.md has no place for what is printed"
-    return text
+    with pages.newcomer(FILES) as project:
+        printed = pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
+    return pages.filled(PAGE, {"printed": pages.console(printed)})
 
 
-def printed() -> str:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        isolate(patch, Path(folder, "home"))
-        patch.setenv("GIT_TEMPLATE_DIR", "")
-        project = new_project(Path(folder, "project"), settings="")
-        for name, text in FILES.items():
-            project.write(name, text)
-        project.vmrag("init")
-        project.git("add", "-A")
-        project.git("commit", "-q", "-m", "begin")
-        return steady("".join(f"$ {step}\n{_run(project, step)}" for step in STEPS))
-
-
-def _run(project: Project, step: str) -> str:
-    program, *arguments = shlex.split(step)
+def _run(project: Project, program: str, arguments: list[str]) -> str:
     return FILES[arguments[0]] if program == "cat" else project.vmrag(*arguments).out
 
 

@@ -20,9 +20,15 @@ Every result has `success`, `message` (a sentence for people), `kb` (which knowl
 at a tool, every tool can answer those of these groups; **bold** parameters are required.
 """
 
+_CODES = """## Codes
+
+A failed call has `isError`, and `{"success": false, "error": CODE, "message", "details", "suggestions"}`. `suggestions` always holds one at
+least: tools that this server has, and then the command that a person would type.
+"""
+
 
 def document() -> str:
-    return "\n".join(_lines()) + "\n"
+    return "\n".join(_lines()).rstrip("\n") + "\n"
 
 
 def _lines() -> Iterator[str]:
@@ -39,6 +45,16 @@ def _lines() -> Iterator[str]:
                 yield from _tool(tool, TOOLS[tool.name])
         if shared := [f"[`{tool.name}`](#{tool.name})" for tool in tools if tool.toolsets[0] != toolset]:
             yield f"Also here: {', '.join(shared)}.\n"
+    yield _CODES
+    yield from _meanings("code", COMMON["error_codes"] | COMMON["own_error_codes"])
+    yield from _meanings("warning", COMMON["warning_codes"] | COMMON["own_warning_codes"])
+
+
+def _meanings(what: str, codes: dict[str, str]) -> Iterator[str]:
+    yield f"| {what} | comes where |\n|---|---|"
+    for code, when in sorted(codes.items()):
+        yield f"| `{code}` | {when} |"
+    yield ""
 
 
 def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import jsonschema
 import msgspec
 import yaml
 
+from vmrag_mcp.envelope import LAST_RESORT
 from vmrag_mcp.registry import catalogue, function_of
 from vmrag_mcp.result_schema import answer_schema, result_keys, result_type
 from vmrag_mcp.results.base import ToolResult
@@ -135,6 +136,8 @@ def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
     uncommitted = expected.code == "UNCOMMITTED_CHANGES"
     if uncommitted != ("local_changes" in envelope) or (uncommitted and "local_changes" not in envelope["details"]):
         found.append("local_changes")
+    if envelope["suggestions"] in ([], [LAST_RESORT]):
+        found.append("nothing is suggested")
     if re.search(r"Traceback|File \"", envelope["message"]):
         found.append("the message shows a stack trace")
     return found

@@ -13,12 +13,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.support import pages
 from tests.support.engines import AUTHOR, DATE, document, store
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.models import Link
 
-PAGE = Path(__file__).parents[2] / "docs" / "dolt.md"
+PAGE = pages.DOCS / "dolt.md"
 GRACE = "Grace <grace@example.org>"
 COLOR = "\x1b\\[[0-9;]*m"
 
@@ -36,13 +37,7 @@ COMMANDS = (
 
 def page() -> str:
     """docs/dolt.md with what the program says today."""
-    text, found = re.subn(
-        r"(?s)(<!-- said -->\n).*?(<!-- end of said -->)",
-        lambda between: f"{between[1]}\n```console\n{said()}```\n\n{between[2]}",
-        PAGE.read_text(),
-    )
-    assert found == 1, "docs/dolt.md has no place for what Dolt says"
-    return text
+    return pages.filled(PAGE, {"said": pages.console(said())})
 
 
 def said() -> str:
@@ -51,20 +46,11 @@ def said() -> str:
         kb = Path(folder, "kb")
         _fill(kb)
         printed = "\n".join(f"$ {command}\n{_printed(command, kb)}" for command in COMMANDS)
-    return _steady(printed)
+    return pages.steady(printed, r"\b[0-9a-v]{32}\b", _revision)
 
 
-def _steady(text: str) -> str:
-    """The text with each revision replaced by one that depends only on where it stands first."""
-    names: dict[str, str] = {}
-
-    def name(found: re.Match[str]) -> str:
-        if found[0] not in names:
-            digest = hashlib.sha256(str(len(names)).encode()).digest()
-            names[found[0]] = "".join("0123456789abcdefghijklmnopqrstuv"[byte % 32] for byte in digest)
-        return names[found[0]]
-
-    return re.sub(r"\b[0-9a-v]{32}\b", name, text)
+def _revision(number: bytes) -> str:
+    return "".join("0123456789abcdefghijklmnopqrstuv"[byte % 32] for byte in hashlib.sha256(number).digest())
 
 
 def _fill(kb: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, Project
 from vmrag_link import __version__
-from vmrag_link.cli.main import COMMANDS
+from vmrag_link.cli.commands import COMMANDS, TOPICS
 
 template, project = terminal.template, terminal.project
 
@@ -27,6 +28,15 @@ def test_version_and_help(project):
         assert f"  {name} " in shown.out
         assert line.split()[0] in shown.out
     assert project.start("-h").out == shown.out
+    assert [line[:-1] for line in shown.out.splitlines() if re.fullmatch(r"\w.*:", line)] == ["Options", *TOPICS]
+
+
+def test_help_explains_a_command_as_its_own_option_does(project):
+    assert project.vmrag("help").out == project.vmrag("--help").out
+    for words in (["query"], ["issue", "add"]):
+        assert project.vmrag("help", *words).out == project.vmrag(*words, "--help").out
+    assert "Did you mean 'status'?" in project.vmrag("help", "staus", code=2).err
+    assert "'vmrag query' has no commands" in project.vmrag("help", "query", "add", code=2).err
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -142,10 +152,15 @@ def test_the_completion_script_is_printed(project, shell):
         assert checked.returncode == 0, checked.stderr
 
 
-def test_bash_completes_commands_and_options(project):
+def test_bash_completes_commands_options_references_and_documents(project):
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("bash is not installed")
+
+    project.put("$(touch stolen)", "A name that runs.")
+    project.put("two words", "A name that is two.")
+    project.git("branch", "rel/1.0")
+    project.git("branch", "rel$(touch${IFS}stolen)")
 
     def completed(*words: str) -> set[str]:
         quoted = " ".join(f"'{word}'" for word in words)
@@ -164,6 +179,18 @@ def test_bash_completes_commands_and_options(project):
     assert completed("vmrag", "issue", "s") == {"search", "show"}
     assert {"--mode", "--where", "--at"} <= completed("vmrag", "query", "--")
     assert completed("vmrag", "query", "x", "--mode", "") == {"hybrid", "vector", "keyword"}
+    assert completed("vmrag", "help", "qu") == {"query"}
+    assert completed("vmrag", "query", "x", "--at", "") == {"main", "feature", "first", "rel/1.0"}
+    assert completed("vmrag", "list", "--collection", "") == {"handbook"}
+    documents = {"handbook/deep/tls.txt", "handbook/faq.md", "handbook/rest.md", "handbook/setup.md"}
+    assert completed("vmrag", "show", "hand") == completed("vmrag", "rm", "") == documents
+    assert completed("vmrag", "show", "") >= documents | {"first"}
+    assert completed("vmrag", "log", "v1...f") == {"v1...feature", "v1...first"}
+    assert completed("vmrag", "diff", "main..rel") == {"main..rel/1.0"}
+    assert completed("vmrag", "show", "handbook/s") == {"handbook/setup.md"}
+    assert completed("vmrag", "rm", "--collection", "handbook", "re") == {"rest.md"}
+    assert completed("vmrag", "show", "-C", "/", "") == set()  # nothing there, and nothing said
+    assert not (project.top / "stolen").exists()
 
 
 # -- other programs --------------------------------------------------------------------------------

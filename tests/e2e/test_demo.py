@@ -208,6 +208,6 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path):
     said = demo.communicate(timeout=30)[1]
     assert demo.returncode == 130
     *progress, last = said.strip().splitlines()  # on a slow machine it says how far it is
-    assert last == "Interrupted; nothing that was stored is lost."
+    assert last == "Interrupted. Nothing that was stored is lost."
     assert all(" of " in line for line in progress)
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -206,6 +206,12 @@ def test_pages_of_other_origins_and_names_that_were_rebound_do_not_reach_it(runn
         assert running.post(HELLO, **given)[0] == status
 
 
+@pytest.mark.parametrize("space", ["", "  ", " \t"])
+def test_spaces_around_the_value_of_a_header_are_no_part_of_it(running, space):
+    given = {"MCP_Method": "server/discover", "MCP_Protocol_Version": "2026-07-28", "Host": f"localhost:{running.port}"}
+    assert running.post(DISCOVER, **{name: f"{space}{value}{space}" for name, value in given.items()})[0] == 200
+
+
 DISCOVER = {
     "jsonrpc": "2.0",
     "id": 1,

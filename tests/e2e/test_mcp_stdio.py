@@ -282,7 +282,7 @@ def test_the_clients_roots_say_which_repository_and_its_settings_decide_about_th
         server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
         assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
         assert "chroma_create_collection" not in server.tools()
-        assert server.call(LIST)["kb"]["worktree"] == str(project.top)  # asked once
+        assert server.call("dolt_status")["kb"]["worktree"] == str(project.top)  # asked once
 
 
 # -- settings
@@ -308,7 +308,7 @@ def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge_whatever_
     elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
     with served(project.top, env=elsewhere) as here, served(tmp_path / "other") as there:
         for _ in range(3):
-            numbers = here.start(LIST), there.start(LIST)
+            numbers = here.start("dolt_status"), there.start("dolt_status")
             found = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]
             kbs = [each["result"]["structuredContent"]["kb"] for each in found]
             assert [each["worktree"] for each in kbs] == [str(project.top), str(tmp_path / "other")]

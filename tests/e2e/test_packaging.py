@@ -105,6 +105,7 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
     assert entry_points.replace(" ", "").split() == [
         "[console_scripts]",
+        "chroma-mcp-client=vmrag_link.cli.main:learning",
         "vmrag=vmrag_link.cli.main:main",
         "vmrag-mcp=vmrag_link.cli.mcp:main",
         "[pytest11]",

@@ -4,80 +4,20 @@ colours.
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import terminal
-from tests.support.terminal import SCRIPT, Project
+from tests.support import screen, terminal
+from tests.support.screen import Screen
+from tests.support.terminal import Project
 
 pytestmark = pytest.mark.hooks("off")
 
-template, project = terminal.template, terminal.project
+template, project, screens = terminal.template, terminal.project, screen.screens
 
 PROMPT = "[q]uit"
-
-
-class Screen:
-    """A `vmrag` that believes that a person sits in front of it."""
-
-    def __init__(self, project: Project, *arguments: str, **environ: str) -> None:
-        self.said = ""
-        self._master, slave = pty.openpty()
-        self._process = subprocess.Popen(
-            [SCRIPT, *arguments],
-            cwd=project.top,
-            env=os.environ | {"TERM": "xterm"} | environ,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=_own_terminal,  # noqa: PLW1509  no threads here
-        )
-        os.close(slave)
-
-    def expect(self, text: str) -> str:
-        """What was said from the last answer up to where the text comes."""
-        start = len(self.said)
-        until = time.monotonic() + 30
-        while text not in self.said[start:]:
-            assert self._read(until), f"{text!r} did not come: {self.said}"
-        return self.said[start:]
-
-    def answer(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def end(self) -> int:
-        while self._read(time.monotonic() + 30):
-            pass
-        return self._process.wait(30)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._master)
-
-    def _read(self, until: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], max(0, until - time.monotonic()))
-        try:
-            data = os.read(self._master, 4096) if ready else b""
-        except OSError:  # Linux says so when the other side is closed
-            data = b""
-        self.said += data.decode(errors="replace")
-        return bool(data)
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it
 
 
 @pytest.fixture(scope="session")
@@ -95,14 +35,6 @@ def _torn(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def torn(_torn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Three conflicts: two texts (one with CRLF), and a document that one side removed."""
     return terminal.copied(_torn, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def screens() -> Iterator[list[Screen]]:
-    opened: list[Screen] = []
-    yield opened
-    for each in opened:
-        each.close()
 
 
 @pytest.fixture
@@ -207,7 +139,7 @@ def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
     time.sleep(0.1)
     screen.answer(key)
     assert screen.end() == 130
-    assert "nothing that was stored is lost" in screen.said
+    assert "What was decided about the merge is kept; vmrag resolve goes on with it." in screen.said
     assert open_conflicts(torn) == ["handbook/rest.md", "handbook/uv.md"]
 
 

@@ -280,6 +280,16 @@ def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client,
     assert project.ask("path", "chroma", "--working")["chroma"] == report["chroma"]
 
 
+def test_a_collection_of_two_letters_has_a_name_that_chroma_takes(project, client, alone):
+    for texts in ({"one": "First."}, {"one": "Other.", "two": "Second."}):
+        for name, text in texts.items():
+            project.put(name, text, collection="go")
+        project.record("go")
+        found = seen(client, project.ask("path", "chroma"))
+        assert stripped(found)["go-4cd0e21a"] == {f"{name}_chunk_0": text for name, text in texts.items()}
+    assert findings(project) == []
+
+
 def test_what_was_handed_out_stays_for_a_while_and_what_nobody_needs_goes(project, alone):
     lent = Path(project.ask("path", "chroma")["chroma"])
     project.put("draft.md", "Not committed yet.")

@@ -532,7 +532,7 @@ class Broken(NamedTuple):
 
 
 BROKEN = [
-    Broken(uninstalled, "HOOKS_NOT_INSTALLED", "warning", fixed=False),
+    Broken(uninstalled, "HOOKS_NOT_INSTALLED", "note", fixed=False),
     Broken(hook_missing, "HOOK_MISSING", "note"),
     Broken(hook_of_an_older_version, "HOOK_OUTDATED", "warning"),
     Broken(hook_edited, "HOOK_OUTDATED", "warning"),

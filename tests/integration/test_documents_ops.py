@@ -113,7 +113,7 @@ def test_what_is_not_imported_is_listed_with_the_reason(project):
     assert "Skipped 7 files:" in said
     assert "and 2 more (see them with -v)" in said
     assert (
-        "e.exe its type .exe is not supported" in project.vmrag("import", "docs", "--collection", "handbook", "-v").out
+        "e.exe: its type .exe is not supported" in project.vmrag("import", "docs", "--collection", "handbook", "-v").out
     )
 
 

@@ -57,6 +57,34 @@ def test_texts_pass_exactly_and_to_their_end(tmp_path: Path) -> None:
             connection.execute("SELECT ?", ("\ud800",))
 
 
+def test_uncommitted_rows_are_read_on_one_connection_until_somebody_writes(engine: DoltliteEngine) -> None:
+    opened: list[str | None] = []
+    connection = engine._session.connection
+    engine._session.connection = lambda at: opened.append(at) or connection(at)  # type: ignore[method-assign]
+    engine.create_branch("main", root(engine))
+    put(engine, "main", document("a"), document("b"))
+
+    def read() -> list[str]:
+        opened.clear()
+        first = next(headers := engine.headers(Working("main")))  # one that is left before its end
+        headers.close()
+        assert engine.document(Working("main"), first.collection, first.doc_id)
+        return [each.doc_id for each in engine.documents(Working("main"))]
+
+    assert read() == ["a", "b"]
+    assert opened == ["main"]
+    assert read() == ["a", "b"]
+    assert not opened
+    with contextlib.closing(DOLTLITE.open(engine.folder)) as other:
+        put(other, "main", document("c"))
+        assert read() == ["a", "b", "c"]
+        before = commit(other, "main")
+        store(other, "main", document("d"))
+        assert read() == ["a", "b", "c", "d"]
+        other.move_branch("main", before, expected=head(other, "main"))
+    assert read() == ["a", "b", "c"]
+
+
 def test_a_text_that_is_not_utf8_is_a_failure_not_a_replacement(tmp_path: Path) -> None:
     with Connection(tmp_path / "t", access="create") as connection, pytest.raises(EngineFailed, match="UTF-8"):
         connection.execute("SELECT CAST(x'ff' AS TEXT)")

@@ -34,7 +34,7 @@ def test_add_takes_a_file_and_nothing_without_an_end(project: Project, tmp_path:
             (pipe, "is a pipe"),
             (tmp_path, "is a folder"),
             (address, "is a socket"),
-            (large, "more than 64 MiB"),
+            (large, "larger than 64 MiB"),
         ):
             error = project.vmrag("add", str(path), "--collection", "handbook", "--json", code=3).error
             assert said in error["message"], error

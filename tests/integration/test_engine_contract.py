@@ -124,8 +124,10 @@ def test_every_field_of_both_tables_survives(engine: Engine) -> None:
 def test_nul_and_lone_surrogates_are_refused_before_anything_is_written(engine: Engine, field: str, text: str) -> None:
     engine.create_branch("main", root(engine))
     fields = {"collection": "guide", "doc_id": "z", "title": "", "content": "", "content_hash": "", field: text}
-    with pytest.raises(ContentRefused):
-        put(engine, "main", document("a"), Document(**fields))
+    with pytest.raises(ContentRefused) as refused:
+        put(engine, "main", document("a"), Document(**fields | ({"title": text} if field == "content" else {})))
+    assert field in refused.value.message or field in ("doc_id", "collection")
+    assert "at character" in refused.value.message
     with pytest.raises(ContentRefused):
         engine.write("main", Write([guide(metadata=text)], (), [document("a")]), expected=root(engine))
     assert engine.count(Working("main")) == 0
@@ -213,14 +215,31 @@ def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
     assert list(engine.headers(revision, collection="elsewhere", ids=["b"])) == []
 
 
+def test_ids_are_found_by_how_they_begin(engine: Engine) -> None:
+    ids = ["a", "a_", "a_1", "a_10", "a_9é", "a_\ud7ff", "a_\ud7ffx", "a_\ue000", "a`", "A_1", "b%", "b%1", "bx"]
+    revision = store(engine, "main", *map(document, ids), document("a_2", collection="other"))
+    assert engine.ids(revision, "guide", prefix="a_") == [
+        "a_",
+        "a_1",
+        "a_10",
+        "a_9é",
+        "a_\ud7ff",
+        "a_\ud7ffx",
+        "a_\ue000",
+    ]
+    assert engine.ids(revision, "guide", prefix="a_\ud7ff") == ["a_\ud7ff", "a_\ud7ffx"]
+    assert engine.ids(revision, "guide", prefix="b%") == ["b%", "b%1"]
+    assert engine.ids(revision, "absent", prefix="a") == []
+    engine.write("main", Write(put_documents=[document("a_3")], remove_documents=[("guide", "a_1")]), expected=revision)
+    assert engine.ids(Working("main"), "guide", prefix="a_")[:3] == ["a_", "a_10", "a_3"]
+
+
 def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expected(engine: Engine) -> None:
     sources = {"b": "docs/b", "a": "docs/a", "c": "elsewhere/c", "d": "", "é": "docs/é"}
     rows = [document(doc_id, source=source) for doc_id, source in sources.items()]
     revision = store(engine, "main", *rows, document("b", collection="other", source="x"))
     expected = [("a", "docs/a"), ("b", "docs/b"), ("c", "elsewhere/c"), ("é", "docs/é")]
     assert engine.sources(revision, "guide") == expected
-    assert engine.sources(revision, "guide", unless="docs/") == [("c", "elsewhere/c")]
-    assert engine.sources(revision, "guide", unless="") == expected
     assert engine.sources(revision, "absent") == []
 
 
@@ -369,6 +388,8 @@ def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text
         lambda: list(engine.documents(text)),
         lambda: engine.diff(revision, text),
         lambda: engine.diff(text, Working("main")),
+        lambda: engine.diff_headers(revision, text),
+        lambda: engine.document_history(text, "guide", "a"),
     ):
         with pytest.raises(RevisionMissing):
             ask()
@@ -694,6 +715,37 @@ def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) ->
             names = sorted(collections[old].keys() | collections[new].keys())
             pairs = [(collections[old].get(n), collections[new].get(n)) for n in names]
             assert [(c.before, c.after) for c in difference.collections] == [(o, n) for o, n in pairs if o != n]
+            headers = engine.diff_headers(old, new)
+            assert headers.collections == difference.collections
+            assert [(c.kind, c.before, c.after) for c in headers.documents] == [
+                (c.kind, c.before, c.after and c.after.header) for c in difference.documents
+            ]
+
+
+def test_the_headers_of_a_difference_do_not_fill_the_memory(engine: Engine) -> None:
+    old = root(engine)
+    new = store(engine, "main", *(document(f"d{number:03}", "x" * 50_000) for number in range(200)))
+    tracemalloc.start()
+    assert len(engine.diff_headers(old, new).documents) == len(engine.diff_headers(new, old).documents) == 200
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000  # of 10 MB of texts
+
+
+def test_the_history_of_a_document_has_its_header_in_every_revision_that_has_it(engine: Engine) -> None:
+    sides = {"author": AUTHOR, "date": DATE}
+    first = store(engine, "main", document("a", "1"))
+    ours = engine.commit_onto(first, [Write(put_documents=[document("a", "2")])], message="2", **sides)
+    theirs = engine.commit_onto(first, [Write(put_documents=[document("b")])], message="b", **sides)
+    merged = engine.commit_onto(ours, [Write(put_documents=[document("b")])], joining=theirs, message="m", **sides)
+    gone = engine.commit_onto(merged, [Write(remove_documents=[("guide", "a")])], message="gone", **sides)
+    logged = engine.commit_onto(gone, [Write(put_documents=[log("a")])], message="a log", **sides)
+    old, new = document("a", "1").header, document("a", "2").header
+    assert engine.document_history(logged, "guide", "a") == {first: old, ours: new, theirs: old, merged: new}
+    assert engine.document_history(theirs, "guide", "a") == {first: old, theirs: old}
+    assert engine.document_history(logged, log("a").collection, "a") == {logged: log("a").header}
+    assert engine.document_history(logged, "guide", "z") == engine.document_history(root(engine), "guide", "a") == {}
+    assert engine.document_history(engine.info(root(engine)).parents[0], "guide", "a") == {}
 
 
 def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(

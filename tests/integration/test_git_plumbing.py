@@ -1,13 +1,16 @@
+import os
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
-from vmrag_link.git import pin_conflict, plumbing
+from vmrag_link.git import configuration, pin_conflict, plumbing
+from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME
 
 
@@ -381,6 +384,52 @@ def test_a_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
         assert plumbing.kb_branch_of(places, "main") == name
     repo.git("config", "--unset", "branch.main.vmragBranch")
     assert plumbing.kb_branch_of(places, "main") is None
+
+
+def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(repo, places, tmp_path, monkeypatch):
+    """In files that were not there before, too: git reads them, so their changes count."""
+    of_person = Path(os.environ["GIT_CONFIG_GLOBAL"])
+    included, later = tmp_path / "included", tmp_path / "later"
+    repo.git("config", "include.path", str(included))
+    repo.git("config", "includeIf.onbranch:side.path", str(later))
+    repo.git("config", "extensions.worktreeConfig", "true")
+    later.write_text("[vmrag]\n\tremote = side\n")
+    asked = []
+    monkeypatch.setattr(configuration, "demand", lambda *it: asked.append(it) or demand(*it))
+
+    def remote() -> str | None:
+        plumbing.config_section(places, "vmrag")
+        before = len(asked)
+        found = plumbing.config_section(places, "vmrag").get("vmrag.remote")
+        assert len(asked) == before, "git was asked again where nothing had changed"
+        return found
+
+    assert remote() is None
+    of_person.write_text("[vmrag]\n\tremote = global\n")
+    assert remote() == "global"
+    included.write_text("[vmrag]\n\tremote = included\n")
+    assert remote() == "included"
+    repo.git("switch", "-q", "-c", "side")
+    assert remote() == "side"
+    repo.git("config", "--worktree", "vmrag.remote", "worktree")
+    assert remote() == "worktree"
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "vmrag.remote")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "environment")
+    assert remote() == "environment"
+
+
+def test_a_conflict_of_another_terminal_is_seen_although_the_index_was_asked_before(repo, places):
+    assert pin_conflict.stages(places) is None
+    repo.git("switch", "-q", "-c", "side")
+    repo.commit("two", pin="two\n")
+    repo.git("switch", "-q", "main")
+    repo.commit("three", pin="three\n")
+    assert pin_conflict.stages(places) is None
+    assert repo.run("merge", "-q", "side").returncode != 0
+    assert pin_conflict.stages(places) == (b"one\n", b"three\n", b"two\n")
+    repo.git("merge", "--abort")
+    assert pin_conflict.stages(places) is None
 
 
 def test_the_identity_is_that_of_a_commit(places, monkeypatch):

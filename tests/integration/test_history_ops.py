@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
 import re
 import subprocess
 import time
@@ -14,12 +11,12 @@ import msgspec
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import SCRIPT, opened
+from tests.support.terminal import on_a_terminal, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.word_diff import word_diff
+from vmrag_link.ops.history.compare import compare
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -38,7 +35,6 @@ def test_a_changed_text_is_shown_word_by_word(project):
         "D  handbook/deep/tls.txt",
         "D  handbook/faq.md",
         "M  handbook/rest.md",
-        "    title: [-Rest-]{+rest.md+}",
         "    source: [-docs/rest.md-]",
         "    file_type: [-markdown-]{+text+}",
         "    # Rest",
@@ -56,7 +52,7 @@ def test_the_other_way_round_everything_is_the_other_way_round(project):
     (changed,) = [each for each in there["documents"] if each["kind"] == "modified"]
     assert rejoined(changed["text"], "equal", "delete") == terminal.DOCUMENTS["rest.md"]
     assert rejoined(changed["text"], "equal", "insert") == "# Rest\n\nNever rest.\n"
-    assert changed["fields"][0] == {"name": "title", "before": "Rest", "after": "rest.md"}
+    assert changed["fields"][0] == {"name": "source", "before": "docs/rest.md", "after": ""}
 
 
 def test_equal_text_far_from_a_change_is_left_out(project):
@@ -106,7 +102,8 @@ def test_a_diff_can_be_of_one_collection_or_document(project):
     assert names("notes") == (["notes"], ["notes/rest.md"])
     assert names("handbook") == ([], ["handbook/rest.md"])
     assert names("notes/rest.md") == ([], ["notes/rest.md"])
-    assert names("nothing") == ([], [])
+    error = project.vmrag("diff", "--only", "nothing", "--json", code=3).error
+    assert (error["code"], error["hint"]) == ("DOCUMENT_NOT_FOUND", "vmrag list")
     assert project.ask("diff", "main", "feature", "--only", "handbook/deep/tls.txt")["changes"]["removed"] == 1
 
 
@@ -116,11 +113,16 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
     read = []
     with opened(project) as ws:
         engine = type(ws.engine)
-        real = engine.document
-        monkeypatch.setattr(engine, "document", lambda *args: read.append(args[-1]) or real(*args))
+        real = engine.documents
+
+        def documents(self, at, *, collection=None, ids=None):
+            read.extend(ids if isinstance(at, str) else ())
+            return real(self, at, collection=collection, ids=ids)
+
+        monkeypatch.setattr(engine, "documents", documents)
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
-            report = word_diff(ws, detail=detail)
+            report = compare(ws, [], detail=detail).report()
             assert (read, len(report.documents)) == (expected, 2)
 
 
@@ -130,9 +132,11 @@ def test_titles_metadata_and_sources_are_compared_and_equal_ones_not_shown(proje
         "add", "-", "--collection", "notes", "--id", "n", "--metadata", '{"team": "core", "n": 1}', stdin=text
     )
     project.vmrag("commit", "-m", "notes")
-    project.vmrag("add", "-", "--collection", "notes", "--id", "n", "--metadata", '{"team": "web", "n": 1}', stdin=text)
+    changed = ["--title", "Start", "--metadata", '{"team": "web", "n": 1}']
+    project.vmrag("add", "-", "--collection", "notes", "--id", "n", *changed, stdin=text)
     assert project.vmrag("diff").out.splitlines() == [
         "M  notes/n",
+        "    title: [-Setup-]{+Start+}",
         '    metadata: {"n":1,"team":"[-core-]{+web+}"}',
         "1 document modified",
     ]
@@ -155,22 +159,19 @@ def test_a_collections_changed_settings_are_shown(project):
     assert found["fields"][1] == {"name": "distance", "before": "cosine", "after": "l2"}
 
 
-def on_a_terminal(project, *arguments):
-    """What a person sees, escape sequences included."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([SCRIPT, *arguments], cwd=project.top, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
-            while part := os.read(ours, 65536):
-                shown += part
-    os.close(ours)
-    assert process.returncode == 0, shown
-    return shown.decode().replace("\r\n", "\n")
+def test_when_a_collection_began_is_no_setting_of_it(project):
+    project.put("draft.md", "A draft.")
+    with opened(project) as ws:
+        (collection,) = ws.engine.collections(ws.at())
+        later = msgspec.structs.replace(collection, created_at="2030-01-01T00:00:00Z")
+        branch = ws.kb_branch()
+        ws.engine.write(branch.name, Write(put_collections=[later]), expected=branch.head)
+    assert project.ask("diff")["collections"] == []
+    assert "settings" not in project.vmrag("diff").out
 
 
 def test_a_terminal_adds_colours_and_nothing_else(project):
-    shown = on_a_terminal(project, "diff", "main", "feature")
+    shown = on_a_terminal(project, "diff", "main", "feature", pager="cat")
     assert "\x1b[31m[-Take a-]\x1b[0m\x1b[32m{+Never+}\x1b[0m rest" in shown
     assert re.sub(r"\x1b\[\d+m", "", shown) == project.start("diff", "main", "feature").out
 
@@ -340,7 +341,8 @@ def test_a_colon_belongs_to_the_document_unless_a_place_stands_before_it(project
         ("handbook/", 2, "INVALID_PARAMETER"),
         ("feature:handbook", 2, "INVALID_PARAMETER"),
         ("nowhere:handbook/rest.md", 3, "GIT_COMMIT_NOT_FOUND"),
-        ("no/where:handbook/rest.md", 3, "COLLECTION_NOT_FOUND"),
+        ("no/where:handbook/rest.md", 3, "GIT_COMMIT_NOT_FOUND"),
+        ("handbook/no:where.md", 3, "DOCUMENT_NOT_FOUND"),
         ("feature:notes/rest.md", 3, "COLLECTION_NOT_FOUND"),
         ("feature:handbook/faq.md", 3, "DOCUMENT_NOT_FOUND"),
         (":handbook/rest.md", 3, "COLLECTION_NOT_FOUND"),

@@ -11,7 +11,8 @@ from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
 from vmrag_hooks import installer, shims
-from vmrag_link.git import plumbing
+from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hooks as hooks_of_git
 
 stage = hooks.stage
 
@@ -341,7 +342,7 @@ def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
     (tmp_path / "empty").mkdir()
     if not there:
         (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
-    for hook in shims.SYNCING if there else shims.HOOKS:
+    for hook in hook_scope.SYNCING if there else hook_scope.HOOKS:
         done = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), hook
     assert stage.starts() == []
@@ -377,13 +378,13 @@ def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shim_is_valid_in_every_shell(shell, tmp_path):
-    for hook in shims.HOOKS:
+    for hook in hook_scope.HOOKS:
         (tmp_path / hook).write_bytes(shims.text(hook))
         subprocess.run([*SHELLS[shell], "-n", tmp_path / hook], check=True)
 
 
 def test_the_shims_are_executable_and_carry_their_version(stage):
-    for hook in shims.HOOKS:
+    for hook in hook_scope.HOOKS:
         path = stage.repo.top / ".git" / "hooks" / hook
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
-        assert shims.version(path.read_bytes()) == shims.VERSION
+        assert hooks_of_git.shim_version(path.read_bytes()) == shims.VERSION

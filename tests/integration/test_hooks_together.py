@@ -14,7 +14,9 @@ from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
 from tests.support.terminal import Project
 from vmrag_hooks import installer, shims
-from vmrag_link.git import plumbing
+from vmrag_link.errors import FileFailed
+from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hooks as hooks_of_git
 
 log = support.log
 
@@ -66,6 +68,11 @@ def does_everything(repo, log, **environ):
     repo.git("checkout", "-q", "-B", "main", env=environ)
     log()
     return written
+
+
+def missing(repo):
+    """What the next command notices."""
+    return hooks_of_git.missing(plumbing.locate(repo.top))
 
 
 def both(*names, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")):
@@ -159,18 +166,15 @@ def short(written):
 def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_after(repo, places, log, program):
     folder = husky(repo, program)
     husky_scripts(repo, log)
-    before = tree(folder)
+    before = tree(folder.parent)
     report = installer.install(places, python=str(log.recorder))
-    assert report.husky
-    assert set(report.chained) == set(shims.HOOKS)
+    assert report.scripts == tuple(f".husky/{hook}" for hook in hook_scope.HOOKS)
+    assert set(report.chained) == set(hook_scope.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     assert Path(f"{log.path}-arguments").read_text() != "\n"
-    assert (
-        repo.git("status", "--porcelain")
-        == "?? .husky/post-checkout\n?? .husky/post-merge\n?? .husky/pre-commit\n?? .husky/pre-push"
-    )
+    assert repo.git("diff", "--name-only") == "", "nothing that is committed was changed"
     installer.uninstall(places)
-    assert tree(folder) == before
+    assert tree(folder.parent) == before
 
 
 def test_a_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
@@ -192,7 +196,8 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
     assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
     said = Project(repo.top).vmrag("install").out
     assert "The post-checkout hook that was there runs first." in said
-    assert '"husky && vmrag install"' in said
+    assert "husky's scripts start them: .husky/post-checkout, " in said
+    assert "Next: git add .husky/post-checkout " in said
     installer.install(places, python=str(log.recorder))
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     installer.uninstall(places)
@@ -200,13 +205,14 @@ def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, 
 
 
 @pytest.mark.parametrize("newer", [HUSKY_9_0, HUSKY_9_1], ids=["same", "upgraded"])
-def test_npx_husky_overwrites_ours_and_install_puts_them_back(repo, places, log, newer):
+def test_ours_run_after_husky_has_written_its_folder_again(repo, places, log, newer):
     husky(repo, HUSKY_9_0)
     husky_scripts(repo, log)
     installer.install(places, python=str(log.recorder))
     folder = husky(repo, newer)
-    assert short(does_everything(repo, log)) == both("husky")
-    assert set(installer.install(places, python=str(log.recorder)).chained) == set(shims.HOOKS)
+    assert missing(repo) is None
+    assert short(does_everything(repo, log)) == both("vmrag", "husky")
+    assert set(installer.install(places, python=str(log.recorder)).chained) == set(hook_scope.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     installer.uninstall(places)
     after = tree(folder)
@@ -214,13 +220,112 @@ def test_npx_husky_overwrites_ours_and_install_puts_them_back(repo, places, log,
     assert tree(folder) == after
 
 
+def test_on_a_branch_without_our_lines_husky_s_rewrite_is_noticed(repo, places, log):
+    husky(repo)
+    installer.install(places, python=str(log.recorder))
+    repo.git("add", ".husky")
+    repo.git("commit", "-q", "-m", "vmrag's lines")
+    husky(repo)
+    repo.git("checkout", "-q", "--detach", "HEAD~1")
+    gone = missing(repo)
+    assert (gone.hooks, gone.why, gone.tool) == (hook_scope.HOOKS, "replaced", "husky")
+    report = installer.install(places, python=str(log.recorder))
+    assert (report.husky, report.scripts) == (True, None), "they would stand in the way of the checkout back"
+    assert missing(repo) is None
+    repo.git("checkout", "-q", "main")
+    assert repo.git("status", "--porcelain") == ""
+
+
+def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag(repo, places, log):
+    folder = husky(repo)
+    husky_scripts(repo, log)
+    installer.install(places, python=str(log.recorder))
+    repo.git("add", ".husky")
+    repo.git("commit", "-q", "-m", "vmrag's lines")
+    report = installer.uninstall(places)
+    assert report.kept == tuple(f".husky/{hook}" for hook in hook_scope.HOOKS)
+    assert repo.git("diff", "HEAD") == ""
+    assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
+    installer.uninstall(places, everything=True)
+    assert not any(b"vmrag/shims" in path.read_bytes() for path in folder.parent.rglob("*") if path.is_file())
+
+
+def test_a_script_of_husky_s_that_reads_a_push_gets_all_of_it_beside_ours(repo, places, log):
+    husky(repo)
+    repo.write(".husky/pre-push", f'cat >"{log.path}-told"\n')
+    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5 <$(cat)>" >>"{log.path}"\n')
+    installer.install(places, python=str(log.recorder))
+    husky(repo)
+    repo.write(".dolt-version", "2\n")
+    repo.git("commit", "-q", "-a", "-m", "pin")
+    repo.git("push", "-q", "origin", "main", "HEAD:other")
+    told = Path(f"{log.path}-told").read_text()
+    assert [line.split()[2] for line in told.splitlines()] == ["refs/heads/main", "refs/heads/other"]
+    assert f"vmrag pre-push <{told.rstrip()}>" in "\n".join(log())
+
+
 def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
     folder = husky(repo)
-    before = tree(folder)
+    before = tree(folder.parent)
     installer.install(places)
     husky(repo)
+    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert tree(folder.parent) == before
+    assert not places.shims.exists()
+
+
+def test_uninstalling_reads_no_link_for_a_script_and_configuration_in_any_encoding(repo, places):
+    folder = husky(repo)
+    (folder.parent / "pre-push").symlink_to("/dev/zero")
+    repo.write("lefthook-local.toml", b"# caf\xe9\r\n")
     assert installer.uninstall(places).removed == ()
-    assert tree(folder) == before
+    assert (folder.parent / "pre-push").readlink() == Path("/dev/zero")
+    with pytest.raises(FileFailed, match="a link to /dev/zero"):
+        installer.install(places)
+
+
+def test_lefthook_s_configuration_keeps_its_bytes_and_is_written_below_no_link(repo, places, tmp_path):
+    repo.write("lefthook.yml", "pre-push:\n  commands: {}\n")
+    before = b"# caf\xe9\r\nskip: [merge]\r\n"
+    repo.write("lefthook-local.yml", before)
+    installer.install(places)
+    assert before in (repo.top / "lefthook-local.yml").read_bytes()
+    installer.uninstall(places)
+    assert (repo.top / "lefthook-local.yml").read_bytes() == before
+    (repo.top / "lefthook-local.yml").unlink()
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away/lefthook-local.yml").write_bytes(before)
+    (repo.top / ".config").symlink_to(tmp_path / "away")
+    with pytest.raises(FileFailed, match="no folder"):
+        installer.install(places)
+    assert (tmp_path / "away/lefthook-local.yml").read_bytes() == before
+
+
+# -- husky 4, which takes every hook for its own that says "# husky"
+
+
+def husky_4(hooks, log, when):
+    for hook in ("pre-commit", "post-checkout", "post-merge", "pre-push"):
+        path = hooks / hook
+        if not path.exists() or b"# husky" in path.read_bytes():
+            path.write_text(
+                f'#!/bin/sh\n# husky\n\n# Created by Husky v4.3.8\n#   At: {when}\n\n. "$(dirname "$0")/husky.sh"\n'
+            )
+            path.chmod(0o755)
+    (hooks / "husky.sh").write_text(f'echo "husky $(basename "$0") <$(cat)>" >>"{log.path}"\n')
+
+
+def test_husky_4_takes_ours_for_somebody_s_and_its_own_are_known_again(repo, places, hooks, log):
+    husky_4(hooks, log, "noon")
+    installer.install(places, python=str(log.recorder))
+    husky_4(hooks, log, "one")
+    assert missing(repo) is None
+    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    (hooks / "pre-push").unlink()
+    husky_4(hooks, log, "two")
+    assert missing(repo).hooks == ("pre-push",)
+    assert installer.install(places, python=str(log.recorder)).chained == ("pre-push",)
+    assert short(does_everything(repo, log)) == both("husky", "vmrag")
 
 
 # -- DVC, whose `install` refuses where there is a hook already
@@ -360,7 +465,9 @@ def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, place
     framework("install")
     checkout(repo, log, "x")
     assert log.names() == ["framework", "other", "vmrag"]
-    assert installer.install(places, python=str(log.recorder)).unchanged == shims.HOOKS  # never backed up: no recursion
+    assert (
+        installer.install(places, python=str(log.recorder)).unchanged == hook_scope.HOOKS
+    )  # never backed up: no recursion
     checkout(repo, log, "y")
     assert log.names() == ["framework", "other", "vmrag"]
     installer.uninstall(places)

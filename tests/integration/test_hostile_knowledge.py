@@ -310,6 +310,8 @@ def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_m
         lambda: list(engine.documents(bad)),
         lambda: engine.count_changes(bad, ours),
         lambda: engine.diff(ours, bad),
+        lambda: engine.diff_headers(ours, bad),
+        lambda: engine.document_history(bad, "handbook", "x"),
         lambda: engine.write("here", Write(put_documents=[document("x")]), expected=bad),
         lambda: engine.commit_onto(bad, [], **sides),
         lambda: engine.commit_onto(ours, [], joining=bad, **sides),

@@ -318,7 +318,7 @@ def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, sc
         error = victim.fails(*command)
         assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
         assert shlex.split(error["hint"].partition("   (")[0]) == ["vmrag", "remote", "--trust", remote]
-    assert "nobody here has agreed" in victim.answers_from_before().err
+    assert "nobody here has agreed" in victim.answers_from_before().out
     assert victim.ask("remote")["remotes"] == []
 
 
@@ -427,7 +427,7 @@ def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what
     remote = scene.filled(UNTRUSTED[what])
     for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
         does_not_count(victim, remote, command, code=code)
-    assert "pins no knowledge" in victim.answers_from_before().err
+    assert "pins no knowledge" in victim.answers_from_before().out
 
 
 def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):

@@ -182,7 +182,8 @@ def test_files_of_a_folder_that_was_moved_stay_documents_that_can_change_and_go(
     assert sources(pages) == {"guide/a.md": "handbook/guide/a.md", "b.md": "handbook/b.md"}
     assert pages.ask("import", "handbook", *FRESH)["unchanged"] == 2
     pages.write("handbook/guide/a.md", "# Changed\n")
-    (pages.top / "handbook/b.md").rename(pages.top / "handbook/c.md")
+    (pages.top / "handbook/b.md").unlink()
+    pages.write("handbook/c.md", "# Another\n")
     report = pages.ask("import", "handbook", *FRESH, "--prune")
     assert report["changes"] == {"added": 1, "modified": 1, "removed": 1}
     assert ids(pages).keys() == {"guide/a.md", "c.md"}

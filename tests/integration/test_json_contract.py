@@ -36,6 +36,17 @@ CHROMA = {
     "hint": str,
 }
 STATE = re.compile("in_sync|drift|missing|no_pin|malformed|not_initialized")
+KIND = re.compile("added|modified|removed")
+CHANGED = {
+    "documents": [{"collection": str, "doc_id": str, "title": str, "kind": KIND}],
+    "collections": [{"name": str, "kind": KIND}],
+    "files": {
+        "files": [{"collection": str, "path": str, "doc_id": str, "kind": KIND}],
+        "commands": [str],
+        "unknown": int,
+    },
+    "unpushed": ({"remote": str, "revisions": (int, None), "problem": str}, None),
+}
 STATUS = {
     "state": STATE,
     "in_sync": bool,
@@ -60,6 +71,7 @@ STATUS = {
     "reasons": [str],
     "hint": str,
     "chroma": (CHROMA, None),
+    "changes": (CHANGED, None),
 }
 SYNC = {
     "from": (HASH, None),
@@ -85,6 +97,24 @@ LIBRARY_IMPORT = {
     "branch": (str, None),
     "pending": str,
 }
+NAMED = {"collection": str, "doc_id": str}
+REMOVE = {
+    "removed": [NAMED],
+    "collections": [str],
+    "unsaved": [NAMED],
+    "kept": str,
+    "branch": (str, None),
+    "pending": str,
+}
+RESTORE = {
+    "source": HASH,
+    "documents": [NAMED | {"kind": KIND}],
+    "collections": [{"name": str, "kind": KIND}],
+    "unsaved": [NAMED],
+    "kept": str,
+    "branch": (str, None),
+    "pending": str,
+}
 QUERY = {
     "results": [
         {
@@ -95,8 +125,16 @@ QUERY = {
             "score": float,
             "text": str,
             "metadata": dict,
+            "matches": [[int]],
+            "best": int,
+            "header_path": str,
+            "line": (int, None),
+            "file": (str, None),
+            "file_line": (int, None),
+            "excerpt": ({"first": int, "lines": [str]}, None),
         }
     ],
+    "notes": [str],
     "kb": {
         "worktree": str,
         "git_head": (HASH, None),
@@ -105,6 +143,27 @@ QUERY = {
         "dirty": bool,
         "in_sync": bool,
     },
+}
+GREP = {
+    "documents": [
+        {
+            "collection": str,
+            "doc_id": str,
+            "title": str,
+            "count": int,
+            "lines": [{"number": int, "text": str, "matched": bool, "matches": [[int]]}],
+        }
+    ],
+    "kb": QUERY["kb"],
+    "notes": [str],
+}
+EXPORT = {
+    "folder": str,
+    "written": int,
+    "unchanged": int,
+    "left_out": [{"collection": str, "doc_id": str, "reason": str}],
+    "kb": QUERY["kb"],
+    "notes": [str],
 }
 RANKING = {"version": int, "vector_weight": float, "document_weight": float, "per_document": int}
 RANKED = {"document": str, "chunk": int, "score": float}
@@ -172,18 +231,14 @@ LIST = {
     "documents": [DOCUMENT | {"chunks": (int, None), "uncommitted": (re.compile("added|modified|removed"), None)}],
 }
 SHOW = DOCUMENT | {"content": str, "revision": HASH}
-LOG = {
-    "revisions": [
-        {
-            "revision": HASH,
-            "parents": [HASH],
-            "message": str,
-            "author": str,
-            "date": TIME,
-            "changes": CHANGES,
-            "commits": [{"commit": HASH, "subject": str}],
-        }
-    ]
+REVISION = {
+    "revision": HASH,
+    "parents": [HASH],
+    "message": str,
+    "author": str,
+    "date": TIME,
+    "commits": [{"commit": HASH, "subject": str}],
+    "refs": [str],
 }
 WORDS = {"inserted": int, "deleted": int}
 FIELD = {"name": str, "before": str, "after": str}
@@ -202,9 +257,19 @@ DIFF = {
             "words": (WORDS, None),
             "fields": [FIELD],
             "text": [{"op": re.compile("equal|delete|insert|omitted"), "text": str}],
+            "old_name": str,
         }
     ],
     "collections": [{"kind": KIND, "name": str, "fields": [FIELD]}],
+}
+SHOW_REVISION = REVISION | {"changes": CHANGES, "diff": DIFF}
+LOG = {"revisions": [REVISION | {"changes": CHANGES, "diff": (DIFF, None)}]}
+BLAME = {
+    "collection": str,
+    "doc_id": str,
+    "revision": HASH,
+    "lines": [{"text": str, "revision": PLACE, "name": str, "number": int}],
+    "revisions": [REVISION],
 }
 COMMIT = {"revision": HASH, "parent": HASH, "branch": str, "changes": CHANGES, "pin": (PIN, None), "staged": bool}
 MERGE = {
@@ -248,6 +313,48 @@ RESOLVE = {
     "pin": (PIN, None),
     "staged": bool,
     "next": str,
+}
+OFFER = {"revision": HASH, "documents": int, "commit": re.compile(f"({HASH.pattern})?"), "branches": [str]}
+PINNED = {
+    "pin": PIN,
+    "changed": bool,
+    "staged": bool,
+    "pending": str,
+    "first": (
+        {
+            "taken": OFFER,
+            "instead": [OFFER],
+            "empty": HASH,
+            "attributes": {"written": bool, "edited": bool, "staged": bool},
+        },
+        None,
+    ),
+}
+INIT = {
+    "started": bool,
+    "pinned": bool,
+    "cloned": (str, None),
+    "revision": HASH,
+    "pin": PIN,
+    "written": [str],
+    "unstaged": [str],
+    "edited": bool,
+    "staged": bool,
+    "others": [OFFER],
+}
+IMPORT = {
+    "collection": str,
+    "created": bool,
+    "changes": CHANGES,
+    "unchanged": int,
+    "skipped": [{"name": str, "reason": str}],
+    "branch": (str, None),
+    "pending": str,
+    "base": str,
+    "renamed": [{"doc_id": str, "before": str, "now": str}],
+    "gone": [str],
+    "left_out": [str],
+    "ignored": [str],
 }
 BRANCH = {"branches": [{"name": str, "revision": HASH, "dirty": bool, "code_branch": (str, None), "current": bool}]}
 SWITCH = {"code_branch": str, "branch": (str, None), "pin": PIN, "staged": bool, "notes": [str]}
@@ -394,8 +501,15 @@ def test_query(project):
     assert [each["rank"] for each in report["results"]] == [1, 2]
     assert report["kb"]["worktree"] == str(project.top)
     assert mismatch(project.ask("query", "faq", "--at", "feature"), QUERY) == ""
+    assert mismatch(project.ask("query", "faq", "--context", "1"), QUERY) == ""
     project.git("switch", "-q", "--detach")
     assert mismatch(project.ask("query", "faq"), QUERY) == ""
+
+
+def test_grep_export_and_help(project):
+    assert mismatch(project.ask("grep", "rest", "--context", "1"), GREP) == ""
+    assert mismatch(project.ask("export", "out"), EXPORT) == ""
+    assert mismatch(project.ask("help", "query"), {"command": str, "help": str}) == ""
 
 
 def test_ask(project):
@@ -442,6 +556,12 @@ def test_list_and_show(project):
     assert mismatch(project.ask("show", "feature:handbook/uv.md"), SHOW) == ""
 
 
+def test_rm_and_restore(project):
+    project.put("new.md", "Never committed.")
+    assert mismatch(project.ask("rm", "handbook", "--yes"), REMOVE) == ""
+    assert mismatch(project.ask("restore", "."), RESTORE) == ""
+
+
 def test_log(project):
     report = project.ask("log")
     assert mismatch(report, LOG) == ""
@@ -451,6 +571,15 @@ def test_log(project):
     assert first["parents"] == [second["revision"]]
     assert len(project.ask("log", "-n", "1")["revisions"]) == 1
     assert project.ask("log", "feature")["revisions"][0]["message"] == "uv"
+    assert mismatch(project.ask("log", "feature", "handbook/rest.md", "-p"), LOG) == ""
+    assert mismatch(project.ask("show", "feature"), SHOW_REVISION) == ""
+
+
+def test_blame(project):
+    project.put("faq.md", "A frequent question.\nAnd another.\n")
+    report = project.ask("blame", "faq.md")
+    assert mismatch(report, BLAME) == ""
+    assert [each["revision"] for each in report["lines"]] == [project.pinned, "WORKING"]
 
 
 def test_diff(project):
@@ -511,6 +640,33 @@ def test_merge_and_resolve_with_conflicts(project):
     report = project.ask("resolve", "--theirs")
     assert mismatch(report, RESOLVE) == ""
     assert (report["kind"], report["pin"]["dolt_commit"], report["staged"]) == ("git", project.pinned, True)
+
+
+def test_import_with_all_that_it_can_say(project):
+    for name, text in {"a.md": "# A\n", "b.md": "B", "ignored.md": "I", "kept.md": "K"}.items():
+        project.write(f"more/{name}", text)
+    project.vmrag("import", "more", "--collection", "more")
+    (project.top / "more/a.md").rename(project.top / "more/z.md")
+    (project.top / "more/b.md").unlink()
+    project.write(".gitignore", "ignored.md\n")
+    report = project.ask("import", "more", "more/ignored.md", "docs", "--collection", "more")
+    assert mismatch(report, IMPORT) == ""
+    assert (len(report["renamed"]), report["gone"], report["ignored"]) == (1, ["more/b.md"], ["more/ignored.md"])
+    assert report["skipped"] == []
+    report = project.ask("import", "more", "--collection", "more")
+    assert (report["left_out"], len(report["skipped"])) == (["more/ignored.md"], 1)
+
+
+def test_pin_and_init_where_nothing_was_pinned(project):
+    assert mismatch(project.ask("pin"), PINNED) == ""
+    project.git("switch", "-q", "--orphan", "new")
+    report = project.ask("pin")
+    assert mismatch(report, PINNED) == ""
+    assert report["first"]
+    project.git("rm", "-q", "-f", ".dolt-version")
+    report = project.ask("init", "--empty")
+    assert mismatch(report, INIT) == ""
+    assert report["others"]
 
 
 def test_import_into_a_library(project):

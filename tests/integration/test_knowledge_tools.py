@@ -144,7 +144,7 @@ def test_both_are_searched_together_and_nothing_else_and_chunks_say_their_table(
     }
     assert both["searched"] == ["issues_birds", "knowledge_git"]
     assert [each["score"] for each in both["results"]] == sorted((e["score"] for e in both["results"]), reverse=True)
-    where = {"where": {"source_table": "issue_logs"}}
+    where = {"where": {"source_table": "issue_logs"}, "include": ["metadatas", "provenance"]}
     hits = tools("chroma_query_documents", collection_name="issues_birds", query_texts=["cache"], **where)
     [match] = hits["results"][0]["matches"]
     assert match["metadata"]["source_table"] == "issue_logs"

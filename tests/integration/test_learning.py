@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
+import sys
 from typing import Any
 
 import pytest
 
 from tests.support import notes
-from tests.support.cli import driven
-from tests.support.compare import assert_whole
+from tests.support.cli import error_of, start
 from tests.support.contract_states import DATA_FOLDER
 from tests.support.mcp import Tools, warned
-from tests.support.repos import ENGINE_CLASS
-from tests.support.terminal import Project
+from tests.support.terminal import Project, opened
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -154,6 +152,81 @@ def test_chats_and_code_name_each_other_and_two_branches_that_add_a_chat_keep_bo
     assert sorted(stored(project, "chat_history_v1")) == ids
 
 
+# -- the command line
+
+
+def test_code_is_indexed_by_its_files_and_a_chat_is_linked_with_those_that_it_changed(project):
+    """`vmrag learning index` and `log-chat`."""
+    code = {"src/parser.py": "def parse():\n    pass\n", "src/old.py": "old = 1\n", "src/ä b.py": "x = 1\n"}
+    for name, text in code.items():
+        project.write(name, text)
+    (project.top / "src" / "logo.png").write_bytes(b"\x89PNG\0")
+    (project.top / "src" / "link.py").symlink_to("parser.py")
+    project.write("src/empty.py", "")
+    project.write("top.py", "top = 1\n")
+    project.git("add", "-A")
+    project.write("src/secret.py", "password = 1\n")
+    done = project.ask("-C", "src", "learning", "index", ".")
+    assert (done["changes"], done["unchanged"]) == ({"added": 3, "modified": 0, "removed": 0}, 0)
+    assert {(each["name"], each["reason"]) for each in done["skipped"]} == {
+        ("src/empty.py", "has no text"),
+        ("src/logo.png", "has no text"),
+    }
+    assert {each.doc_id: each.content for each in stored(project, "codebase_v1").values()} == code
+    assert metadata(project, "codebase_v1", "src/parser.py") == {"file_path": "src/parser.py"}
+    with opened(project) as ws:
+        [row] = [each for each in ws.engine.collections(ws.at()) if each.name == "codebase_v1"]
+    assert (row.kind, row.chunking.size) == ("system", 512), "files are cut as other documents are"
+
+    project.write("out/used.json", '[{"name": "read"}, {"name": "edit"}]')
+    project.write("out/changes.json", json.dumps([CHANGE, {"file_path": "top.py", "after_content": "x"}]))
+    project.write("out/wrong.json", '[{"path": "top.py"}]')
+    said = ("--prompt-summary", "Fix the parser", "--response-summary", "Done.", "--raw-prompt", "swordfish")
+    given = (*said, "--tool-usage-file", "out/used.json", "--file-changes-file", "out/changes.json")
+    chat = project.ask("learning", "log-chat", *given, "--session-id", "s", "--involved-entities", "a,b")
+    assert chat["bidirectional_links"] == {
+        "chunk_ids": ["src/parser.py"],
+        "files": ["src/parser.py"],
+        "unmatched_files": ["top.py"],
+    }
+    found = metadata(project, "chat_history_v1", chat["chat_id"])
+    assert (found["tool_sequence"], found["session_id"], found["involved_entities"]) == ("read→edit", "s", ["a", "b"])
+    assert "swordfish" in stored(project, "chat_history_v1")[chat["chat_id"]].source_key
+    wrong = project.run_quietly("learning", "log-chat", *said, "--file-changes-file", "out/wrong.json", "--json")
+    assert error_of(wrong)["code"] == "INVALID_JSON"
+
+    before = project.marks()
+    assert project.ask("learning", "index", "--all")["changes"]["added"] > 0, "the files at the top"
+    assert project.marks() != before
+    project.write("src/parser.py", "def parse(text):\n    return text\n")
+    project.git("rm", "-q", "--cached", "src/old.py")
+    (project.top / "top.py").unlink()
+    done = project.ask("learning", "index", "--repo-root", "src", "parser.py", "old.py", "../top.py")
+    assert (done["changes"], done["unchanged"]) == ({"added": 0, "modified": 1, "removed": 1}, 0)
+    assert [each["reason"] for each in done["skipped"]] == ["is not in the work tree"]
+    assert "top.py" in stored(project, "codebase_v1"), "git tracks it still"
+    linked = {"file_path": "src/parser.py", "related_chat_ids": [chat["chat_id"]]}
+    assert metadata(project, "codebase_v1", "src/parser.py") == linked, "the chats of a file stay"
+    before = project.marks()
+    assert project.ask("learning", "index", "src")["unchanged"] == 2
+    assert project.marks() == before
+    for paths in ((), ("src", "--all"), ("src/secret.py",), ("..",), ("absent",)):
+        assert project.run_quietly("learning", "index", *paths).code == 2, paths
+    assert "src/secret.py" not in stored(project, "codebase_v1")
+    (project.top / "src").rename(project.top.parent / "away")
+    (project.top / "src").symlink_to(project.top.parent / "away")
+    project.write("../away/parser.py", "password = 1\n")
+    done = project.ask("learning", "index", "--all")
+    assert {each["reason"] for each in done["skipped"] if each["name"].startswith("src/")} == {"lies behind a link"}
+    assert "password" not in "".join(each.content for each in stored(project, "codebase_v1").values())
+    (project.top / "src").unlink()
+    (project.top.parent / "away").rename(project.top / "src")
+    project.write("src/parser.py", "def parse(text):\n    return text\n")
+    project.git("config", "vmrag.system.versioned", "false")
+    assert project.run_quietly("learning", "index", "src", "--collection-name", "chat_history_v1").code == 2
+    assert project.ask("learning", "index", "src")["unchanged"] == 2, "code is versioned whatever is said of chats"
+
+
 # -- promotion
 
 
@@ -286,6 +359,9 @@ def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(out
     path = tmp_path / "results.xml"
     path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
     outputs.vmrag("learning", "setup-collections", "-vv")
+    alias = (sys.executable, "-c", "from vmrag_link.cli.main import learning; learning()")
+    done = start(outputs, "setup-collections", "--json", program=alias).done()  # as `chroma-mcp-client`
+    assert (done.code, done.json["created"], len(done.json["existing"])) == (0, [], 6)
     done = outputs.ask("learning", "log-test-results", str(path), "--before-xml", "out/pytest-before.xml")
     ids = ("--test-transitions", done["evidence_id"], "--output-file", str(tmp_path / "x.json"))
     outputs.vmrag("learning", "validate-evidence", *ids)
@@ -306,26 +382,3 @@ def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(out
     outputs.vmrag("learning", "log-quality-check", *check, "--metric-type", "coverage", code=2)
     outputs.vmrag("learning", "log-test-results", "absent.xml", code=3)
     assert [each["doc_id"] for each in outputs.ask("list", "--collection", "mine")["documents"]]
-
-
-# -- kills
-
-STEPS = {
-    "before anything is stored": f"from {ENGINE_CLASS} as m; m.write = die",
-    "before the index follows": "from vmrag_link.workspace.reader import Reader as m; m.update_copy = die",
-}
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_killed_command_has_stored_all_of_its_records_or_none(tools, outputs, tmp_path, step):
-    chat = log_chat(tools)["chat_id"]
-    whole = step == "before the index follows"
-    runs = ("log-test-results", "out/pytest-after.xml", "--before-xml", "out/pytest-before.xml")
-    promotion = ("promote-learning", "Empty files are legal.", "--source-chat-id", chat)
-    for command, name, count in ((runs, "test_results_v1", 3), (promotion, "derived_learnings_v1", 1)):
-        assert driven(outputs, STEPS[step], "learning", *command).code == -signal.SIGKILL
-        assert len(stored(outputs, name)) == count * whole
-    assert (metadata(outputs, "chat_history_v1", chat)["status"] == "promoted") is whole
-    outputs.vmrag("learning", *runs)
-    outputs.vmrag("learning", *promotion)
-    assert_whole(outputs, tmp_path / "fresh")

@@ -26,17 +26,22 @@ ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def test_the_page_shows_what_the_commands_print(project):
+    page = PAGE.read_text()
     for name, data in FILES.items():
         project.write(name, (DATA_FOLDER / data).read_text())
+    project.write("vmrag_link/retrieval/fusion.py", "share = score / (best or 1)\n")
+    project.git("add", "vmrag_link")
+    [changes] = re.findall(r"^```json\n(\[.*?)^```", page, re.MULTILINE | re.DOTALL)
+    project.write("changes.json", changes)
     ids: dict[str, str] = {}
     """Those that the page shows, and those of now."""
 
     def now(text: str) -> str:
         return ID.sub(lambda found: ids.get(found[0], found[0]), text)
 
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     shown = [each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    assert len(shown) == 5
+    assert len(shown) == 7
     for each in shown:
         command, _, expected = each.partition("\n")
         printed = project.vmrag(*shlex.split(now(command))[1:]).out

@@ -133,7 +133,7 @@ def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, 
         assert str(project.top) in found["details"]["allowed"]
     for path in (".git/config", ".GIT/config"):  # the same file on macOS
         tools.error("ACCESS_DENIED", "ingest_file", path=path)
-    tools.error("FILE_SYSTEM_ERROR", "ingest_file", path="docs/a\0b")
+    tools.error("INVALID_PARAMETER", "ingest_file", path="docs/a\0b")
     assert took(tools, "docs/inside.md")["source"] == str(guide.parent / "inside.md"), "a document of its own"
     project.git("config", "vmrag.ingest.allowed-roots", str(outside))
     assert took(Tools(project.top), secret)["source"] == str(secret)
@@ -419,7 +419,7 @@ def test_a_person_imports_files_folders_and_pages_into_a_library_and_finds_them(
         assert "shelf: 4 documents added, 0 unchanged" in done.out
         assert "404" in done.out
         assert "broken.md" in done.out
-        assert ".hidden.md is hidden" in done.out
+        assert ".hidden.md: is hidden" in done.out
         assert "4 unchanged" in project.vmrag("import", *sources, "--library", "shelf", code=1).out
         alone = project.vmrag("import", site.url("/page")).out
         assert "default: 1 document added" in alone, "pages have a library without being told"

@@ -33,7 +33,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
     said = project.vmrag("import", "docs/", "--collection", "handbook").out
     assert "handbook: 1 document added, 0 unchanged" in said
     assert "Skipped 1 file" in said
-    assert "logo.png its type .png is not supported" in said
+    assert "logo.png: its type .png is not supported" in said
     assert "Next: vmrag commit -m" in said
 
     assert "uncommitted documents included" in project.vmrag("query", "install").out

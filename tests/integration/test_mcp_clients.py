@@ -73,7 +73,7 @@ def test_the_command_that_is_written_starts_the_server_of_this_project(project, 
         return text
 
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "chroma_list_collections"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "dolt_status"}}
     environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
     with subprocess.Popen(
         [filled(each) for each in (server["command"], *server["args"])],

@@ -31,11 +31,10 @@ from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.reference import catalogue_json
 from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, function_of
 from vmrag_mcp.result_schema import result_keys
-from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.server import protocol_tools
 
-LIST_LIMIT = 32_000
-"""Bytes of compact JSON that every conversation pays for the default tools."""
+LIST_LIMITS = {"default": 22_000, "all": 80_000}
+"""Bytes of compact JSON that every conversation pays for the tools of these toolsets."""
 
 RULES = COMMON["parameter_rules"]
 TYPES = {
@@ -107,10 +106,13 @@ def test_the_served_catalogue_is_what_the_tools_declare_now():
     )
 
 
-def test_the_list_of_the_default_tools_costs_a_conversation_little(tmp_path):
-    listed = KnowledgeServer(Session(tmp_path, Behaviour()), selection(Chosen())).listed()
+@pytest.mark.parametrize("toolsets", LIST_LIMITS)
+def test_the_list_of_tools_costs_a_conversation_little(toolsets):
+    listed = protocol_tools(selection(Chosen(toolsets=toolsets)))
     compact = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in listed]
-    assert len(json.dumps({"tools": compact}, separators=(",", ":"), ensure_ascii=False).encode()) <= LIST_LIMIT
+    assert (
+        len(json.dumps({"tools": compact}, separators=(",", ":"), ensure_ascii=False).encode()) <= LIST_LIMITS[toolsets]
+    )
 
 
 @pytest.mark.parametrize("name", TOOLS)

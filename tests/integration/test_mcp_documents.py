@@ -20,6 +20,7 @@ from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+from vmrag_mcp.options import Chosen
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
@@ -38,7 +39,7 @@ def got(tools: Tools, **arguments: Any) -> dict[str, str]:
 def found(tools: Tools, text: str, **arguments: Any) -> list[str]:
     """Ids of the documents of which chunks are near to a text, best first."""
     asked = tools("chroma_query_documents", **NOTES, query_texts=[text], **arguments)
-    return [each["source_id"] for each in asked["results"][0]["matches"]]
+    return [each["metadata"]["source_id"] for each in asked["results"][0]["matches"]]
 
 
 def metadata_of(tools: Tools, doc_id: str) -> dict[str, Any]:
@@ -263,20 +264,29 @@ def test_without_embeddings_the_index_is_not_needed(project, tools):
     assert got(tools, ids=["a"], where={"n": 1}, where_document={"$contains": "alpha"}) == {"a": TEXTS["a"]}
 
 
-def test_peeking_cuts_texts_in_both_shapes(tools):
+def test_peeking_cuts_texts_and_shows_each_document_once(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["0"])
     seen = tools("chroma_peek_collection", **NOTES, limit=2)
     first, second = seen["documents"]
     assert first == {"id": "0", "document": LONG[:500], "metadata": {}, "truncated": True}
     assert second == {"id": "a", "document": TEXTS["a"], "metadata": {"n": 1}, "truncated": False}
-    assert seen["peek_result"] == {
-        "ids": ["0", "a"],
-        "documents": [LONG[:500], TEXTS["a"]],
-        "metadatas": [{}, {"n": 1}],
-    }
+    assert str(seen).count(TEXTS["a"]) == 1
     assert (seen["total_in_collection"], seen["limit"]) == (4, 2)
     large = tools("chroma_peek_collection", **NOTES, limit=100)
     assert (large["limit"], warned(large)) == (20, {"IGNORED_SETTING"})
+
+
+def test_a_message_names_the_tool_that_goes_on_only_where_there_is_one(project, tools):
+    assert tools("chroma_add_documents", **NOTES, documents=["x"])["message"].endswith("; dolt_commit keeps them.")
+    alone = Tools(project.top, chosen=Chosen(toolsets="chroma"))
+    assert alone("chroma_add_documents", **NOTES, documents=["y"])["message"] == "1 document added to 'notes'."
+    prefixed = Tools(project.top, chosen=Chosen(prefix="kb_"))
+    assert "; kb_dolt_commit keeps" in prefixed("kb_chroma_add_documents", **NOTES, documents=["z"])["message"]
+
+
+def test_a_character_that_cannot_be_stored_is_named_with_its_place(tools):
+    refused = tools.error("INVALID_PARAMETER", "chroma_add_documents", **NOTES, documents=["fine", "not\0fine"])
+    assert refused["message"].startswith("documents[1] holds a NUL at character 4")
 
 
 def test_the_branchs_name_behind_a_collections_is_understood(tools):

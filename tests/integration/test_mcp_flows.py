@@ -57,7 +57,7 @@ def test_a_document_is_found_at_once_counted_committed_and_hidden_on_another_bra
     assert done["changes_committed"]["total"] == 1
     status = tools("dolt_status")
     assert not status["local_changes"]["has_changes"]
-    assert (status["commit"], status["link"]["state"]) == (done["commit"]["hash"], "in_sync")
+    assert (status["commit"]["hash"], status["link"]["state"]) == (done["commit"]["hash"], "in_sync")
     assert state.git("status", "--porcelain") == "M  .dolt-version"
     before = answers(tools)
     tools("dolt_checkout", target="topic")
@@ -116,7 +116,7 @@ def test_a_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
     assert not status["local_changes"]["has_changes"]
     whole(state, tools)
     state.git("commit", "-q", "-a", "-m", "merged", env=OFF)
-    assert tools("dolt_push")["remote_state"]["remote_commit"] == status["commit"]
+    assert tools("dolt_push")["remote_state"]["remote_commit"] == status["commit"]["hash"]
 
 
 def test_a_link_that_is_made_twice_changes_nothing(world):
@@ -125,7 +125,7 @@ def test_a_link_that_is_made_twice_changes_nothing(world):
 
     def seen() -> tuple[bytes, str, str]:
         pin = (state.top / ".dolt-version").read_bytes()
-        return pin, state.git("status", "--porcelain"), tools("dolt_status")["commit"]
+        return pin, state.git("status", "--porcelain"), tools("dolt_status")["commit"]["hash"]
 
     before = seen()
     tools("dolt_link_git", bidirectional=True)

@@ -297,14 +297,7 @@ def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
     assert made["import_summary"] == {"documents_imported": 2, "collections": ["api_docs", "empty", "vectors"]}
     assert made["repository"]["commit"] == {"hash": bare.pinned, "message": "From elsewhere"}
     assert "NOTE" in warned(made)  # the row without a text
-    assert made["kb"] | {"worktree": ""} == {
-        "worktree": "",
-        "git_head": bare.git("rev-parse", "HEAD"),
-        "branch": "main",
-        "commit": bare.pinned,
-        "dirty": False,
-        "in_sync": True,
-    }
+    assert made["kb"] == {"branch": "main", "commit": bare.pinned, "dirty": False, "in_sync": True}
     assert bytes_of(store) == before
     assert bare.texts() == {"guide": TEXT, "solo": "alone"}
     assert bare.ask("show", "api_docs/guide")["metadata"] == {"lang": "en"}

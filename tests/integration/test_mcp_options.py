@@ -4,6 +4,7 @@ settings, default.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -263,7 +264,16 @@ def codes(kind: type[VmragError]) -> set[str]:
     return {kind.code}.union(*(codes(each) for each in kind.__subclasses__()))
 
 
-def test_the_guide_explains_every_error_code_every_toolset_and_every_setting():
-    guide = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
-    wanted = codes(VmragError) | set(TOOLSETS) | {name for name in KEYS if name.startswith("mcp.")}
-    assert {each for each in wanted if f"`{each}`" not in guide} == set()
+def test_the_guide_explains_every_toolset_and_every_setting():
+    wanted = set(TOOLSETS) | {name for name in KEYS if name.startswith("mcp.")}
+    assert {each for each in wanted if f"`{each}`" not in (DOCS / "mcp.md").read_text()} == set()
+
+
+def test_the_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
+    listed = (DOCS / "tools.md").read_text().partition("## Codes")[2]
+    assert {
+        each for each in codes(VmragError) if not re.search(rf"^\| `{each}` \| \S.+ \|$", listed, re.MULTILINE)
+    } == set()
+
+
+DOCS = Path(__file__).parents[2] / "docs"

@@ -47,27 +47,24 @@ def test_matches_come_best_first_for_every_text(tools):
 def test_a_match_says_where_it_comes_from(tools):
     tools("chroma_add_documents", **NOTES, documents=["# Owls\n\nOwls hunt at night."], ids=["owl"])
     [match] = asked(tools, "owls at night", n_results=1)
-    assert match["id"] == match["source_id"] == "owl"
+    assert match["id"] == "owl"
     assert match["document"] == "# Owls\n\nOwls hunt at night."
     assert "truncated" not in match
+    assert match["metadata"] == {"title": "Owls", "source_id": "owl", "chunk_index": 0, "total_chunks": 1}
+    assert "collection" not in match
+    [match] = asked(tools, "owls at night", n_results=1, include=["metadatas", "provenance"])
     about = match["metadata"]
     assert len(about.pop("content_hash")) == 64
-    assert about == {
-        "title": "Owls",
-        "source_id": "owl",
-        "chunk_index": 0,
-        "total_chunks": 1,
-        "source_table": "documents",
-        "collection": "notes",
-    }
+    assert {"source_table": "documents", "collection": "notes"}.items() <= about.items()
 
 
 def test_a_chunk_of_several_has_a_name_of_its_own(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     match = next(each for each in asked(tools, "owls", n_results=10) if each["metadata"]["chunk_index"] == 1)
-    assert (match["id"], match["source_id"]) == ("long_chunk_1", "long")
+    assert (match["id"], match["metadata"]["source_id"]) == ("long_chunk_1", "long")
     [chunk] = tools("chroma_get_documents", **NOTES, ids=[match["id"]])["documents"]
-    assert (chunk["document"], chunk["metadata"]) == (match["document"], match["metadata"])
+    assert chunk["document"] == match["document"]
+    assert match["metadata"].items() <= chunk["metadata"].items()
 
 
 @pytest.mark.parametrize(("space", "factor"), [("cosine", 1), ("ip", 1), ("l2", 2)])
@@ -94,10 +91,10 @@ def test_ties_go_by_the_documents_id(tools):
 def test_only_what_is_included_is_shown(tools):
     answer = tools("chroma_query_documents", **NOTES, query_texts="rivers", include=["metadatas"], n_results=1)
     [match] = answer["results"][0]["matches"]
-    assert match.keys() == {"id", "source_id", "metadata"}
+    assert match.keys() == {"id", "metadata"}
     assert "distances" not in answer
     [match] = asked(tools, "rivers", include=["embeddings"], n_results=1)
-    assert match.keys() == {"id", "source_id", "embedding"}
+    assert match.keys() == {"id", "embedding"}
     assert dot(match["embedding"], match["embedding"]) == pytest.approx(1)
 
 
@@ -125,6 +122,16 @@ def test_filters_limit_what_is_found(tools, filters, expected):
     assert [set(ids) for ids in answer["ids"]] == [expected, expected]
 
 
+def test_strings_are_compared_by_queries_gets_and_deletes_alike(tools):
+    dates = {"old": "2024-12-31", "new": "2025-01-02", "number": 20250102}
+    given = {"documents": [*dates], "ids": [*dates], "metadatas": [{"created_date": each} for each in dates.values()]}
+    tools("chroma_add_documents", **NOTES, **given)
+    later = {"where": {"created_date": {"$gt": "2025-01-01"}}}
+    assert [each["id"] for each in asked(tools, "new", **later)] == ["new"]
+    assert [each["id"] for each in tools("chroma_get_documents", **NOTES, **later)["documents"]] == ["new"]
+    assert tools("chroma_delete_documents", **NOTES, **later)["ids_deleted"] == ["new"]
+
+
 def test_filters_apply_to_chunks(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     rows = asked(tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$contains": "number 39"})
@@ -145,6 +152,52 @@ def test_matches_come_from_the_named_collection_only(tools):
     tools("chroma_add_documents", collection_name="other", documents=["alpha rivers"], ids=["other"])
     assert [each["id"] for each in asked(tools, "alpha rivers", collection_name="other")] == ["other"]
     assert "other" not in [each["id"] for each in asked(tools, "alpha rivers")]
+
+
+def test_without_a_collection_all_are_asked_and_ranked_together(tools):
+    everywhere = {"query_texts": ["alpha rivers", "owls at night"], "n_results": 3}
+    tools("chroma_create_collection", collection_name="birds", metadata={"hnsw:space": "cosine"})
+    tools("chroma_add_documents", collection_name="birds", documents=["Owls hunt at night.", "rivers"], ids=["a", "b"])
+    answer = tools("chroma_query_documents", **everywhere)
+    rivers, owls = (each["matches"] for each in answer["results"])
+    assert (rivers[0]["collection"], rivers[0]["id"]) == ("notes", "a")
+    assert (owls[0]["collection"], owls[0]["id"]) == ("birds", "a")
+    assert {"notes", "birds"} == {each["collection"] for each in rivers}
+    for name, matches in (("alpha rivers", rivers), ("owls at night", owls)):
+        alone = [
+            each | {"collection": collection}
+            for collection in ("notes", "birds")
+            for each in asked(tools, name, collection_name=collection, n_results=10)
+        ]
+        order = sorted(alone, key=lambda each: (-each["similarity"], each["collection"] != "birds", each["id"]))
+        assert matches == order[:3], "as each collection answers alone, distances in its own space"
+    assert answer["collection_name"] is None
+    assert answer["message"] == "6 matches in 2 collections."
+
+
+def test_without_a_collection_filters_and_vectors_are_those_of_every_collection(tools):
+    tools("chroma_create_collection", collection_name="birds")
+    tools("chroma_add_documents", collection_name="birds", documents=["rivers"], ids=["a"], metadatas=[{"n": 2}])
+    given = {"query_texts": ["rivers"], "where": {"n": {"$lte": 2}}, "include": ["embeddings"]}
+    [found] = tools("chroma_query_documents", **given)["results"]
+    assert {(each["collection"], each["id"]) for each in found["matches"]} == {
+        ("birds", "a"),
+        ("notes", "a"),
+        ("notes", "b"),
+    }
+    for each in found["matches"]:
+        [same] = tools(
+            "chroma_get_documents", collection_name=each["collection"], ids=[each["id"]], include=["embeddings"]
+        )["documents"]
+        assert [each["embedding"]] == same["embedding"]
+
+
+def test_what_tools_keep_for_themselves_is_found_under_its_name_only(tools):
+    tools("chroma_sequential_thinking", thought="owls", thought_number=1, total_thoughts=1)
+    [system] = [each["name"] for each in tools("chroma_list_collections")["collections"] if each["kind"] == "system"]
+    [found] = tools("chroma_query_documents", query_texts=["owls"])["results"]
+    assert {each["collection"] for each in found["matches"]} == {"notes"}
+    assert asked(tools, "owls", collection_name=system)[0]["document"] == "owls"
 
 
 def test_an_empty_collection_gives_empty_lists(tools):

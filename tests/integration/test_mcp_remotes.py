@@ -422,7 +422,7 @@ MARKS = {"mine.md": "added", "rest.md": "modified", "deep/tls.txt": "removed"}
 def test_uncommitted_documents_stop_a_pull(dirty, bobs):
     before = dirty.texts(), dirty.pinned
     refused = bobs.error("UNCOMMITTED_CHANGES", "dolt_pull")
-    assert refused["local_changes"]["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
+    assert {"added": 1, "modified": 1, "deleted": 1, "total": 3}.items() <= refused["local_changes"].items()
     assert (dirty.texts(), dirty.pinned) == before
 
 

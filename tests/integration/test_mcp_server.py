@@ -106,7 +106,7 @@ def test_what_is_no_resource_is_an_error_with_the_envelope(project, era, uri, co
     async def body(client):
         with pytest.raises(MCPError) as refused:
             await client.read_resource(uri)
-        assert refused.value.error.data["code"] == code
+        assert (refused.value.error.data["code"], refused.value.error.data["uri"]) == (code, uri)
         assert refused.value.error.data["suggestions"]
 
     talk(project, era, body)

@@ -54,13 +54,15 @@ def branch(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
 
 def test_a_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
     result = tools("dolt_status")
-    assert (result["branch"], result["commit"]) == ("main", project.pinned)
+    head = tools("dolt_commits")["commits"][0]
+    shown = {each: head[each] for each in ("hash", "short_hash", "message", "author", "timestamp")}
+    assert (result["branch"], result["commit"], head["hash"]) == ("main", shown, project.pinned)
     assert result["remote"] is None
     assert result["local_changes"] == {"has_changes": False, "summary": NOTHING}
     assert result["sync_state"] == {"ahead": 0, "behind": 0, "diverged": False}
     assert (result["merge_in_progress"], result["conflicts"]) == (False, [])
     assert (result["index"]["status"], result["index"]["pending_collections"]) == ("synced", [])
-    assert (result["index"]["chroma"]["state"], result["index"]["chroma"]["revision"]) == ("off", result["commit"])
+    assert (result["index"]["chroma"]["state"], result["index"]["chroma"]["revision"]) == ("off", project.pinned)
     assert result["link"] == {"link_file": ".dolt-version", "pinned_commit": project.pinned, "state": "in_sync"}
     assert not warned(result)
 
@@ -103,10 +105,10 @@ def test_a_revision_that_no_branch_was_made_for(project: Project, tools: Tools) 
     project.git("switch", "-q", "-c", "fresh")
     result = tools("dolt_status")
     assert result["branch"] is None
-    assert result["commit"] == project.pinned
+    assert result["commit"]["hash"] == project.pinned
     project.git("switch", "-q", "--detach", "first")
     result = tools("dolt_status")
-    assert (result["branch"], result["commit"]) == (None, project.pinned)
+    assert (result["branch"], result["commit"]["hash"]) == (None, project.pinned)
     assert result["link"]["state"] == "in_sync"
 
 

@@ -296,7 +296,7 @@ def test_with_uncommitted_documents_a_checkout_is_refused_and_says_which(dirty, 
     tools("dolt_checkout", target="HEAD")
     failed = tools.error("UNCOMMITTED_CHANGES", "dolt_checkout", target="fresh", create_branch=True)
     assert failed["local_changes"] == failed["details"]["local_changes"]
-    assert failed["local_changes"] == {"has_changes": True, "summary": COUNTS, "documents": ["a", "b", "d"]}
+    assert failed["local_changes"] == COUNTS | {"documents": ["a", "b", "d"]}
     assert everything(dirty) == before
 
 
@@ -426,7 +426,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
 def test_a_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
     before = everything(dirty)
     failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
-    assert failed["details"]["local_changes"]["summary"] == COUNTS
+    assert COUNTS.items() <= failed["details"]["local_changes"].items()
     assert everything(dirty) == before
     done = tools("dolt_reset", confirm_discard=True)
     assert done["reset_result"] == {

@@ -221,6 +221,16 @@ def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name)
 # -- push: what moves there
 
 
+def test_a_branch_that_is_not_pushed_by_its_name_takes_its_kb_branch_along(ada, bob):
+    ada.git("switch", "-q", "-c", "x")
+    first = ada.write_document("x.md", "x")
+    second = ada.write_document("x.md", "more of x")
+    ada.push("origin", "x~1:refs/heads/x")
+    assert bob.ask("fetch")["updates"] == [{"branch": "x", "old": None, "new": first}]
+    ada.push("origin", "HEAD")
+    assert bob.ask("fetch")["updates"] == [{"branch": "x", "old": first, "new": second}]
+
+
 @pytest.mark.parametrize("by", ["git push", "vmrag push"])
 def test_after_a_revert_the_remote_s_branch_goes_on(world, ada, bob, by):
     bad = ada.write_document("bad.md", "bad")

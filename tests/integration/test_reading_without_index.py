@@ -73,7 +73,7 @@ def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(
     assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
     assert logged["revisions"][0]["revision"] == project.pinned
     assert [row["doc_id"] for row in changed["documents"]] == ["note.md"]
-    assert removed["removed"] == ["rest.md"]
+    assert removed["removed"] == [{"collection": "handbook", "doc_id": "rest.md"}]
     assert {row["doc_id"]: row["uncommitted"] for row in after["documents"]}["rest.md"] == "removed"
     assert indexes(project) == []
     assert project.consistent()

@@ -239,8 +239,11 @@ def test_init_on_a_branch_from_before_the_pin_fetches_what_other_branches_pin(pr
     project.push("origin", "main")
     other = cloned(bare, "other")
     other.git("switch", "-q", "--orphan", "empty")
-    assert other.ask("init")["cloned"] == "origin"
-    assert other.vmrag("log").out.count("Create the knowledge base") == 1
+    refused = other.vmrag("init", "--json", code=1)
+    assert "it is fetched from origin" in refused.err
+    assert refused.error["code"] == "NO_PIN"
+    assert "vmrag init --empty" in refused.error["hint"]
+    other.vmrag("init", "--empty")
     other.git("commit", "-q", "-m", "start")
     other.record("theirs", theirs="From here.")
     other.push("origin", "empty")

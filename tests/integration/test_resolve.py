@@ -180,7 +180,7 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     ours, theirs, _ = KINDS["title and text"]
     _, right = torn(project, ours, theirs)
     project.vmrag("merge", right, code=1)
-    report = project.ask("resolve", "handbook/d", "--field", "title=theirs", code=1)
+    report = project.ask("resolve", "d", "--field", "title=theirs", code=1)  # the id alone
     assert ([each["open"] for each in report["conflicts"]], report["decided"]) == ([["content"]], 0)
     assert "title  (decided: theirs)" in project.vmrag("resolve", code=1).out
     assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
@@ -533,7 +533,9 @@ def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_pat
     assert said in parted.status()["reasons"]
     parted.git("add", "--all")
     assert parted.git("ls-files", "--unmerged") == ""
-    assert said in parted.status()["reasons"]
+    status = parted.status()
+    assert said in status["reasons"]
+    assert status["hint"] == ("" if status["in_sync"] else "vmrag resolve")
     if following == "git commit":
         refusal = parted.run("commit", "-q", "--no-edit")
         assert refusal.returncode

@@ -445,6 +445,8 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
             lambda: list(engine.documents(new)),
             lambda: engine.count(new),
             lambda: engine.diff(old, new),
+            lambda: engine.diff_headers(new, old),
+            lambda: engine.document_history(new, "handbook", "x"),
             lambda: engine.count_changes(new, old),
             lambda: put(engine, "new", document("x")),
             lambda: engine.commit_onto(

@@ -12,13 +12,13 @@ from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.errors import Busy
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.working import WorkingCopy, sweep
+from vmrag_link.index.working import Standing, WorkingCopy, sweep
 
 kb = knowledge.kb
 
 BODY = """
 kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
-from vmrag_link.index.working import WorkingCopy
+from vmrag_link.index.working import Standing, WorkingCopy
 copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, timeout=20.0)
 """
 
@@ -47,15 +47,15 @@ def other(kb: Knowledge, revision: str, body: str):
     )
 
 
-def write(kb: Knowledge, copy: WorkingCopy, name: str) -> bool:
-    """As the workspace does; returns whether the copy could be taken over."""
-    with copy.writing() as whole:
+def write(kb: Knowledge, copy: WorkingCopy, name: str) -> Standing:
+    """As the workspace does; returns how the copy stood before."""
+    with copy.writing() as stood:
         kb.write(doc(name, f"the text of {name}"))
-        if not whole:
+        if stood == "gone":
             copy.path.parent.mkdir(parents=True, exist_ok=True)
             snapshots.copy(kb.snapshots.path(copy.base), copy.path)
         kb.bring_working(copy.path, copy.base)
-    return whole
+    return stood
 
 
 def held(copy: WorkingCopy) -> set[str]:
@@ -71,9 +71,9 @@ DOCUMENTS = {f"d{n}" for n in range(5)}
 
 def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
     assert copy.problem() == "it is not there"
-    assert write(kb, copy, "new") is False
+    assert write(kb, copy, "new") == "gone"
     assert copy.problem() == ""
-    assert write(kb, copy, "newer") is True
+    assert write(kb, copy, "newer") == "current"
     assert held(copy) == DOCUMENTS | {"new", "newer"}
 
 
@@ -89,7 +89,7 @@ def test_a_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
     with pytest.raises(RuntimeError), copy.writing():
         raise RuntimeError
     assert copy.problem() == "its writer was interrupted"
-    assert write(kb, copy, "newer") is False
+    assert write(kb, copy, "newer") == "gone"
     assert held(copy) == DOCUMENTS | {"new", "newer"}
     assert copy.problem() == ""
 
@@ -109,14 +109,14 @@ def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revi
     writer.wait()
     with copy.reading() as problem:
         assert problem == "its writer was interrupted"
-    assert write(kb, copy, "newer") is False
+    assert write(kb, copy, "newer") == "gone"
     assert held(copy) == DOCUMENTS | {"new", "half", "newer"}
 
 
 def test_two_processes_write_one_after_the_other(kb, copy, revision):
     body = (
-        "def write(name):\n    with copy.writing() as whole:\n        kb.write(doc(name))\n"
-        "        if not whole:\n            copy.path.parent.mkdir(parents=True, exist_ok=True)\n"
+        "def write(name):\n    with copy.writing() as stood:\n        kb.write(doc(name))\n"
+        "        if stood == 'gone':\n            copy.path.parent.mkdir(parents=True, exist_ok=True)\n"
         "            snapshots.copy(kb.snapshots.path(copy.base), copy.path)\n"
         "        kb.bring_working(copy.path, copy.base)\n"
         "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"

@@ -406,8 +406,13 @@ def test_state_no_pin_where_nothing_was_ever_bound_begins_with_init(project, tmp
     project.git("worktree", "add", "-q", str(tmp_path / "old"), "ancient")
     old = Project(tmp_path / "old")
     assert old.ask("status", code=1)["hint"] == "vmrag init"
-    assert old.vmrag("pin", "--json", code=1).error["hint"] == "vmrag init"
-    old.vmrag("init")
+    for command in ("pin", "init"):
+        error = old.vmrag(command, "--json", code=1).error
+        assert (error["code"], error["hint"].partition(", or ")[2]) == (
+            "NO_PIN",
+            f"vmrag {command} --empty (no documents, to import this commit's own)",
+        )
+    old.vmrag("init", "--empty")
     assert old.status()["state"] == "in_sync"
     assert old.marks() == {}
 

@@ -34,7 +34,11 @@ PAGE = """\
 `vmrag init` and `vmrag install` put these hooks into git's hooks directory (`git rev-parse --git-path hooks`). A hook of another tool that is
 there already is kept: it runs first, and `vmrag uninstall` puts it back. Hooks that git tracks (`core.hooksPath` names `.githooks`, say) and those
 outside of the repository are left alone: the refusal prints the command that makes hooks of this clone, which run those as well. `--hooks` installs
-only some, and is remembered.
+only some, and is remembered. [husky](husky.md), [lefthook](lefthook.md) and [pre-commit](pre-commit.md) start them by files of their own.
+
+Hooks that git does not run, because another tool has written over them, `core.hooksPath` names another folder, or a clone never had any, are
+said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps; so is code that was pushed without its knowledge. `VMRAG=0`,
+`vmrag init --no-hooks` and `vmrag uninstall` say that none are wanted.
 
 | hook | what it does |
 |---|---|
@@ -75,6 +79,14 @@ vmrag: knowledge is at fa2016c (+0 ~1 -0 documents); uncommitted documents stay 
 
 `vmrag status` says whether pin, knowledge and index agree, and what a sync in the background does; that one writes `.git/vmrag/sync.log`.
 `vmrag doctor` looks whether the hooks are installed and can run.
+
+## Taking it out again
+
+`vmrag uninstall` removes the hooks and the merge driver, and puts back what was there before; the knowledge stays. `vmrag uninstall --all` also removes
+the line in `.gitattributes`, `.vmrag.yaml`, vmrag's keys in the repository's git configuration, what you [agreed to](configuration.md#what-counts-from-a-clone), and
+the knowledge base with its indexes. Before anything is removed it asks the remote whether it holds everything. Uncommitted documents, commits that no remote
+has, an open merge and documents that never leave this machine are named, and nothing is removed; `--discard-knowledge` is the second time of asking. The pin
+stays: with it, `vmrag clone` brings back what was pushed.
 
 ## Every operation
 

@@ -87,14 +87,28 @@ def driven(project: Project, body: str, *arguments: str) -> Done:
     """`vmrag` in a process that runs `body` first: what patches a step of it, so that it dies
     there.
     """
-    script = (
-        "import os, signal, sys\n"
-        "def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"{body}\n"
-        "from vmrag_link.cli.main import run\n"
-        "sys.exit(run(sys.argv[1:]))\n"
+    return _driven(project, body, "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))\n", *arguments)
+
+
+def driven_tool(
+    project: Project, body: str, tool: str, arguments: dict[str, Any], *, config: Path | None = None
+) -> Done:
+    """As `driven`, a call of a tool; `config` names the project that is active."""
+    call = (
+        "import json\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
+        "from vmrag_link.ops.compounding.mirror import ActiveProject\n"
+        "tools = Tools(Path.cwd())\n"
+        "tools.session.state.project = ActiveProject(sys.argv[3]) if sys.argv[3] else None\n"
+        "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"
     )
-    return start(project, *arguments, program=(sys.executable, "-c", script), PYTHONPATH=str(ROOT)).done()
+    return _driven(project, body, call, tool, json.dumps(arguments), str(config or ""))
+
+
+def _driven(project: Project, body: str, then: str, *arguments: str) -> Done:
+    """A process that can `die()`."""
+    begin = "import os, signal, sys\ndef die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
+    program = (sys.executable, "-c", f"{begin}{body}\n{then}")
+    return start(project, *arguments, program=program, PYTHONPATH=str(ROOT)).done()
 
 
 def error_of(done: Done) -> dict[str, Any]:

@@ -142,9 +142,12 @@ def foreign(hooks: Path, folder: Path, hook: str = "post-checkout", *, name="oth
     return path
 
 
-def tree(folder: Path) -> dict[str, tuple[int, bytes | Path]]:
+def tree(folder: Path) -> dict[str, tuple[int, bytes | Path | dict]]:
     """Name, mode and content of everything in it."""
-    return {
-        path.name: (path.lstat().st_mode, path.readlink() if path.is_symlink() else path.read_bytes())
-        for path in folder.iterdir()
-    }
+    return {path.name: (path.lstat().st_mode, _content(path)) for path in folder.iterdir()}
+
+
+def _content(path: Path) -> bytes | Path | dict:
+    if path.is_symlink():
+        return path.readlink()
+    return tree(path) if path.is_dir() else path.read_bytes()

@@ -39,7 +39,11 @@ class Tools:
         assert not failed, result
         assert result["success"] is True
         assert result["message"]
-        assert {"worktree", "git_head", "branch", "commit", "dirty", "in_sync"} == result["kb"].keys()
+        where = {"worktree", "git_head"} & result["kb"].keys()
+        unversioned = {"versioned": False} if "versioned" in result["kb"] else {}  # of this machine alone
+        assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where
+        assert result["kb"].items() >= unversioned.items()
+        assert len(where) == (0 if result["kb"]["in_sync"] and "sync_state" not in result else 2)
         assert result.get("warnings") != []
         return result
 
@@ -52,7 +56,7 @@ class Tools:
         )
         assert result["message"]
         assert isinstance(result["details"], dict)
-        assert isinstance(result["suggestions"], list)
+        assert result["suggestions"]
         return result
 
     def run(self, name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:

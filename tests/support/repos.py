@@ -59,6 +59,7 @@ def isolate(monkeypatch, home: Path) -> None:
     monkeypatch.setenv("GIT_COMMITTER_DATE", DATE)
     monkeypatch.setenv("GIT_TERMINAL_PROMPT", "0")
     monkeypatch.setenv("GIT_EDITOR", "true")
+    monkeypatch.setenv("GIT_PAGER", "cat")  # which is none
 
 
 ON = {SWITCH: "1"}

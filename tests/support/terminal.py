@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -239,3 +240,21 @@ def opened(project: Project) -> Iterator[Workspace]:
         yield workspace
     finally:
         workspace.close()
+
+
+def on_a_terminal(project: Project, *arguments: str, pager: str) -> str:
+    """What a person sees, escape sequences included; `pager`: as GIT_PAGER names it, else
+    git's."""
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if name != "GIT_PAGER"}
+    environ |= {"GIT_PAGER": pager} if pager else {}
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with subprocess.Popen([SCRIPT, *arguments], cwd=project.top, env=environ, **streams) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    assert process.returncode == 0, shown
+    return shown.decode().replace("\r\n", "\n")

@@ -100,6 +100,7 @@ def test_the_defaults_are_these():
             "text_mb": 20,
         },
         "llm": {"provider": "none", "model": "", "base_url": "", "api_key_env": "", "timeout_s": 60},
+        "system": {"versioned": True},
         "thinking": {"threshold": 0.0},
         "learning": {"store_raw": True},
     }

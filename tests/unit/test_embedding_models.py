@@ -171,8 +171,8 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
     assert cosine(without, with_end) < 0.99
 
 
-def test_the_measured_threshold_is_what_the_pairs_give():
-    """The default model's, which is always here."""
-    related, unrelated = measure.cosines("default")
-    assert measure.threshold(unrelated) == thresholds.MEASURED["default"][thresholds.Use.THOUGHTS]
-    assert (related >= thresholds.MEASURED["default"][thresholds.Use.THOUGHTS]).mean() > 0.6
+@pytest.mark.parametrize("name", thresholds.MEASURED)
+def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
+    if name == "minilm":
+        installed_minilm()
+    assert measure.measured(name) == thresholds.MEASURED[name]

@@ -4,12 +4,13 @@ clients see.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid
-from vmrag_mcp.arguments import Given, parameters, parse_arguments
+from vmrag_mcp.arguments import Given, parameters, parse_arguments, usage
 
 
 def handler(
@@ -165,13 +166,27 @@ def test_what_is_no_text_is_refused(value):
 
 
 def test_texts_are_taken_exactly():
-    for text in ("  two  ", "C:\\new", "a\nb\0c", "𝔘ñí", "5", "null", "x" * 6_000_000):
+    for text in ("  two  ", "C:\\new", "a\nb\x01c", "𝔘ñí", "5", "null", "x" * 6_000_000):
         assert take(word=text)["word"] == text
 
 
-@pytest.mark.parametrize("arguments", [{"word": "\ud800"}, {"ids": ["\udfff"]}, {"full": ["a", "b\ud83d"]}])
-def test_half_of_a_surrogate_pair_is_refused(arguments):
-    assert refuse(**arguments).details["parameter"] in arguments
+@pytest.mark.parametrize("broken", ["\0", "\ud800"])
+@pytest.mark.parametrize(
+    ("place", "arguments"),
+    [("word", {"word": "ab{}"}), ("ids[0]", {"ids": ["ab{}"]}), ("full[1]", {"full": ["ä", "ab{}"]})],
+)
+def test_a_character_that_cannot_be_stored_is_refused_with_its_place(place, arguments, broken):
+    sent = json.loads(json.dumps(arguments).replace("{}", json.dumps(broken)[1:-1]))
+    error = refuse(**sent)
+    assert error.message.startswith(f"{place} holds ")
+    assert (error.details["parameter"], error.details["character"]) == (next(iter(arguments)), 3)
+    assert "at character 3," in error.message
+
+
+def test_what_a_tool_takes_is_told_in_one_line():
+    assert usage("tool", DECLARED).startswith("tool takes: text (string, required), ")
+    assert "ids (list of string)" in usage("tool", DECLARED)
+    assert usage("tool", ()) == "tool takes no parameters"
 
 
 def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():

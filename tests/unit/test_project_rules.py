@@ -141,7 +141,8 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
     helpers = {"__init__", "base", "common", "conflict_view", "editing", "main", "output", "rankings", "reference"}
-    helpers |= {"resolve_dialog", "terminal", "texts"}
+    helpers |= {"answering", "commands", "completing", "diff_view", "graph", "log_view", "pager", "passage_view"}
+    helpers |= {"resolve_dialog", "status_changes", "terminal", "texts"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 

@@ -18,7 +18,7 @@ from vmrag_link.embedding.base import featureless
 from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import directories, manifest
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import chunk_id, description, hnsw_settings
+from vmrag_link.index.metadata import chroma_name, chunk_id, description, hnsw_settings
 from vmrag_link.index.seal import boot
 from vmrag_link.index.store import indexes_equally
 from vmrag_link.models import Record
@@ -199,11 +199,13 @@ class _Making(NamedTuple):
     def _change(self, store: ChromaStore, plan: _Plan) -> None:
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
             for name in plan.drop:
-                store.drop(name)
+                store.drop(chroma_name(name))
             for held in plan.create:
                 each = held.collection
-                store.create(each.name, space=each.distance, metadata=description(each), hnsw=hnsw_settings(each))
-            ids = store.collections()
+                settings = hnsw_settings(each)
+                store.create(chroma_name(each.name), space=each.distance, metadata=description(each), hnsw=settings)
+            there = store.collections()
+            ids = {name: there[chroma_name(name)] for name in self.source.collections}
             for name, gone in plan.remove.items():
                 self.between()
                 store.delete(ids[name], gone)

@@ -22,7 +22,7 @@ from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import vectors
 from vmrag_link.index.manifest import IndexedCollection
-from vmrag_link.index.metadata import chunk_id, parse_chunk_id
+from vmrag_link.index.metadata import chroma_name, chunk_id, parse_chunk_id
 
 PATIENCE = 30.0
 PAGE = 2_000
@@ -82,10 +82,15 @@ class _Comparison(NamedTuple):
 
     def collections(self, only: Mapping[str, Sequence[Placed]]) -> str:
         there = self.store.collections()
-        if there.keys() != self.source.collections.keys():
+        names = {name: chroma_name(name) for name in self.source.collections}
+        if there.keys() != {*names.values()}:
             return "Chroma holds other collections than the index"
         for name, held in self.source.collections.items():
-            found = self._documents(there[name], held, only[name]) if name in only else self._whole(there[name], held)
+            found = (
+                self._documents(there[names[name]], held, only[name])
+                if name in only
+                else self._whole(there[names[name]], held)
+            )
             if found:
                 return found
         return ""

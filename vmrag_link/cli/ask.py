@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.ops.compounding import ask as operation
+from vmrag_link.ops.follow import provenance
 
 
 @vmrag_command("ask")
@@ -22,6 +23,7 @@ from vmrag_link.ops.compounding import ask as operation
     type=click.FloatRange(0, 1),
     help="How similar a document must be (default: what suits the embedding model).",
 )
+@answering.strict_option
 def command(
     invocation: Invocation,
     *,
@@ -31,6 +33,7 @@ def command(
     external: bool,
     sources: int | None,
     min_score: float | None,
+    strict: bool,
 ) -> None:
     """Answer a question from the documents, with citations.
 
@@ -49,11 +52,7 @@ def command(
         else:
             found = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
             done = operation.report(found)
-    for note in done.notes:
-        output.complain(note, "warning:")
-    invocation.emit(done, [*done.answer.splitlines(), "", output.style(_origin(done), dim=True)])
-
-
-def _origin(done: operation.AskReport) -> str:
-    state = "uncommitted documents included" if done.kb.dirty else "as committed"
-    return f"from revision {done.kb.commit[:7]}, {state}"
+        if not done.kb.in_sync:
+            provenance.refuse_outdated(ws, done.notes, strict=strict)
+    lines = [*done.answer.splitlines(), "", answering.standing_line(done.kb)]
+    answering.emit(invocation, done, lines, done.notes)

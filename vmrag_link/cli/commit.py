@@ -19,6 +19,7 @@ def command(invocation: Invocation, *, message: str, author: str | None) -> int:
     """
     with invocation.workspace() as ws:
         report = operation.commit(ws, message, author=author)
+        invocation.warn_of_push(ws)
     lines = [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
     if report.pin is None:
         lines.append("Not pinned (auto_pin is off). Next: vmrag pin")

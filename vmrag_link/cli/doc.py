@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering, output
 from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.editing import edited
-from vmrag_link.cli.query import passage_lines, standing_line
-from vmrag_link.cli.texts import given_text, text_options, warn_notes, warn_pending, written_text
+from vmrag_link.cli.passage_view import lines_from
+from vmrag_link.cli.texts import given_text, text_options, warn_pending, written_text
+from vmrag_link.index.keywords import matches
+from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.knowledge import knowledge_docs, listing, names, records, search
 from vmrag_link.ops.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.ops.knowledge.records import DocFields
@@ -110,13 +112,12 @@ def list_(invocation: Invocation, *, tool: str | None, category: str | None, lim
     """List the documents, the latest change first."""
     with invocation.workspace() as ws:
         page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
-    warn_notes(here.notes)
     lines = [_line(each) for each in page.docs]
     if page.has_more:
         lines.append(f"{len(page.docs)} of {page.total_count}; more: --offset {offset + len(page.docs)}")
     asked = tool is not None or category is not None or offset
     nothing = "No such document." if asked else "No documents yet. Next: vmrag doc add TOOL --category api"
-    invocation.emit(page, lines or [nothing])
+    answering.emit(invocation, page, lines or [nothing], here.notes)
 
 
 def _line(doc: DocFields) -> str:
@@ -130,20 +131,24 @@ def _line(doc: DocFields) -> str:
 @click.option("--tool", help="Only about this tool.")
 @click.option("--category", help="Only of this category.")
 @click.option("-k", "limit", type=click.IntRange(1, 100), default=5, help="How many passages; by default 5.")
-def search_(invocation: Invocation, *, query: str, tool: str | None, category: str | None, limit: int) -> None:
+@answering.strict_option
+def search_(
+    invocation: Invocation, *, query: str, tool: str | None, category: str | None, limit: int, strict: bool
+) -> None:
     """Search the documents by meaning and by words."""
     with invocation.workspace() as ws:
         found, here = search.knowledge(ws, query, tool_name=tool, category=category, limit=limit)
-    warn_notes(here.notes)
-    invocation.emit(found, [*_hits(found), standing_line(here.kb)])
+        provenance.refuse_outdated(ws, here.notes, strict=strict)
+    answering.emit(invocation, found, [*_hits(found, query), answering.standing_line(here.kb)], here.notes)
 
 
-def _hits(found: DocHits) -> Iterator[str]:
-    for rank, hit in enumerate(found.results, start=1):
+def _hits(found: DocHits, query: str) -> Iterator[str]:
+    spans = matches(query, [each.content for each in found.results])
+    for rank, (hit, own) in enumerate(zip(found.results, spans, strict=True), start=1):
         name = output.style(str(hit.metadata["tool_name"]), bold=True)
         title = hit.metadata.get("title", "")
         yield f"{rank}. {name}  {title}  {output.style(f'{hit.score:g} {hit.doc_id[:8]}', dim=True)}"
-        yield from passage_lines(hit.content)
+        yield from lines_from(hit.content, own[0][0] if own else 0, own)
     if not found.results:
         yield "Nothing found."
 

@@ -65,9 +65,10 @@ def _lines(report: GcReport) -> Iterator[str]:
         vectors = report.leftovers.vectors
         yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."
     yield from report.undone
-    sizes = report.kb_bytes
     if report.applied:
-        yield f"Knowledge base: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
+        for what, sizes in (("Knowledge base", report.kb_bytes), ("On this machine alone", report.local_bytes)):
+            if sizes.before:
+                yield f"{what}: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
     else:
         yield "Next: vmrag gc --apply"
 

@@ -11,11 +11,14 @@ import click
 from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import Skipped
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, plural
+from vmrag_link.documents.seen_files import FileSelection
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, plural, quoted
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.documents import import_files
+from vmrag_link.ops.documents import import_files, leaving_out
+from vmrag_link.ops.documents.import_files import ImportReport
 from vmrag_link.ops.libraries import import_sources, library
 from vmrag_link.ops.libraries.take_site import SiteReport, take_site
 from vmrag_link.web.sitemap import MOST_PAGES
@@ -45,6 +48,14 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
     is_flag=True,
     help="With --collection: let files take the place of documents that came from other files.",
 )
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave out what a .gitignore with this line at the root of the repository would name; may be given again.",
+)
+@click.option("--include-ignored", is_flag=True, help="Take files that git ignores, too.")
+@click.option("--include-generated", is_flag=True, help="Take files that are generated, too.")
 @click.option("--metadata", metavar="JSON", help="With --library: what is kept with each document, an object.")
 @click.option(
     "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
@@ -63,6 +74,9 @@ def command(
     base: Path | None,
     prune: bool,
     replace: bool,
+    exclude: tuple[str, ...],
+    include_ignored: bool,
+    include_generated: bool,
     metadata: str | None,
     of_site: bool,
     most: int | None,
@@ -72,12 +86,20 @@ def command(
     Markdown, text, reStructuredText, AsciiDoc, MDX, HTML, CSV, JSON, XML and notebooks are read;
     PDF, Word, PowerPoint, Excel and EPUB need the extra 'convert'.
 
+    Left out, and listed with the reason: hidden files; what git ignores, as a .gitignore of any
+    folder, .git/info/exclude or your own list says; generated files, which are lock files
+    (package-lock.json, npm-shrinkwrap.json, packages.lock.json) and those that .gitattributes calls
+    linguist-generated; what --exclude names. A file or folder that is named here is taken, even if
+    git ignores it.
+
     With --collection: a document's id is the path of its file below the collection's import base:
     docs/setup.md where that is the repository's root, setup.md with --base docs. The base is
     recorded with the collection, so a file gets the same id whether it is named itself or a folder
     above it, from whatever directory, on whatever machine. A file that is a document already stays
-    that document. Files outside the repository need a --base there, once on each machine. Nothing
-    is stored where another file has an id already.
+    that document, also after 'git mv': the id stays, and so does its history. The title is the one
+    in the front matter, else the first heading, else the file's name. Files outside the repository
+    need a --base there, once on each machine. Nothing is stored where another file has an id
+    already.
 
     With --library, and with URLs: a library knows each document by its file's path or its URL, and
     what it was made of. What has not changed is skipped; what has takes the place of its document.
@@ -88,15 +110,19 @@ def command(
     The documents can be found at once; 'vmrag commit' pins them.
     """
     urls = [source for source in sources if "://" in source]
+    selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if most is not None and not of_site:
         raise UsageInvalid("--most means something with --sitemap only.", hint="Add --sitemap, or leave --most out.")
     if library_name is not None or of_site or (urls and collection is None):
-        others = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+        others: dict[str, object] = {"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}
+        if of_site:
+            others |= {"--exclude": exclude, "--include-ignored": include_ignored}
+            others |= {"--include-generated": include_generated}
         _refuse_together(others, "--sitemap" if of_site else "--library")
         name = library_name or library.DEFAULT
         if of_site:
             return _site_into_library(invocation, sources, name, metadata, most or MOST_PAGES)
-        return _into_library(invocation, sources, name, metadata)
+        return _into_library(invocation, sources, name, metadata, selection)
     if collection is None:
         raise UsageInvalid(
             "Nothing says where to store the documents.",
@@ -108,13 +134,36 @@ def command(
     paths = [invocation.directory / source for source in sources]
     folder = None if base is None else invocation.directory / base
     with invocation.workspace() as ws:
-        report = import_files.import_files(ws, paths, collection, base=folder, prune=prune, replace=replace)
+        report = import_files.import_files(
+            ws, paths, collection, base=folder, prune=prune, replace=replace, selection=selection
+        )
     lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
-    lines += _skipped(report.skipped, invocation)
+    if report.ignored:
+        lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
+    lines += [f"{each.doc_id} follows its file: {each.before} is {each.now} now." for each in report.renamed]
+    lines += [*_of_documents(report), *_skipped(report.skipped, invocation)]
     invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
     return 0
+
+
+def _of_documents(report: ImportReport) -> Iterator[str]:
+    """Documents of files that are not there, or not taken any more."""
+    if report.gone:
+        which = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
+        what = (
+            "The file of 1 document is" if len(report.gone) == 1 else f"The files of {len(report.gone)} documents are"
+        )
+        yield f"{what} gone: {which}. --prune removes {'it' if len(report.gone) == 1 else 'them'}."
+    if report.left_out:
+        some = " ".join(map(quoted, report.left_out[:SHOWN]))
+        more = " …" if report.left_out[SHOWN:] else ""
+        number = plural(len(report.left_out), "document")
+        yield (
+            f"Of files that are left out, {number} stay{'s' * (len(report.left_out) == 1)}; "
+            f"to remove: vmrag rm {some}{more} --collection {report.collection}"
+        )
 
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
@@ -122,11 +171,13 @@ def _refuse_together(options: Mapping[str, object], other: str) -> None:
         raise UsageInvalid(f"{given[0]} does not go together with {other}.", hint=f"Leave {given[0]} out.")
 
 
-def _into_library(invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None) -> int:
+def _into_library(
+    invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None, selection: FileSelection
+) -> int:
     values = None if metadata is None else metadata_object(metadata)
     named = [source if "://" in source else invocation.directory / source for source in sources]
     with invocation.workspace() as ws:
-        report = import_sources.import_sources(ws, named, name, metadata=values)
+        report = import_sources.import_sources(ws, named, name, metadata=values, selection=selection)
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
@@ -170,10 +221,16 @@ def _skipped(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str
     if not skipped:
         return
     yield f"Skipped {plural(len(skipped), 'file')}:"
-    shown = skipped if invocation.verbosity > 0 else skipped[:SHOWN]
-    yield from (f"  {each.name} {each.reason}" for each in shown)
+    # Hidden ones, of which each repository has some, tell least.
+    telling = sorted(skipped, key=lambda each: each.reason == importing.HIDDEN)
+    shown = skipped if invocation.verbosity > 0 else telling[:SHOWN]
+    yield from (f"  {each.name}: {each.reason}" for each in shown)
     if len(shown) < len(skipped):
         yield f"  and {len(skipped) - len(shown)} more (see them with -v)"
+    reasons = {each.reason for each in skipped}
+    options = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
+    if helping := [option for reason, option in options.items() if reason in reasons]:
+        yield f"To take these, too: {' '.join(helping)}"
 
 
 def _end(pending: str, branch: str | None) -> Iterator[str]:

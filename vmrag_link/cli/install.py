@@ -7,7 +7,8 @@ import click
 from vmrag_hooks import installer
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import VmragError, quoted
+from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.workspace import Workspace, reasons
@@ -43,15 +44,29 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         lines.append(
             "They act in all work trees, as before. For this one only: vmrag uninstall && vmrag install --worktree"
         )
-    if report.husky:
-        lines.append(
-            'husky rewrites its hooks with every `npm install`: let "prepare" in package.json be "husky && vmrag install".'
-        )
+    lines += by_tools(report)
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed:
         lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init")
     invocation.emit(report, [*lines, *arrived])
+
+
+def by_tools(report: installer.InstallReport) -> list[str]:
+    """What else starts the hooks, and what is left to do for that."""
+    if report.scripts:
+        files = " ".join(map(quoted, report.scripts))
+        return [
+            f"husky's scripts start them: {', '.join(report.scripts)}. In a clone without vmrag the new lines do nothing.",
+            f'Next: git add {files} && git commit -m "husky starts the hooks of vmrag"',
+        ]
+    if report.husky and report.scripts is None:
+        return [
+            "husky writes its folder again with every `npm install`. On a branch: vmrag install (into its scripts, too)"
+        ]
+    if report.lefthook:
+        return [f"lefthook starts these, by {LEFTHOOK_LOCAL[0]}, which is not committed: {', '.join(report.lefthook)}"]
+    return []
 
 
 def _arrived(ws: Workspace) -> list[str]:

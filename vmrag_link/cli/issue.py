@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering, output
 from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.editing import edited
-from vmrag_link.cli.query import passage_lines, standing_line
-from vmrag_link.cli.texts import given_text, text_options, warn_notes, warn_pending, written_text
+from vmrag_link.cli.passage_view import lines_from
+from vmrag_link.cli.texts import given_text, text_options, warn_pending, written_text
+from vmrag_link.index.keywords import matches
+from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.knowledge import issue_logs, listing, names, records, search
 from vmrag_link.ops.knowledge.issue_logs import LogChange, NewLog
@@ -129,13 +131,12 @@ def list_(invocation: Invocation, *, project: str | None, limit: int, offset: in
     """List the logs, the latest change first."""
     with invocation.workspace() as ws:
         page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
-    warn_notes(here.notes)
     lines = [f"{_name(each)}  {each.title}  {_rest(each)}" for each in page.logs]
     if page.has_more:
         lines.append(f"{len(page.logs)} of {page.total_count}; more: --offset {offset + len(page.logs)}")
     asked = project is not None or any(each is not None for each in filters.values())
     nothing = "No such log." if asked or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
-    invocation.emit(page, lines or [nothing])
+    answering.emit(invocation, page, lines or [nothing], here.notes)
 
 
 def _name(log: LogFields) -> str:
@@ -150,20 +151,24 @@ def _rest(log: LogFields) -> str:
 @click.argument("query")
 @_filter_options
 @click.option("-k", "limit", type=click.IntRange(1, 100), default=5, help="How many passages; by default 5.")
-def search_(invocation: Invocation, *, query: str, project: str | None, limit: int, **filters: Any) -> None:
+@answering.strict_option
+def search_(
+    invocation: Invocation, *, query: str, project: str | None, limit: int, strict: bool, **filters: Any
+) -> None:
     """Search the logs by meaning and by words: has this been seen before, and what was done?"""
     with invocation.workspace() as ws:
         found, here = search.issues(ws, query, project_id=project, filters=filters, limit=limit)
-    warn_notes(here.notes)
-    invocation.emit(found, [*_hits(found), standing_line(here.kb)])
+        provenance.refuse_outdated(ws, here.notes, strict=strict)
+    answering.emit(invocation, found, [*_hits(found, query), answering.standing_line(here.kb)], here.notes)
 
 
-def _hits(found: IssueHits) -> Iterator[str]:
-    for rank, hit in enumerate(found.results, start=1):
+def _hits(found: IssueHits, query: str) -> Iterator[str]:
+    spans = matches(query, [each.content for each in found.results])
+    for rank, (hit, own) in enumerate(zip(found.results, spans, strict=True), start=1):
         of = hit.metadata
         name = output.style(f"{of['project_id']}#{of['issue_number']}:{of['log_type']}", bold=True)
         yield f"{rank}. {name}  {of.get('title', '')}  {output.style(f'{hit.score:g} {hit.log_id[:8]}', dim=True)}"
-        yield from passage_lines(hit.content)
+        yield from lines_from(hit.content, own[0][0] if own else 0, own)
     if not found.results:
         yield "Nothing found."
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, group
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.evidence import score
 from vmrag_link.evidence.quality import Metric
-from vmrag_link.ops.learning import promotion, quality_checks, runs, runtime_errors, setup_collections, validation
+from vmrag_link.ops.learning import (
+    chats,
+    code_index,
+    promotion,
+    quality_checks,
+    runs,
+    runtime_errors,
+    setup_collections,
+    validation,
+)
+from vmrag_link.ops.learning.chat_context import FileChange
 from vmrag_link.ops.libraries import files
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, relocation
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.writing import Landed
@@ -199,13 +210,90 @@ def validate_evidence(
     return FAILED_CHECK if fail_below and not report.meets_threshold else OK
 
 
-for each in (setup, promote, log_error, log_test_results, log_quality_check, validate_evidence):
+@vmrag_command("move")
+def move(invocation: Invocation) -> None:
+    """Move thoughts, chats, evidence and learnings to where `system.versioned` says.
+
+    Into the knowledge base, or out of it, to this machine alone. What was committed before stays in
+    its history, and with whoever has it.
+    """
+    with invocation.workspace() as ws:
+        done = relocation.move(ws)
+    moved = [f"{name}: {plural(count, 'document')} moved" for name, count in done.report.moved.items()]
+    kept = [
+        f"{name}: {plural(count, 'document')} left, whose ids have other documents there"
+        for name, count in done.report.kept.items()
+    ]
+    _emit(invocation, done, [*moved, *kept] or ["Everything is where it should be."])
+
+
+@vmrag_command("log-chat")
+@click.option("--prompt-summary", required=True, metavar="TEXT", help="What was asked.")
+@click.option("--response-summary", required=True, metavar="TEXT", help="What was answered and done.")
+@click.option("--raw-prompt", default="", metavar="TEXT", help="The prompt itself; it is pushed, but in no index.")
+@click.option("--raw-response", default="", metavar="TEXT", help="The answer itself, in the same way.")
+@click.option("--tool-usage-file", type=_FILE, metavar="FILE", help="JSON, a list of {name, args}.")
+@click.option(
+    "--file-changes-file",
+    type=_FILE,
+    metavar="FILE",
+    help="JSON, a list of {file_path, before_content, after_content}.",
+)
+@click.option("--involved-entities", default="", metavar="NAME,…", help="What the chat is about.")
+@click.option("--session-id", default="", metavar="ID", help="Chats of one session have the same.")
+@click.option("--collection-name", default=collections.CHATS, metavar="NAME", help="Where it is stored.")
+def log_chat(
+    invocation: Invocation, *, tool_usage_file: Path | None, file_changes_file: Path | None, **given: Any
+) -> None:
+    """Write down what was asked and done in a chat, linked with the code that it changed.
+
+    What is not given is derived.
+    """
+    with invocation.workspace() as ws:
+        used = chats.read_list(ws, _file(invocation, tool_usage_file), chats.ToolUse) if tool_usage_file else []
+        changed = chats.read_list(ws, _file(invocation, file_changes_file), FileChange) if file_changes_file else []
+        done = chats.log_chat(ws, chats.ChatRequest(tool_usage=used, file_changes=changed, **given))
+    links = done.report.bidirectional_links
+    lines = [f"Chat {done.report.chat_id}", *(f"  linked with {name}" for name in links.files)]
+    lines += [f"  not indexed: {name}" for name in links.unmatched_files]
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("index")
+@click.argument("paths", nargs=-1, type=_FILE)
+@click.option("--repo-root", type=_FILE, metavar="DIR", help="From where PATHS count; the same as -C.")
+@click.option("--all", "everything", is_flag=True, help="All files that git tracks.")
+@click.option("--collection-name", default=collections.CODEBASE, metavar="NAME", help="Where they are stored.")
+def index(
+    invocation: Invocation, *, paths: tuple[Path, ...], repo_root: Path | None, everything: bool, collection_name: str
+) -> None:
+    """Store the files of the code that git tracks at or below PATHS, to link chats with them.
+
+    Files that are unchanged cost nothing; those that git tracks no more are removed.
+    """
+    if bool(paths) == everything:
+        raise UsageInvalid(
+            "Name files and folders, or --all, not both." if paths else "Nothing says which files are meant.",
+            hint="For example: vmrag learning index src",
+        )
+    at = replace(invocation, directory=invocation.directory / (repo_root or ""))
+    with at.workspace() as ws:
+        request = code_index.CodeIndexRequest([at.directory / path for path in paths], collection_name)
+        done = code_index.index_code(ws, request)
+    report = done.report
+    lines = [f"{described(report.changes)} in {report.collection_name}, {report.unchanged} unchanged"]
+    lines += [f"  left out: {each.name} {each.reason}" for each in report.skipped]
+    _emit(invocation, done, lines)
+
+
+for each in (setup, promote, log_error, log_test_results, log_quality_check, validate_evidence, log_chat, index, move):
     command.add_command(each)
 
 
 def _emit(invocation: Invocation, done: Landed[Any], lines: Iterable[str]) -> None:
     warned = [f"warning: {done.pending}"] if done.pending else []
-    invocation.emit(done.report, [*lines, *warned, *([NEXT_COMMIT] if done.branch else [])])
+    here = [] if done.versioned else ["This stays on this machine: system.versioned is false."]
+    invocation.emit(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])
 
 
 def _evidence(doc_id: str, found: float) -> str:

@@ -8,6 +8,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops.documents import listing
+from vmrag_link.ops.system import stores
 
 MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 
@@ -17,7 +18,8 @@ MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 def command(invocation: Invocation, *, collection: str | None) -> None:
     """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
     with invocation.workspace() as ws:
-        report = listing.list_documents(ws, collection)
+        store = stores.holding(ws, collection) if collection else ws
+        report = listing.list_documents(store, collection)
     lines = [
         f"{MARKS[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
         for each in report.documents

@@ -2,28 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, described, headline
+from vmrag_link.cli import diff_view, log_view, output
+from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.history import log
+from vmrag_link.cli.diff_view import Form
+from vmrag_link.cli.graph import Graph
+from vmrag_link.ops.history import history
+from vmrag_link.ops.history.history import LogStep, Revisions
+
+USUAL = 20
 
 
 @vmrag_command("log")
-@click.argument("ref", required=False)
-@click.option("-n", "limit", type=click.IntRange(1), default=20, show_default=True, help="How many revisions.")
-def command(invocation: Invocation, *, ref: str | None, limit: int) -> None:
+@click.argument("places", nargs=-1, metavar="[REF | A..B | A...B] [DOC]")
+@click.option("-n", "limit", type=click.IntRange(1), help=f"How many revisions (default: {USUAL}).")
+@click.option("--oneline", is_flag=True, help="One line a revision, with the git commits that pin it.")
+@click.option("--graph", is_flag=True, help="Draw the lines of descent beside it.")
+@click.option("-p", "--patch", is_flag=True, help="With what each revision changed, word by word.")
+@diff_view.form_options
+def command(
+    invocation: Invocation,
+    *,
+    places: tuple[str, ...],
+    limit: int | None,
+    oneline: bool,
+    graph: bool,
+    patch: bool,
+    form: Form | None,
+) -> None:
     """Show the history of the knowledge base, newest first, with the git commits that pin each
     revision.
 
-    Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base.
+    Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base. A..B:
+    what B has and A has not. A...B: what one of them has and the other has not. With DOC:
+    the revisions that changed this document, by whatever name it went.
+
+    In parentheses stands what of the code is at a revision: HEAD, branches, and tags, which are the
+    tags of the knowledge, too.
     """
+    shown: Form | None = form or ("text" if patch else None)
+    detail = diff_view.DETAILS[shown] if shown else None
     with invocation.workspace() as ws:
-        found = log.log(ws, log.first_of(ws, ref), limit=limit, with_pins=True).entries
-    lines = []
-    for each in found:
-        lines.append(f"{output.style(each.revision, fg='yellow')}  {each.date}  {each.author}")
-        lines.append(f"    {headline(each.message)}  ({described(each.changes)})")
-        lines += [f"    pinned by {output.style(one.commit[:10], fg='yellow')} {one.subject}" for one in each.commits]
-    invocation.emit({"revisions": found}, lines)
+        found = history.history(ws, places, limit=limit or USUAL)
+        if invocation.as_json:
+            invocation.emit({"revisions": list(found.reports(detail))})
+            return
+        invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
+    if found.more and limit is None and invocation.verbosity >= 0:
+        output.complain(f"There are older revisions: vmrag log -n {10 * USUAL}")
+
+
+def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
+    for step in found.steps:
+        lines = _step(found, step, oneline=oneline, form=form)
+        yield from graph.drawn(step.info.revision, step.parents, lines) if graph else lines
+
+
+def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) -> Iterator[str]:
+    if oneline:
+        yield from log_view.oneline(step.info)
+    else:
+        yield from log_view.entry(step.info, _said(found, step))
+    if form:
+        yield from ("", *diff_view.lines(found.diff(step, diff_view.DETAILS[form]), form), "")
+
+
+def _said(found: Revisions, step: LogStep) -> str:
+    """What the revision changed, or what became of the document that was asked for."""
+    change = step.document
+    if change is None:
+        return described(found.changes(step))
+    renamed = change.before and change.after and change.before.key != change.after.key
+    return f"{'/'.join(change.before.key)} -> {'/'.join(change.key)}" if change.before and renamed else change.kind

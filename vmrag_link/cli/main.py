@@ -15,56 +15,10 @@ import click
 
 from vmrag_link import __version__, env, startup
 from vmrag_link.cli import output
+from vmrag_link.cli.commands import COMMANDS, MODULES, TOPICS
 from vmrag_link.cli.common import common_options
 from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, system_failure
 from vmrag_link.suggest import nearest
-
-COMMANDS = {
-    "add": "Store one document from a file or standard input.",
-    "adopt": "Take the knowledge that a fork's code pins.",
-    "branch": "List the branches of the knowledge base, or write on another one.",
-    "check": "Ask the golden queries, and compare the answers.",
-    "clone": "Fetch the knowledge base of a repository that was just cloned.",
-    "commit": "Commit the documents and pin the new revision.",
-    "completion": "Print the shell completion script for bash, zsh or fish.",
-    "ask": "Answer a question from the documents, with citations.",
-    "demo": "See the whole loop on the documentation of Python's library.",
-    "diff": "Show which documents differ between two places.",
-    "doc": "Write down what should be known of a tool, and find it.",
-    "doctor": "Find out what is wrong, and mend it.",
-    "fetch": "Bring what a remote's knowledge base holds.",
-    "fingerprint": "Print the hash that decides how queries rank.",
-    "gc": "Give back the space of what nothing needs.",
-    "import": "Store files and folders as documents.",
-    "init": "Start a knowledge base for this repository.",
-    "install": "Install the git hooks.",
-    "issue": "Write down what was found out about an issue, and find it.",
-    "learning": "Write down test results, checks and errors as evidence, and what was learnt.",
-    "link": "Link a code commit to the revision of the knowledge.",
-    "links": "Show which revision belongs to which code commit.",
-    "list": "List the documents.",
-    "log": "Show the history of the knowledge base.",
-    "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
-    "merge": "Take other knowledge into that of the checked-out code.",
-    "path": "Print where things lie.",
-    "pin": "Let .dolt-version name a revision.",
-    "pull": "Fetch, and merge what others wrote on this branch.",
-    "push": "Push the knowledge that the code pins.",
-    "query": "Search the knowledge of the code that is checked out.",
-    "refresh": "Ask again for the web pages of libraries.",
-    "remote": "Show where the knowledge base travels.",
-    "resolve": "Decide about what both sides of a merge changed.",
-    "rm": "Remove documents.",
-    "serve": "Let others clone, fetch and push knowledge bases over HTTP.",
-    "show": "Print a document.",
-    "status": "Show whether pin, knowledge base and index agree.",
-    "sync": "Bring knowledge base and index to the pin.",
-    "trust": "Agree to what a clone's settings ask for.",
-    "uninstall": "Remove the git hooks.",
-    "verify": "Find the code commits that drop knowledge.",
-}
-
-MODULES = {"import": "import_", "rm": "remove", "list": "list_"}
 
 
 class LazyGroup(click.Group):
@@ -82,8 +36,10 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for topic, commands in TOPICS.items():
+            with formatter.section(topic):
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -112,6 +68,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     startup.leave(run(sys.argv[1:] if argv is None else list(argv)))
 
 
+def learning() -> None:
+    """The entry point of `chroma-mcp-client`, as these commands are called elsewhere."""
+    main(["learning", *sys.argv[1:]])
+
+
 def run(argv: Sequence[str]) -> int:
     """Run a command line and return its exit code.
 
@@ -135,7 +96,8 @@ def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int
         case click.exceptions.Exit():
             return error.exit_code
         case click.Abort() | KeyboardInterrupt():
-            said = "Interrupted; nothing that was stored is lost."
+            left = str(error) or str(error.__cause__ or "") or "Nothing that was stored is lost."
+            said = f"Interrupted. {left}"
             if as_json:
                 _print_json("INTERRUPTED", said, "Run the command again.")
             else:
@@ -167,6 +129,8 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
     hint = f"{context.command_path} --help" if context else "vmrag --help"
     if as_json:
         _print_json("INVALID_PARAMETER", error.format_message(), hint)
+    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
+        output.print_stderr(error.format_message().splitlines())
     else:
         if context:
             output.print_stderr([*context.get_usage().splitlines(), f"Try '{hint}' for help.", ""])

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import IO, Any
 
 import click
@@ -26,6 +27,12 @@ Nobody can guess it, so no colour of a stranger's text is taken for ours.
 
 _MARKED = re.escape(terminal_text.visible(_MARK)) + r"(\[[0-9;]*m)"
 
+_AT_ONCE = 100
+"""Lines of a stream."""
+
+
+_LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
+
 
 def style(text: str, **look: Any) -> str:
     """The text in the look that `click.style` knows (`fg`, `bold`, …), for the functions below."""
@@ -37,6 +44,14 @@ def print_lines(lines: Iterable[str]) -> None:
     """Each element is one line, whatever it holds: a newline in a name is escaped."""
     shown = "\n".join(terminal_text.one_line(line) for line in lines)
     _write(sys.stdout, _colour(shown, sys.stdout))
+
+
+def print_stream(lines: Iterable[str]) -> None:
+    """As `print_lines`, while they are made; none is made any more when the reader has left."""
+    some = iter(lines)
+    with _reader_may_leave():
+        while batch := [terminal_text.one_line(line) for line in islice(some, _AT_ONCE)]:
+            click.echo(_colour("\n".join(batch), sys.stdout), file=sys.stdout)
 
 
 def print_json(text: str, *, to_stderr: bool = False) -> None:
@@ -77,7 +92,21 @@ def print_stderr(lines: Iterable[str]) -> None:
 def choose(question: str, answers: Sequence[str]) -> str:
     """One of the answers, which a person is asked for on the terminal until it is one."""
     shown = _colour(terminal_text.one_line(question), sys.stdout)
-    return str(click.prompt(shown, type=click.Choice(answers), show_choices=False))
+    suffix = " " if question.endswith("?") else ": "
+    return str(click.prompt(shown, type=click.Choice(answers), show_choices=False, prompt_suffix=suffix))
+
+
+def columns() -> int:
+    """How wide lines may be: the terminal's width, and never wider than can be read well."""
+    if not sys.stdout.isatty():
+        return _MOST_COLUMNS
+    width = os.get_terminal_size(sys.stdout.fileno()).columns or _MOST_COLUMNS  # some say 0
+    return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
+
+
+def agrees(question: str) -> bool:
+    """Whether the person at the terminal says yes."""
+    return choose(f"{question} (yes, no)", ("y", "yes", "n", "no")) in ("y", "yes")
 
 
 def _for_reader(text: str) -> str:

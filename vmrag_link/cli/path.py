@@ -17,7 +17,8 @@ def command(invocation: Invocation, *, what: str, working: bool) -> None:
     """Print where the knowledge base, the index, or the Chroma store for other clients lies.
 
     Chroma's store follows the index; `vmrag path chroma` waits for it. It holds the pinned
-    documents, is never changed, and stays for an hour at least after it was asked for.
+    documents, is never changed, and stays for an hour at least after it was asked for. Collections
+    have their own names there; Chroma takes none of two characters, so those have a hash behind it.
     """
     with invocation.workspace() as ws:
         report = paths.paths(ws, with_chroma=what == "chroma" or working, working=working)

@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid
 from vmrag_link.ops.follow import pin as operation
+from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
+from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.offers import NO_DOCUMENTS
+from vmrag_link.paths import PIN_NAME
 
 
 @vmrag_command("pin")
 @click.argument("revision", required=False, metavar="[REVISION|KB-BRANCH]")
-def command(invocation: Invocation, *, revision: str | None) -> int:
+@click.option("--empty", is_flag=True, help="Pin the revision without documents, which the knowledge base begins with.")
+def command(invocation: Invocation, *, revision: str | None, empty: bool) -> int:
     """Let .dolt-version name a revision (by default the newest of this branch), stage it and go
     there.
+
+    A commit that pins nothing yet, an old tag say, takes the knowledge that answers there by
+    default; what else it could take is said.
     """
+    if empty and revision is not None:
+        raise UsageInvalid("--empty names a revision itself.", hint="Leave the revision or --empty out.")
     with invocation.workspace() as ws:
-        report = operation.pin(ws, revision)
-    name = report.pin.dolt_commit[:7]
-    lines = [f"Pinned {name} in .dolt-version." if report.changed else f"{name} is pinned already."]
-    if report.changed and report.staged:
-        lines = [f'Pinned {name} in .dolt-version, which is staged. Next: git commit -m "…"']
-    if not report.staged:
-        lines.append("Another git command holds the index. Next: git add .dolt-version")
-    if report.pending:
-        lines.append(f"warning: {report.pending}")
-    invocation.emit(report, lines)
+        report = operation.pin(ws, revision, empty=empty)
+    invocation.emit(report, _lines(report))
     return 0 if report.staged else FAILED_CHECK
+
+
+def _lines(report: PinCommandReport) -> Iterator[str]:
+    name, first = report.pin.dolt_commit[:7], report.first
+    if first:
+        yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
+        yield from _instead(first)
+    busy = [] if report.staged else [PIN_NAME]
+    if first and first.attributes.written:
+        busy += [] if first.attributes.staged or first.attributes.edited else [ATTRIBUTES]
+        if first.attributes.edited:
+            yield f"Wrote {ATTRIBUTES}, which has changes of yours that are not staged; with those: git add {ATTRIBUTES}"
+    if busy:
+        yield f"Another git command holds the index. Next: git add {' '.join(busy)}"
+    elif report.changed:
+        also = f" with {ATTRIBUTES}" if first and first.attributes.written and first.attributes.staged else ""
+        yield f'Pinned {name} in {PIN_NAME}, which is staged{also}. Next: git commit -m "…"'
+    else:
+        yield f"{name} is pinned already."
+    if report.pending:
+        yield f"warning: {report.pending}"
+
+
+def _instead(first: FirstPin) -> Iterator[str]:
+    others = [f"{each.command} ({each.described})" for each in first.instead]
+    if first.taken.revision != first.empty:
+        others.append(f"vmrag pin --empty ({NO_DOCUMENTS})")
+    yield from (f"  instead: {each}" for each in others)

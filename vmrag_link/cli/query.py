@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import textwrap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_link.ops.index import query as operation
+from vmrag_link.errors import UsageInvalid, plural, quoted
+from vmrag_link.git import editor
+from vmrag_link.index.keywords import matches
+from vmrag_link.ops.follow import provenance
+from vmrag_link.ops.index import passages as operation
+from vmrag_link.ops.index.passages import PassageReport, PlacedPassage
+from vmrag_link.ops.index.query import ranked_at
+from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Mode, Query
-
-WIDTH = 100
-LINES = 3
+from vmrag_link.workspace import Workspace
 
 
 @vmrag_command("query")
@@ -30,6 +36,20 @@ LINES = 3
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
 @click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
+@click.option("--full", is_flag=True, help="Whole chunks, line by line, instead of how they answer best.")
+@click.option(
+    "-U", "--context", type=click.IntRange(0, 10_000), metavar="N", help="As --full, with N lines above and below."
+)
+@click.option(
+    "--open",
+    "opened",
+    is_flag=False,
+    flag_value="1",
+    type=click.IntRange(1, 1000),
+    metavar="[N]",
+    help="Open the file of the best answer, or of the Nth, in git's editor.",
+)
+@answering.strict_option
 def command(
     invocation: Invocation,
     *,
@@ -40,15 +60,20 @@ def command(
     where: str | None,
     where_document: str | None,
     ref: str | None,
+    full: bool,
+    context: int | None,
+    opened: int | None,
+    strict: bool,
 ) -> None:
     """Search the knowledge of the code that is checked out.
 
-    The score of a chunk depends on the mode. hybrid: its share of the best scores of this query, 1
-    for the best by words and by meaning. vector: nearly the cosine. keyword: BM25 of its own words
-    and, weighted, of its document's.
+    Each chunk is shown with its document, the file and line on this machine, and the headings above
+    it. -v shows the number of the chunk and its score, which depends on the mode. hybrid: its share
+    of the best scores of this query, 1 for the best by words and by meaning. vector: nearly the
+    cosine. keyword: BM25 of its own words and, weighted, of its document's.
     """
     with invocation.workspace() as ws:
-        at = operation.ranked_at(ws, ref) if ref is not None else None
+        at = ranked_at(ws, ref) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
         asked = Query(
             text=text,
@@ -58,36 +83,47 @@ def command(
             where=filters.parse(where) if where else None,
             where_document=filters.parse(where_document) if where_document else None,
         )
-        report = operation.query(ws, asked, at=at)
-    for note in report.notes:
-        output.complain(note, "warning:")
-    invocation.emit(report, _lines(report))
+        store = ws if at else stores.holding_all(ws, collection)
+        lines_around = 0 if full and context is None else context
+        report = operation.passages(store, asked, at=at, context=lines_around)
+        provenance.refuse_outdated(ws, report.notes, strict=strict)
+        if opened is not None:
+            _open(ws, report.results, opened)
+        invocation.warn_of_push(ws)
+    answering.emit(invocation, report, _lines(report, text, invocation), report.notes)
 
 
-def _lines(report: operation.QueryReport) -> list[str]:
-    lines = []
+def _lines(report: PassageReport, query: str, invocation: Invocation) -> Iterator[str]:
+    if not report.results:
+        yield "Nothing found."
     for hit in report.results:
-        title = title_beside(hit.doc_id, hit.metadata.get("title"))
-        place = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
-        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}{title}")
-        lines += passage_lines(hit.text)
-    lines.append(standing_line(report.kb))
-    return lines if report.results else ["Nothing found.", *lines]
+        name = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
+        score = output.style(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
+        yield f"{hit.rank}. {name}{score}{title_beside(hit.doc_id, hit.metadata.get('title'))}"
+        if place := _place(hit, Path(report.kb.worktree), invocation.directory):
+            yield f"{passage_view.INDENT}{output.style(place, dim=True)}"
+        if hit.excerpt:
+            spans = matches(query, ["\n".join(hit.excerpt.lines)])[0]
+            yield from passage_view.whole_lines(hit.excerpt.first, hit.excerpt.lines, spans)
+        else:
+            yield from passage_view.lines_from(hit.text, hit.best, hit.matches)
+    yield answering.standing_line(report.kb)
 
 
-def passage_lines(text: str) -> list[str]:
-    """How a chunk begins, below the line that names it."""
-    return textwrap.wrap(
-        " ".join(text.split()),
-        WIDTH,
-        max_lines=LINES,
-        placeholder=" …",
-        initial_indent="   ",
-        subsequent_indent="   ",
-    )
+def _place(hit: PlacedPassage, top: Path, directory: Path) -> str:
+    """Where to look from a directory: `docs/setup.md:12  Setup > Linux`."""
+    place = f"line {hit.line}" if hit.line and hit.line > 1 else ""
+    if hit.file:
+        line = f":{hit.file_line}" if hit.file_line else ""
+        place = f"{os.path.relpath(top / hit.file, directory)}{line}"
+    return "  ".join(filter(None, (place, hit.header_path)))
 
 
-def standing_line(kb: KbBlock) -> str:
-    """Where an answer comes from."""
-    state = "uncommitted documents included" if kb.dirty else "as committed"
-    return output.style(f"from revision {kb.commit[:7]}, {state}", dim=True)
+def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
+    if number > len(results):
+        raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
+    hit = results[number - 1]
+    if hit.file is None:
+        name = f"{hit.collection}/{hit.doc_id}"
+        raise UsageInvalid(f"{name} came from no file in this work tree.", hint=f"vmrag show {quoted(name)}")
+    editor.open_file(ws.places, ws.places.top / hit.file, line=hit.file_line)

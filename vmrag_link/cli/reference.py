@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from vmrag_link.cli.main import COMMANDS, cli
+from vmrag_link.cli.commands import COMMANDS
+from vmrag_link.cli.main import cli
 
 _HEAD = """\
 # Commands

@@ -16,7 +16,7 @@ from vmrag_link.ops.libraries.take_pages import TakenPage
 
 
 @vmrag_command("refresh")
-@click.argument("names", nargs=-1, metavar="[LIBRARY | LIBRARY/DOC | URL]...")
+@click.argument("names", nargs=-1, metavar="[LIBRARY | [LIBRARY/]DOC | URL]...")
 @click.option("--dry-run", is_flag=True, help="Say what changed, and store nothing.")
 def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) -> int:
     """Ask again for the web pages of libraries, by default of all, and store those that changed.

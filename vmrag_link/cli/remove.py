@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation
+from vmrag_link.cli import output
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import plural
+from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.document_selection import Selection
-from vmrag_link.ops.documents.remove import remove
+from vmrag_link.ops.documents.remove import NamedRemoval, remove_named
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.history.document_names import DocumentName, command_of
+from vmrag_link.ops.system import stores
 
 
 class RemoveReport(Record, frozen=True):
-    """The command's JSON; `removed` as they were named."""
+    """The command's JSON; see `NamedRemoval`. `branch` None: nothing was removed."""
 
-    removed: tuple[str, ...]
+    removed: tuple[DocumentName, ...]
+    collections: tuple[str, ...]
+    unsaved: tuple[DocumentName, ...]
+    kept: str
     branch: str | None
     pending: str
 
 
 @vmrag_command("rm")
-@click.argument("doc_ids", nargs=-1, required=True)
-@click.option("--collection", required=True, help="The collection that they are in.")
-def command(invocation: Invocation, *, doc_ids: tuple[str, ...], collection: str) -> None:
-    """Remove documents; 'vmrag commit' pins the removal. Files are not touched."""
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--collection", help="The collection that they are in; names are ids then.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask before folders, collections and what a pattern finds.")
+def command(invocation: Invocation, *, names: tuple[str, ...], collection: str | None, dry_run: bool, yes: bool) -> int:
+    """Remove documents; 'vmrag commit' pins the removal. Files are not touched.
+
+    NAME is a document (COLLECTION/DOC, or DOC alone where one collection has it), a folder of
+    documents (COLLECTION/guide), a whole COLLECTION, or a pattern in quotes ('COLLECTION/*.txt'; *
+    matches slashes, too). Where it stands for more than one document, you are asked first. 'vmrag
+    restore' brings back what was removed.
+    """
     with invocation.workspace() as ws:
-        done = remove(ws, collection, Selection(doc_ids), exact=True)
-    lines = [f"{collection}: {plural(len(doc_ids), 'document')} removed", NEXT_COMMIT]
-    invocation.emit(RemoveReport(doc_ids, done.branch, done.pending), lines)
+        store = stores.holding_all(ws, [collection or each.partition("/")[0] for each in names])
+        done = invocation.ask(
+            lambda confirmed: remove_named(store, names, within=collection, confirmed=confirmed, dry_run=dry_run),
+            question="Remove them?",
+            yes=yes,
+        )
+    if done is None:
+        output.complain("Nothing was removed.")
+        return FAILED_CHECK
+    removed = done.report
+    report = RemoveReport(
+        removed.documents, removed.collections, removed.unsaved, removed.kept, done.branch, done.pending
+    )
+    lines = _listed(removed) if dry_run else _said(done, names, collection)
+    invocation.emit(report, lines)
+    return OK
+
+
+def _listed(found: NamedRemoval) -> Iterator[str]:
+    never = set(found.unsaved)
+    for each in found.documents:
+        yield f"rm {each}{'  (not committed)' if each in never else ''}"
+    yield from (f"rm {each}/ (the collection)" for each in found.collections)
+
+
+def _headline(removed: NamedRemoval) -> str:
+    documents = plural(len(removed.documents), "document")
+    if removed.collections:
+        noun = "collection" if len(removed.collections) == 1 else "collections"
+        return f"{noun} {enumerated(removed.collections)} removed, with {documents}"
+    homes = sorted({each.collection for each in removed.documents})
+    return f"{enumerated(homes)}: {documents} removed"
+
+
+def _said(done: Landed[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
+    removed = done.report
+    yield _headline(removed)
+    if removed.kept:
+        yield kept_line(len(removed.unsaved), command_of("restore", names, within, source=removed.kept[:12]))
+    if done.branch:
+        yield NEXT_COMMIT

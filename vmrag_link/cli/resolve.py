@@ -29,7 +29,7 @@ Way = Literal["decide", "worktree", "tool", "list", "ask"]
 
 
 @vmrag_command("resolve")
-@click.argument("conflicts", nargs=-1, metavar="[COLLECTION/DOC]...")
+@click.argument("conflicts", nargs=-1, metavar="[[COLLECTION/]DOC]...")
 @click.option(
     "--ours", "side", flag_value="ours", help="Take our side of these conflicts (by default of all open ones)."
 )
@@ -88,7 +88,7 @@ def command(
         "tool": tool is not None,
         "list": only_list,
     }
-    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=_is_attended(invocation))
+    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=invocation.attended)
     if (file or hunks) and len(conflicts) != 1:
         option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
@@ -96,17 +96,18 @@ def command(
             hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
         )
     with invocation.workspace() as ws:
+        ids = operation.ids_of(ws, conflicts)
         match way:
             case "decide":
-                report = operation.resolve(ws, conflicts, decision)
+                report = operation.resolve(ws, ids, decision)
             case "worktree":
-                report = operation.take_texts(ws, worktree_texts(ws, _named(ws, conflicts)))
+                report = operation.take_texts(ws, worktree_texts(ws, _named(ws, ids)))
             case "tool":
-                report = _with_tool(ws, _named(ws, conflicts), tool or "")
+                report = _with_tool(ws, _named(ws, ids), tool or "")
             case "ask":
-                report = resolve_dialog.ask(ws, operation.conflicts(ws, conflicts), conflicts)
+                report = resolve_dialog.ask(ws, operation.conflicts(ws, ids), ids)
             case "list":
-                report = operation.conflicts(ws, conflicts)
+                report = operation.conflicts(ws, ids)
     invocation.emit(report, _lines(report, shown=way == "list"))
     return FAILED_CHECK if report.conflicts or not report.staged else 0
 
@@ -128,10 +129,6 @@ def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> W
             hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --union, --file, --field)",
         )
     return "list"
-
-
-def _is_attended(invocation: Invocation) -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and not invocation.as_json
 
 
 def _text(path: Path) -> str:

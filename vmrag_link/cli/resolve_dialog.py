@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.cli import conflict_view, editing, output
@@ -31,7 +31,7 @@ class OpenPart(NamedTuple):
         return self.row.id, self.field, self.row.conflict.hunks[self.hunk - 1].key if self.hunk else ""
 
 
-def ask(ws: Workspace, report: ResolveReport, wanted: tuple[str, ...]) -> ResolveReport:
+def ask(ws: Workspace, report: ResolveReport, wanted: Sequence[str]) -> ResolveReport:
     """Ask about one part after the other, and store each answer, until the person stops.
 
     An answer may settle others, too, and end the merge, so the open ones are read again each time.
@@ -63,7 +63,7 @@ def ask(ws: Workspace, report: ResolveReport, wanted: tuple[str, ...]) -> Resolv
     return report
 
 
-def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[OpenPart]:
+def _questions(report: ResolveReport, wanted: Sequence[str]) -> Iterator[OpenPart]:
     for row in report.conflicts:
         if wanted and row.id not in wanted:
             continue

@@ -3,32 +3,68 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import diff_view, log_view, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.documents import listing
+from vmrag_link.cli.diff_view import Form
+from vmrag_link.cli.pager import paged
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.ops.documents import listing, show
+from vmrag_link.ops.documents.listing import ShowReport
+from vmrag_link.ops.documents.show import ShownRevision
+from vmrag_link.ops.system import stores
+from vmrag_link.workspace import Workspace
 
 
 @vmrag_command("show")
-@click.argument("document", metavar="[REF:]COLLECTION/DOC")
+@click.argument("shown", required=False, metavar="[[REF:][COLLECTION/]DOC | REF]")
+@diff_view.form_options
 @click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
-def command(invocation: Invocation, *, document: str, raw: bool) -> None:
+def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
     """Print a document's text: of this work tree, or at REF, a git ref, a revision, or a branch of
-    the knowledge base.
+    the knowledge base. Or show the revision that REF names: message, author, date, the git commits
+    that pin it, and what it changed; without a name, the one here.
 
-    REF ends at the first colon that COLLECTION/ can follow. If a document's own name reads like
-    that: WORKING:COLLECTION/DOC names it without doubt.
+    COLLECTION can be left out where one collection alone has the document. REF ends at the first
+    colon at which it is one. If a document's own name reads like that: WORKING:COLLECTION/DOC names
+    it without doubt. A document that is called as a REF goes first; refs/heads/NAME and
+    refs/tags/NAME name the REF.
 
-    A file or a program gets the exact bytes. On a terminal control characters are escaped, and in a
-    job of GitHub Actions what its runner would take for a command, unless standard output is a
-    file.
+    A file or a program gets the exact bytes of a document. On a terminal control characters are
+    escaped, and in a job of GitHub Actions what its runner would take for a command, unless
+    standard output is a file.
     """
     with invocation.workspace() as ws:
-        report = listing.show(ws, document)
+        store = stores.holding(ws, shown.partition("/")[0]) if shown else ws
+        found = listing.show(store, shown) if shown and store is not ws else show.show(ws, shown)
+        if isinstance(found, ShowReport):
+            if form:
+                raise UsageInvalid(
+                    f"{found.collection}/{found.doc_id} is a document; --stat and --name-only are about a revision.",
+                    hint="vmrag log COLLECTION/DOC --stat",
+                )
+            _document(invocation, ws, found, raw=raw)
+        elif invocation.as_json:
+            (report,) = found.history.reports(diff_view.DETAILS[form or "text"])
+            invocation.emit(report)
+        else:
+            invocation.page(ws, _revision(found, form or "text"))
+
+
+def _document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
     if invocation.as_json or invocation.verbosity < 0:
         invocation.emit(report)
-    elif not output.print_exactly(report.content, raw=raw) and not sys.stdout.isatty():
+        return
+    with paged(ws.places):
+        exact = output.print_exactly(report.content, raw=raw)
+    if not exact and not sys.stdout.isatty():
         output.complain("The text was escaped for the job's log. Its exact bytes: vmrag show --raw", "warning:")
+
+
+def _revision(found: ShownRevision, form: Form) -> Iterator[str]:
+    yield from log_view.whole(found.step.info)
+    yield from diff_view.lines(found.history.diff(found.step, diff_view.DETAILS[form]), form)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.status_changes import SHOWN, change_lines, unpushed
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.status import status as operation
 from vmrag_link.sync.chroma_state import ChromaState
@@ -21,12 +22,16 @@ TITLES = {
 
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
-    """Show whether pin, knowledge base and index agree; exit code 1 if they do not. Changes
-    nothing.
+    """Show whether pin, knowledge base and index agree, which documents are not committed, which
+    files differ from the documents that were imported from them, and what is not pushed.
+
+    Exit code 1 if pin, knowledge base and index do not agree. Changes nothing, and asks no network.
+    Long lists are cut, so that something of each kind is seen; -v and --json show all.
     """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
-        report = operation.status(ws)
-    invocation.emit(report, _lines(report))
+        report = operation.status(ws, with_changes=True)
+    most = None if invocation.verbosity > 0 else SHOWN
+    invocation.emit(report, _lines(report, most))
     return 0 if report.in_sync else FAILED_CHECK
 
 
@@ -39,7 +44,7 @@ def _chroma(chroma: ChromaState) -> str:
     return f"{at}, {chroma.state}"
 
 
-def _lines(report: operation.StatusReport) -> list[str]:
+def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [output.style(title, fg=colour, bold=True)]
     lines.append(
@@ -64,5 +69,9 @@ def _lines(report: operation.StatusReport) -> list[str]:
         )
     if report.chroma and report.chroma.state != "off":
         lines.append(f"  chroma     {_chroma(report.chroma)}")
+    if report.changes and report.changes.unpushed:
+        lines.append(f"  remote     {unpushed(report.changes.unpushed)}")
     lines += [f"  {reason}" for reason in report.reasons]
-    return [*lines, f"hint: {report.hint}"] if report.hint else lines
+    if report.hint:
+        lines.append(f"hint: {report.hint}")
+    return [*lines, *(change_lines(report.changes, most) if report.changes else ())]

@@ -5,7 +5,7 @@ gives, as an argument, in a file, on standard input or in the editor; and warnin
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,3 @@ def warn_pending(why: str) -> None:
     """`why` the index did not follow what was stored; empty if it did."""
     if why:
         output.complain(why, "warning:")
-
-
-def warn_notes(notes: Iterable[str]) -> None:
-    """Why an answer does not come from the pinned revision, if so."""
-    for note in notes:
-        output.complain(note, "warning:")

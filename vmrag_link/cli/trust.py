@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 
 import click
@@ -14,8 +13,6 @@ from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid
 from vmrag_link.ops.setup import trust as operation
 from vmrag_link.ops.setup.trust import TrustReport, Value
 from vmrag_link.trust.agreements import Agreements
-
-_ANSWERS = ("y", "yes", "n", "no")
 
 
 @vmrag_command("trust")
@@ -61,9 +58,9 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
 
 def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     """Shows what it is about; asks on a terminal only."""
-    asks = not invocation.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = invocation.attended
     invocation.emit(report, [*_report_lines(report), *([] if asks else ["To agree: vmrag trust --yes"])])
-    return asks and output.choose("Let it count in this repository? (yes, no)", _ANSWERS) in ("y", "yes")
+    return asks and output.agrees("Let it count in this repository?")
 
 
 def _nothing_open(report: TrustReport) -> Iterator[str]:

@@ -120,8 +120,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--base", PAGES, long=True)
     stage.run("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
     stage.write("version.txt", "1.0\n")
-    stage.write(".gitignore", f"/{PAGES}/\n")
-    stage.run("git", "add", "version.txt", ".gitignore")
+    stage.run("git", "add", "version.txt")
     stage.run("git", "commit", "-q", "-m", "Release 1.0")
     return rendered
 

@@ -13,7 +13,13 @@ from vmrag_link.errors import FileFailed, quoted
 
 
 def file_text(path: Path) -> str:
-    """The text of a regular file.
+    """The text of a regular file; raises as `open_file`."""
+    with open_file(path) as opened:
+        return _decode(opened.read(MAX_BYTES + 1), terminal_text.one_line(str(path)))
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, to read it.
 
     Raises `FileFailed` for anything else, without reading any of it.
     """
@@ -29,8 +35,7 @@ def file_text(path: Path) -> str:
         os.close(descriptor)
         hint = "vmrag import FOLDER" if kind == "a folder" else f"cat {quoted(path)} | vmrag … -"
         raise FileFailed(f"{name} is {kind}, and a document comes from a file.", hint=hint, path=name)
-    with os.fdopen(descriptor, "rb") as opened:
-        return _decode(opened.read(MAX_BYTES + 1), name)
+    return os.fdopen(descriptor, "rb")
 
 
 def stream_text(stream: BinaryIO) -> str:

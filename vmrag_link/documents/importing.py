@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES
+from vmrag_link.documents import given
 from vmrag_link.documents.doc_ids import id_problem
 from vmrag_link.documents.import_base import ImportBase, located
+from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
+
+HIDDEN = "is hidden"
 
 
 class SourceFile(Record, frozen=True):
@@ -58,19 +65,44 @@ class ImportedDocument(Record, frozen=True):
     last_modified: str
 
 
-def scan(sources: Sequence[Path], base: ImportBase) -> Scan:
+LeaveOut = Callable[[Sequence[Path], Sequence[Path], bool], Mapping[Path, str]]
+"""Which of these folders and files to leave out, with the reasons; and whether a person named them
+themselves.
+"""
+
+
+def _nothing(*_: object) -> Mapping[Path, str]:
+    return {}
+
+
+def scan(sources: Sequence[Path], base: ImportBase, leave_out: LeaveOut = _nothing) -> Scan:
     """The files of these files and folders, which lie in the base. No file is listed twice.
 
-    Raises `UsageInvalid` for a missing source, and `FileFailed` for a folder that cannot be read.
+    `leave_out` is asked for what could be imported, a level of folders at a time. Raises
+    `UsageInvalid` for a missing source, and `FileFailed` for a folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
-    for source in sources:
-        for item in _items(source, base):
-            if isinstance(item, Skipped):
-                skipped.add(item)
+    level, named = [_named(existing(source)) for source in sources], True
+    while level:
+        files: dict[Path, SourceFile] = {}
+        folders: dict[Path, Path] = {}
+        for path, top, is_folder in level:
+            if path.name.startswith(".") and not named:
+                skipped.add(_skipped(path, base, HIDDEN))
+            elif is_folder:
+                folders[path] = top
+            elif isinstance(item := _file(path, top, base), SourceFile):
+                files[path] = item
             else:
-                found[item.doc_id] = item
+                skipped.add(item)
+        reasons = leave_out(list(folders), list(files), named) if folders or files else {}
+        skipped.update(_skipped(path, base, reason) for path, reason in reasons.items())
+        found.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
+        level, named = (
+            [each for path, top in folders.items() if path not in reasons for each in _below(path, top)],
+            False,
+        )
     return Scan(
         tuple(found[doc_id] for doc_id in sorted(found)),
         tuple(sorted(skipped, key=lambda item: (item.name, item.reason))),
@@ -91,61 +123,86 @@ def existing(source: Path) -> Path:
     return located(source)
 
 
-def read(file: SourceFile, converter: Converter) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` if its contents cannot be converted or stored.
+def read(file: SourceFile, converter: Converter, seen: FileRecord | None = None) -> ImportedDocument | Skipped:
+    """The file as a document, which `seen` is told; `Skipped` if its contents cannot be converted
+    or stored.
 
     Raises `FileFailed` if the file is gone or cannot be read.
     """
     try:
         with file.path.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
-            modified = os.fstat(opened.fileno()).st_mtime
+            content, status = _contents(opened)
     except OSError as error:
         raise _read_error(file.path, error) from error
     try:
-        found = converter.convert(content, name=file.path.name)
+        document = _converted(file.path, content, status, converter)
     except ConversionFailed as failed:
         return Skipped(file.doc_id, failed.details["reason"])
+    if seen:
+        seen.remember(str(file.path), status, content, SeenText(document.content_hash, document.metadata))
+    title = document.title or file.path.stem
+    return msgspec.structs.replace(document, doc_id=file.doc_id, source=file.source, title=title)
+
+
+def read_named(path: Path, converter: Converter) -> ImportedDocument:
+    """A file that a person named, without id and source; no title, if it has none itself.
+
+    One of a format that is not known is taken as it is, as text. Raises `FileFailed`,
+    `FormatUnsupported` where only an extra reads it, and `ConversionFailed`.
+    """
+    if formats.by_suffix(path.name) is None:
+        text = given.file_text(path)
+        return ImportedDocument("", "", text, content_hash(text), "text", "{}", "", "")
+    with given.open_file(path) as opened:
+        content, status = _contents(opened)
+    return _converted(path, content, status, converter)
+
+
+def _contents(opened: BinaryIO) -> tuple[bytes, os.stat_result]:
+    """The bytes, a few more than are taken where there are too many."""
+    return opened.read(MAX_BYTES + 1), os.fstat(opened.fileno())
+
+
+def _converted(path: Path, content: bytes, status: os.stat_result, converter: Converter) -> ImportedDocument:
+    found = converter.convert(content, name=path.name)
     return ImportedDocument(
-        doc_id=file.doc_id,
-        title=found.title or file.path.stem,
+        doc_id="",
+        title=found.title,
         content=found.text,
         content_hash=content_hash(found.text),
         file_type=found.file_type,
         metadata=canonical_json(found.metadata),
-        source=file.source,
-        last_modified=clock.at(int(modified)),
+        source="",
+        last_modified=clock.at(int(status.st_mtime)),
     )
 
 
 _TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
 
 
-def _items(source: Path, base: ImportBase) -> Iterator[SourceFile | Skipped]:
-    found = existing(source)
-    if found.is_dir():
-        yield from _below(found, base)
-    else:
-        yield _file(found, found.parent, base)
+class _Entry(NamedTuple):
+    """A file or folder; `top`: the folder that a person named, or that of the file."""
+
+    path: Path
+    top: Path
+    is_folder: bool
 
 
-def _below(folder: Path, base: ImportBase) -> Iterator[SourceFile | Skipped]:
-    """Everything in the folder. Subfolders wait in a list, so that depth is no recursion error."""
-    waiting = [folder]
-    while waiting:
-        current = waiting.pop()
-        try:
-            entries = list(os.scandir(current))
-        except OSError as error:
-            raise _read_error(current, error) from error
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.name.startswith("."):
-                yield Skipped(terminal_text.one_line(base.doc_id(path)), "is hidden")
-            elif entry.is_dir(follow_symlinks=False):
-                waiting.append(path)
-            else:
-                yield _file(path, folder, base)
+def _named(path: Path) -> _Entry:
+    return _Entry(path, path, True) if path.is_dir() else _Entry(path, path.parent, False)
+
+
+def _below(folder: Path, top: Path) -> Iterator[_Entry]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise _read_error(folder, error) from error
+    for entry in entries:
+        yield _Entry(Path(entry.path), top, entry.is_dir(follow_symlinks=False))
+
+
+def _skipped(path: Path, base: ImportBase, reason: str) -> Skipped:
+    return Skipped(terminal_text.one_line(base.doc_id(path)), reason)
 
 
 def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
@@ -156,7 +213,7 @@ def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
     except OSError as error:
         raise _read_error(path, error) from error
     if reason:
-        return Skipped(terminal_text.one_line(doc_id), reason)
+        return _skipped(path, base, reason)
     return SourceFile(doc_id, base.source(path), path)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from vmrag_link.models import Document, DocumentHeader, Record
+from vmrag_link.models import Document, DocumentHeader, Record, metadata_of
 
 KEY = "origin"
 """The reserved key."""
@@ -61,7 +61,7 @@ def given_metadata(document: Document) -> dict[str, Any]:
 
 
 def _values(document: Document | DocumentHeader) -> dict[str, Any]:
-    return msgspec.json.decode(document.metadata, type=dict[str, Any])
+    return metadata_of(document)
 
 
 def _parse(value: Any) -> Origin | None:

@@ -110,7 +110,11 @@ def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-        raise EmbeddingFailed(f"Cannot read the embedding model's file {path}: {error}", path=str(path)) from error
+        raise EmbeddingFailed(
+            f"Cannot read the embedding model's file {path}: {error}",
+            hint="The setting embedding.model_path names its directory; without it, the installed package has it.",
+            path=str(path),
+        ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         content.close()

@@ -6,7 +6,7 @@ families only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,6 +21,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     DocumentTable,
+    HeaderDifference,
     KbBranch,
     Link,
     Project,
@@ -132,7 +133,7 @@ class RowSource(Protocol):
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]: ...
+    ) -> Generator[DocumentHeader, None, None]: ...
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
@@ -267,6 +268,9 @@ class Engine(Protocol):
         remote.
         """
 
+    def known_heads(self) -> set[str]:
+        """The heads of the branches of all remotes, as of the last fetch or push."""
+
     def peek(self, url: str) -> dict[str, str] | None:
         """The head of each branch of the file at a `file://` URL; None for a server.
 
@@ -344,8 +348,11 @@ class Engine(Protocol):
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]:
-        """As `documents`, without the texts."""
+    ) -> Generator[DocumentHeader, None, None]:
+        """As `documents`, without the texts.
+
+        Close it where it is left before its end: until then it holds what it reads from.
+        """
 
     def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
         """Sorted by id; none where the schema is older than their table.
@@ -353,11 +360,12 @@ class Engine(Protocol):
         `ids`: only these, if they are there.
         """
 
-    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
-        """(id, source) of every document of a collection that has a source; sorted by id as bytes.
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        """(id, source) of each document of a collection that has one; sorted by id as bytes."""
 
-        `unless`: without those whose source is this text and the id, which takes a tenth of the
-        time.
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        """Which ids of a collection's documents of the table `documents` begin with a text, which
+        is not empty. Sorted as bytes; the others are not looked at.
         """
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
@@ -370,6 +378,14 @@ class Engine(Protocol):
 
         Costs by the number of changes. Documents that differ only in `updated_at` or
         `last_modified` are equal.
+        """
+
+    def diff_headers(self, old: At, new: At) -> HeaderDifference:
+        """As `diff`, without reading the texts."""
+
+    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+        """What the document was in each of these revisions that has it: `revision` and its
+        ancestors. Its texts are not read. Raises `RevisionMissing`.
         """
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:

@@ -13,6 +13,7 @@ RowSides = tuple[Row | None, Row | None]
 """A row before and after; None where there is none."""
 
 DocumentSides = tuple[DocumentHeader | None, Document | None]
+HeaderSides = tuple[DocumentHeader | None, DocumentHeader | None]
 DocumentKey = tuple[str, str]
 
 _Before = TypeVar("_Before")
@@ -64,9 +65,15 @@ def logical(tables: Iterable[Mapping[Any, tuple[Any, Any]]]) -> dict[DocumentKey
     return found
 
 
+def headers(sides: Mapping[DocumentKey, DocumentSides]) -> dict[DocumentKey, HeaderSides]:
+    """The same changes without the texts."""
+    return {key: (before, after.header if after else None) for key, (before, after) in sides.items()}
+
+
 def of_all_tables(
-    stored: Mapping[DocumentKey, DocumentSides], others: Mapping[DocumentKey, DocumentSides]
-) -> dict[DocumentKey, DocumentSides]:
+    stored: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
+    others: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
+) -> dict[DocumentKey, tuple[DocumentHeader | None, _After | None]]:
     """The changes of `documents` and those of `logical`: a document that only changed its table is
     one change.
     """

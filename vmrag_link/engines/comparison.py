@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from vmrag_link.engines import changes
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.models import At, ChangeCounts, Difference, Working
+from vmrag_link.models import At, ChangeCounts, Difference, HeaderChange, HeaderDifference, Working
 
 S = TypeVar("S", bound=BaseSession)
 
@@ -23,6 +24,10 @@ class RowComparison(ABC, Generic[S]):
         """What turns `old` into `new`; each working set is a dirty branch's."""
 
     @abstractmethod
+    def header_difference(self, old: At, new: At) -> HeaderDifference:
+        """As `difference`, without reading the texts; one side at least is a revision."""
+
+    @abstractmethod
     def changed(self, old: str, new: str) -> ChangeCounts:
         """The numbers of changed documents between two revisions, without reading them."""
 
@@ -33,6 +38,14 @@ class RowComparison(ABC, Generic[S]):
         if self._latest is None or self._latest[0] != (old, new):
             self._latest = (old, new), self.difference(old, new)
         return self._latest[1]
+
+    def headers(self, old: At, new: At) -> HeaderDifference:
+        old, new = self._committed(old), self._committed(new)
+        if isinstance(old, Working) and isinstance(new, Working):
+            found = self.difference(old, new)
+            sides = {each.key: (each.before, each.after) for each in found.documents}
+            return HeaderDifference(found.collections, changes.records_of(HeaderChange, changes.headers(sides)))
+        return self.header_difference(old, new)
 
     def count(self, old: At, new: At) -> ChangeCounts:
         old, new = self._committed(old), self._committed(new)

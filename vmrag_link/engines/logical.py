@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL, Table
-from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canonical_json
+from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentTable, canonical_json, metadata_of
 
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
@@ -113,7 +113,7 @@ def row(document: Document) -> tuple[str | int, ...]:
     Any metadata will do: a text stands for a value that is none, NO_NUMBER for no number.
     """
     table = table_of(document)
-    metadata = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    metadata = metadata_of(document)
     stated = {key: _column(table, key, metadata.pop(key, "")) for key in _FORMS[table.name].keys}
     values = stated | {"metadata": canonical_json(metadata)}
     return (

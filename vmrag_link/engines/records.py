@@ -36,12 +36,14 @@ _NAME_LENGTH = 255
 def exact(text: str, what: str) -> str:
     """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
     if "\0" in text:
-        raise ContentRefused(f"{what} holds a NUL character.", hint="Remove it; no database stores it exactly.")
+        at = text.index("\0") + 1
+        hint = "Remove it; no database stores it exactly."
+        raise ContentRefused(f"{what} holds a NUL character, at character {at}.", hint=hint)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ContentRefused(
-            f"{what} holds a lone surrogate at character {error.start}.",
+            f"{what} holds a lone surrogate at character {error.start + 1}.",
             hint="Decode the source with its right encoding.",
         ) from error
     return text
@@ -157,7 +159,8 @@ def _name(name: str, what: str) -> None:
 
 
 def _exact_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
-    for column, field in zip(columns, fields, strict=True):
-        if isinstance(field, str):
-            exact(field, f"{what!r}: {column}")
+    named = dict(zip(columns, fields, strict=True))
+    for column in sorted(named, key=lambda column: column != "content"):  # from which a title may be derived
+        if isinstance(field := named[column], str):
+            exact(field, f"{what}: {column}")
     return tuple(fields)

@@ -78,3 +78,12 @@ TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
 HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
 COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
 """What makes two documents with the same key differ: everything but times."""
+
+
+def beyond(prefix: str) -> str:
+    """The first text, in the order of keys, after all that begin with this one.
+
+    It has a last character, and one that is not the last of Unicode.
+    """
+    following = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)  # noqa: PLR2004  between them nothing is stored

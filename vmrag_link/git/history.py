@@ -111,6 +111,15 @@ def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]
     return _pins_of(places, tips)
 
 
+def pins_after(places: Places, commit: str) -> dict[str, bytes]:
+    """The pins that descendants of a commit introduce, by commit, oldest first; of those that a ref
+    reaches.
+    """
+    with _git(places) as console:
+        options = ("--all", "--ancestry-path", "--full-history", "--date-order", "--reverse", f"^{commit}")
+        return _introduced_pins(console, str(console.rev_list(*options, "--", PIN_NAME)).split())
+
+
 def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, list[str]]:
     with _git(places) as console, _lines(tips) as asked:
         # --stdin first: some versions of git would take its lines for exclusions as well.

@@ -1,12 +1,20 @@
-"""What git's index says of single paths, so that it can be put back."""
+"""What git's index says: which files it tracks; of single paths, so that it can be put back."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.git.run import demand
 from vmrag_link.paths import Places
+
+
+def tracked_files(places: Places) -> list[str]:
+    """The regular files, by their paths from the top: no links, no submodules."""
+    entries = demand(places, "ls-files", "--stage", "-z").stdout.split(b"\0")
+    found = (each.partition(b"\t") for each in entries if each.startswith(b"100"))
+    return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
 
 
 def read(places: Places, paths: Sequence[Path]) -> bytes:

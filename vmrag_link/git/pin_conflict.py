@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vmrag_link import env
+from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.heads import BRANCHES, busy
 from vmrag_link.git.pin_merge import merge_bases
 from vmrag_link.git.run import demand, git
@@ -35,6 +37,10 @@ class _Index(NamedTuple):
 
     now: dict[int, str]
     before: dict[int, str]
+
+
+_known_index: dict[Path, tuple[FileStamp | None, _Index]] = {}
+"""By git directory: the stamp of its index before git read it, and the result."""
 
 
 class Undecided(NamedTuple):
@@ -103,12 +109,18 @@ _HEADS: dict[Operation, str] = {
 
 
 def _index(places: Places) -> _Index:
+    """Git is asked again when the index was written: every write of documents asks."""
+    stamp = file_stamp(places.git_dir / "index")
+    known = _known_index.get(places.git_dir)
+    if known and stamp and known[0] == stamp:
+        return known[1]
     found = _Index({}, {})
     lines = demand(places, "ls-files", "--stage", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
     for line in filter(None, lines):
         _, blob, number = line.partition("\t")[0].split(" ")
         resolved = 0 in found.now or int(number) in found.now
         (found.before if resolved else found.now)[int(number)] = blob
+    _known_index[places.git_dir] = stamp, found
     return found
 
 

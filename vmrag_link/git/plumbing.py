@@ -44,10 +44,12 @@ __all__ = [
 
 INDEX_LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+_NO_HOOKS_PATH = "empty string is not a valid path"  # of `core.hooksPath =`, by which some switch hooks off
 
 
 def locate(start: Path) -> Places:
-    """The work tree around a directory, linked work trees and submodules included, by one git call.
+    """The work tree around a directory, linked work trees and submodules included, and its hooks
+    directory, by one git call.
 
     Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git
     refuses.
@@ -55,13 +57,15 @@ def locate(start: Path) -> Places:
     if not start.is_dir():
         raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
     asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
-    done = git_in(start, *asked)
+    done = git_in(start, *asked, "--git-path", "hooks")
+    if _NO_HOOKS_PATH in done.complaint:
+        done = git_in(start, *asked)
     if done.returncode == 0:
         lines = done.stdout.removesuffix(b"\n").split(b"\n")
-        if len(lines) != 3:  # noqa: PLR2004  what was asked
+        if len(lines) not in (3, 4):  # what was asked
             raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
-        top, git_dir, common = (Path(os.fsdecode(line)) for line in lines)
-        return Places(top, git_dir, common)
+        top, git_dir, common, *hooks = (Path(os.fsdecode(line)) for line in lines)
+        return Places(top, git_dir, common, hooks=hooks[0] if hooks else None)
     said = done.complaint
     if "not a git repository" in said:
         if lost := _lost_link(start):

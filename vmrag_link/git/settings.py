@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from vmrag_link.git import configuration
+from vmrag_link.git.configuration import Entry
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 
-_ABSENT = 1  # exit code of `git config --get-regexp`
 _NOT_SET = 5  # exit code of `git config --unset-all`
 _MAPPING = "vmragBranch"
 _IMPORTS = "vmrag-import"
-
-_Stamp = tuple[int, int, int, int]
-
-_known_mappings: dict[Path, tuple[_Stamp | None, list[tuple[str, str]]]] = {}
-"""By common directory: the stamp of the repository's configuration when git read it, and the
-result.
-"""
 
 
 def config_section(places: Places, prefix: str) -> dict[str, str]:
     """Every key below a prefix such as `vmrag` or `branch.main`, by its full name as git spells it.
 
-    git lowers the case of section and last part and keeps the rest; give the prefix so. A key
-    without `=` is `true`.
+    git lowers the case of section and last part and keeps the rest; give the prefix so.
     """
-    entries = demand(places, "config", "--null", "--list").text.split("\0")
-    pairs = (entry.partition("\n") for entry in entries)
-    return {key: value if equals else "true" for key, equals, value in pairs if key.startswith(prefix + ".")}
+    return {key: value for key, value in configuration.entries(places) if key.startswith(prefix + ".")}
 
 
 def kb_mappings(places: Places) -> list[tuple[str, str]]:
-    """Every configured (code branch, KB branch), whether these branches exist or not.
-
-    git is called again when the repository's own configuration, where `set_kb_branch` writes, was
-    replaced or changed. A command needs this up to ten times, and each git process takes eight
-    milliseconds.
-    """
-    stamp = _stamp(places.common / "config")
-    known = _known_mappings.get(places.common)
-    if known is None or stamp is None or known[0] != stamp:
-        found = config_entries(places, rf"branch\..*\.{_MAPPING}")
-        mappings = [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
-        known = _known_mappings[places.common] = (stamp, mappings)
-    return list(known[1])
-
-
-def _stamp(file: Path) -> _Stamp | None:
-    """A value that changes when the file is replaced, as git does, or written to; or None."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Every configured (code branch, KB branch), whether these branches exist or not."""
+    found = config_entries(places, rf"branch\..*\.{_MAPPING}")
+    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
 
 
 def kb_branches(places: Places) -> dict[str, str]:
@@ -75,14 +48,14 @@ def kb_branch_of(places: Places, branch: str) -> str | None:
 def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
     """In the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)
-    _known_mappings.pop(places.common, None)
+    configuration.forget(places)
 
 
 def forget_kb_branch(places: Places, branch: str) -> None:
     """Undo `set_kb_branch`; fine where nothing is written down."""
     arguments = ("config", "--local", "--unset-all", "--", f"branch.{branch}.{_MAPPING}")
     done = git(places, *arguments)
-    _known_mappings.pop(places.common, None)
+    configuration.forget(places)
     if done.returncode not in (0, _NOT_SET):
         raise failure(arguments, done)
 
@@ -97,6 +70,26 @@ def import_folder(places: Places, collection: str) -> Path | None:
 def set_import_folder(places: Places, collection: str, folder: Path) -> None:
     """In the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"{_IMPORTS}.{collection}.base", str(folder))
+    configuration.forget(places)
+
+
+def forget_all(places: Places) -> tuple[str, ...]:
+    """Remove everything of ours from the repository's own configuration but the merge driver;
+    returns the keys.
+    """
+    listed = demand(places, "config", "--local", "--null", "--name-only", "--list").text.split("\0")
+    keys = tuple(key for key in dict.fromkeys(listed) if _is_own(key))
+    for key in keys:
+        demand(places, "config", "--local", "--unset-all", "--", key)
+    configuration.forget(places)
+    return keys
+
+
+def _is_own(key: str) -> bool:
+    """Git lowers the case of a key's first and last part."""
+    return key.startswith(("vmrag.", f"{_IMPORTS}.")) or (
+        key.startswith("branch.") and key.endswith(f".{_MAPPING.lower()}")
+    )
 
 
 def config_values(places: Places, key: str) -> list[str]:
@@ -104,25 +97,23 @@ def config_values(places: Places, key: str) -> list[str]:
     return [value for _, value in config_entries(places, key)]
 
 
-def config_entries(places: Places, key: str) -> list[tuple[str, str]]:
+def config_entries(places: Places, key: str) -> list[Entry]:
     """As `config_values`, with the keys as git spells them."""
-    arguments = ("config", "--null", "--get-regexp", f"^{key}$".lower())
-    done = git(places, *arguments)
-    if done.returncode not in (0, _ABSENT):
-        raise failure(arguments, done)
-    entries = (entry.partition("\n") for entry in done.text.split("\0"))
-    return [(name, value) for name, _, value in entries if name]
+    wanted = re.compile(key.lower(), re.DOTALL)
+    return [each for each in configuration.entries(places) if wanted.fullmatch(each.key)]
 
 
 def add(places: Places, key: str, value: str) -> None:
     """One more value, in the repository's own configuration."""
     demand(places, "config", "--local", "--add", "--", key, value)
+    configuration.forget(places)
 
 
 def remove(places: Places, key: str, value: str) -> bool:
     """Take one value out of the repository's own configuration; whether it was there."""
     arguments = ("config", "--local", "--fixed-value", "--unset-all", "--", key, value)
     done = git(places, *arguments)
+    configuration.forget(places)
     if done.returncode not in (0, _NOT_SET):
         raise failure(arguments, done)
     return done.returncode == 0

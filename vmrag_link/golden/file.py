@@ -95,8 +95,8 @@ def _query(node: Node) -> GoldenQuery:
 def _require_askable(query: GoldenQuery) -> None:
     """A document of a collection that the query does not ask is never found."""
     for document in filter(None, (*query.expect, query.first)):
-        collection = document.partition("/")[0]
-        if query.collections and collection not in query.collections:
+        if query.collections and not any(document.startswith(f"{each}/") for each in query.collections):
+            collection = document.partition("/")[0]
             reason = f"{shown(document)} is expected, and only {enumerated(query.collections)} is asked"
             raise YamlRefused(
                 reason, query.line, f"Write `collection: {collection}`, or leave it out: then all are asked."

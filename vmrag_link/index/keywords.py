@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import re
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -174,6 +175,31 @@ def words(query: str) -> list[str]:
     """
     found = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
     return [word for word in found if word not in STOP_WORDS] or found
+
+
+def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """Where each text has words of a query, as a ranking by words finds them: ranges of characters
+    that share none, ascending.
+    """
+    phrases = " OR ".join(f'"{word}"' for word in words(query))
+    found: list[list[tuple[int, int]]] = [[] for _ in texts]
+    if not phrases:
+        return found
+    begin, end = secrets.token_hex(8), secrets.token_hex(8)  # no text can hold them
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute(TABLE)
+        connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", enumerate(texts))
+        marked = connection.execute(
+            "SELECT rowid, highlight(keywords, 0, ?, ?) FROM keywords WHERE keywords MATCH ?", (begin, end, phrases)
+        )
+        for number, text in marked:
+            at = 0
+            for part in re.split(f"({begin}.*?{end})", text, flags=re.DOTALL):
+                match = part.removeprefix(begin).removesuffix(end)
+                if match != part:
+                    found[number].append((at, at + len(match)))
+                at += len(match)
+    return found
 
 
 class Postings:

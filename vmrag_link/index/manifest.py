@@ -157,16 +157,16 @@ class Manifest:
 
     def headers_of(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], DocumentHeader]:
         """Those of the given documents that the index holds."""
-        ids = {name: held.id for name, held in self.collections().items()}
-        found = {}
+        ids: dict[str, list[str]] = {}
         for name, doc_id in keys:
-            row = self.connection.execute(
-                "SELECT title, content_hash, metadata FROM documents WHERE collection_id = ? AND doc_id = ?",
-                (ids.get(name), doc_id),
-            ).fetchone()
-            if row:
-                found[name, doc_id] = DocumentHeader(name, doc_id, *row)
-        return found
+            ids.setdefault(name, []).append(doc_id)
+        rows = self.connection.execute(
+            "SELECT c.name, d.doc_id, d.title, d.content_hash, d.metadata FROM json_each(?) asked, "
+            "json_each(asked.value) wanted JOIN collections c ON c.name = asked.key "
+            "JOIN documents d ON d.collection_id = c.id AND d.doc_id = wanted.value",
+            (msgspec.json.encode(ids).decode(),),
+        )
+        return {(row[0], row[1]): DocumentHeader(*row) for row in rows}
 
     def chunk_counts(self) -> dict[tuple[str, str], int]:
         """Numbers of chunks by document."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vmrag_link.models import Collection, DocumentHeader, DocumentTable, canonical_json
+from vmrag_link.models import Collection, DocumentHeader, DocumentTable, canonical_json, content_hash, metadata_of
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
@@ -42,6 +42,17 @@ filling the memory.
 """
 
 
+SHORTEST_NAME = 3
+"""Characters of a collection's name in Chroma, which takes no shorter one."""
+
+
+def chroma_name(collection: str) -> str:
+    """A collection's name in Chroma: its own, with a hash behind one that is too short there."""
+    if len(collection) >= SHORTEST_NAME:
+        return collection
+    return f"{collection}-{content_hash(collection)[:8]}"
+
+
 def chunk_id(doc_id: str, number: int) -> str:
     """The name of a chunk in Chroma."""
     return f"{doc_id}_chunk_{number}"
@@ -66,6 +77,10 @@ def document_metadata(document: DocumentHeader, table: DocumentTable) -> dict[st
     return kept | _origin(document, table)
 
 
+PROVENANCE = frozenset({"content_hash", "source_table", "collection"})
+"""Names of `place` by which a document is told from others; answers have them on request."""
+
+
 def place(document: DocumentHeader, table: DocumentTable, number: int, total: int) -> dict[str, MetadataValue]:
     """The chunk's place in its document, under the index's own names (`RESERVED_METADATA`)."""
     return _origin(document, table) | {"chunk_index": number, "total_chunks": total}
@@ -82,7 +97,7 @@ def _origin(document: DocumentHeader, table: DocumentTable) -> dict[str, Metadat
 
 def description(collection: Collection) -> dict[str, MetadataValue]:
     """The Chroma collection's own metadata, for outside clients."""
-    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    given = metadata_of(collection)
     kept = {key: value for key, value in given.items() if _scalar(value) and is_chroma_key(key)}
     return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
         "embedding_function": collection.embedding_function,
@@ -101,7 +116,7 @@ def hnsw_of(collection: Collection) -> dict[str, int]:
     Values that are not given, or not possible, are the usual ones. Only outside clients search
     there: our own answers are exact.
     """
-    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    given = metadata_of(collection)
     found = ((key, each, given.get(key)) for key, each in HNSW.items())
     return {key: value if each.possible(value) else each.usual for key, each, value in found}
 

@@ -15,12 +15,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Literal
 
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
 from vmrag_link.index.directories import remove
 from vmrag_link.index.verify import SUFFIX, problem_of
+
+Standing = Literal["current", "behind", "gone"]
+"""Whether a copy holds all documents that are stored, not yet some, or nothing that can be used."""
 
 
 class WorkingCopy:
@@ -78,9 +82,9 @@ class WorkingCopy:
             yield self.problem()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[bool]:
-        """Hold the copy alone. Yields whether it can be used; otherwise it was removed and has to
-        be made.
+    def writing(self) -> Iterator[Standing]:
+        """Hold the copy alone. Yields how it stood; one that is `gone` was removed, if it could not
+        be used, and has to be made.
 
         The mark is removed only when the block ends without an error.
         """
@@ -88,10 +92,11 @@ class WorkingCopy:
             usable = not self.damage() and not seal.mismatch(self.path)  # a new seal would hide what is wrong
             if not usable:
                 self.drop()
+            behind = self._behind.exists()
             permissions.make_file(self._mark)
             # Before any row is read: a writer that stores some from here on puts it there again.
             self._behind.unlink(missing_ok=True)
-            yield usable
+            yield "gone" if not usable else "behind" if behind else "current"
             self._mark.unlink()
 
     @contextlib.contextmanager

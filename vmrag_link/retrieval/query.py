@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from vmrag_link.index.metadata import place
+from vmrag_link.index.metadata import PROVENANCE, place
 from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record
 
 
@@ -59,6 +59,11 @@ class Hit(Record, frozen=True):
         """The metadata with the chunk's place in its document, as the index stores it."""
         document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
         return self.metadata | place(document, self.table, self.chunk, self.chunks)
+
+    @property
+    def shown_metadata(self) -> dict[str, Any]:
+        """The same without what names the document elsewhere in an answer (`PROVENANCE`)."""
+        return {key: value for key, value in self.placed_metadata.items() if key not in PROVENANCE}
 
 
 class Near(Record, frozen=True):

@@ -100,8 +100,8 @@ class Searcher:
                 self._query_vectors.prepare(self._held[name], asked)
 
     def nearest(self, query: Query, *, per_document: int = 0) -> list[Near]:
-        """As `search` by vectors of one collection, ranked again by exact cosines, with so many
-        chunks of a document (0: any number).
+        """As `search` by vectors, ranked again by exact cosines, with so many chunks of a document
+        (0: any number).
 
         Raises the same.
         """
@@ -131,7 +131,7 @@ class Searcher:
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
         near = [Near(hit, cosine) for hit, cosine in zip(hits, self._cosines(query.text, hits), strict=True)]
-        near.sort(key=lambda each: (-each.cosine, each.hit.doc_id, each.hit.chunk))
+        near.sort(key=lambda each: (-each.cosine, each.hit.collection, each.hit.doc_id, each.hit.chunk))
         return [
             Near(msgspec.structs.replace(each.hit, rank=rank), each.cosine) for rank, each in enumerate(near, start=1)
         ]

@@ -63,20 +63,23 @@ class Indexer:
         self._model_for = model_for
         self._progress = progress
 
-    def update(self, store: IndexStore, at: At, *, base: str | None) -> IndexUpdate:
+    def update(
+        self, store: IndexStore, at: At, *, base: str | None, changed: frozenset[Key] | None = None
+    ) -> IndexUpdate:
         """Let the index hold what the knowledge base holds at `at`, and leave it unsealed.
 
         `base`: the revision that the index stands at apart from its touched documents; None
-        compares all rows. What a service does not embed now is indexed by its words alone; it is
-        tried again when a revision is indexed, not with every write. Raises `MassDeletion`,
-        `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ afterwards) and what
-        engine and model raise.
+        compares all rows. `changed`: the only documents that the index does not hold as they are,
+        where the caller knows; their collections are those that it holds. What a service does not
+        embed now is indexed by its words alone; it is tried again when a revision is indexed, not
+        with every write. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of
+        documents differ afterwards) and what engine and model raise.
         """
         store.unseal()
         if base is None and not store.manifest.collections():
             plan, counts = self._build(store, at)
         else:
-            plan, counts = self._change(store, at, base)
+            plan, counts = self._change(store, at, base, changed)
         if isinstance(at, Working):
             with store.manifest:
                 store.manifest.touch((*plan.remove, *plan.add))
@@ -109,9 +112,14 @@ class Indexer:
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
-    def _change(self, store: IndexStore, at: At, base: str | None) -> tuple[Plan, ChunkCounts]:
+    def _change(
+        self, store: IndexStore, at: At, base: str | None, changed: frozenset[Key] | None
+    ) -> tuple[Plan, ChunkCounts]:
         """What differs."""
-        plan, documents = self._plan(store.manifest, at, base)
+        if base is None or changed is None:
+            plan, documents = self._plan(store.manifest, at, base)
+        else:
+            plan, documents = self._plan_of(store.manifest, at, changed)
         with self._progress.task(BUILDING, len(plan.remove) + len(plan.add)) as task:
             removed = sum(store.drop_collection(name) for name in plan.drop)
             for collection in plan.create:
@@ -179,6 +187,17 @@ class Indexer:
                 key: each for key, each in manifest.headers().items() if key[0] in fresh or key[0] not in wanted
             }
         return planning.make(held, wanted, present, target), documents
+
+    def _plan_of(self, manifest: Manifest, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
+        """As `_plan`, where only these documents differ: its cost is theirs."""
+        held = {name: each.collection for name, each in manifest.collections().items()}
+        documents = {
+            document.key: document
+            for name, ids in _by_collection(sorted(changed))
+            for document in self._engine.documents(at, collection=name, ids=ids)
+        }
+        target = {key: document.header for key, document in documents.items()}
+        return planning.make(held, held, manifest.headers_of(changed), target), documents
 
     def _headers(
         self, at: At, candidates: Iterable[Key], documents: dict[Key, Document], whole: Iterable[str]

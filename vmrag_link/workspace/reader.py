@@ -164,13 +164,14 @@ class Reader:
         revision: str,
         *,
         whole: bool,
+        changed: frozenset[tuple[str, str]] | None = None,
         alter: Callable[[IndexStore], None] = lambda _: None,
     ) -> None:
         """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted
         documents.
 
-        Unless it is `whole`, it is copied from the snapshot first. `alter` changes in it what the
-        texts do not decide.
+        Unless it is `whole`, it is copied from the snapshot first. `changed`: as
+        `Indexer.update`. `alter` changes in it what the texts do not decide.
         """
         from vmrag_link.index.store import IndexStore
 
@@ -179,7 +180,7 @@ class Reader:
             with self.snapshot(revision) as source:
                 snapshots.copy(source, folder)
         with IndexStore(folder) as store:
-            done = self._ws.indexer().update(store, Working(branch), base=revision)
+            done = self._ws.indexer().update(store, Working(branch), base=revision, changed=changed)
             alter(store)
             store.seal(revision=revision, added=done.plan.add)
 
@@ -215,8 +216,8 @@ class Reader:
                     f"The index of uncommitted documents does not verify: {problem}. It is built again."
                 )
         try:
-            with file_failures(), copy.writing() as whole:
-                self.update_copy(copy.path, branch, revision, whole=whole)
+            with file_failures(), copy.writing() as stood:
+                self.update_copy(copy.path, branch, revision, whole=stood != "gone")
         except (FileSystemError, LimitExceeded) as why:
             self._failures[branch, revision] = why
         yield None

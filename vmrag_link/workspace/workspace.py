@@ -27,6 +27,7 @@ from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons
+from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.models import Models
 from vmrag_link.workspace.reader import Reader
 from vmrag_link.workspace.settings import WorkspaceSettings
@@ -62,6 +63,7 @@ class Workspace:
         self.unreached: VmragError | None = None
         self.unbuilt: VmragError | None = None
         self.reader = Reader(self)
+        self.local = LocalStore(self)
         self._patience = patience
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
         self._engine: Engine | None = None
@@ -90,6 +92,7 @@ class Workspace:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+        self.local.close()
 
     # -- settings ----------------------------------------------------------------------------------
 

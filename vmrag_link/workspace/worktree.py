@@ -1,4 +1,4 @@
-"""The part of a workspace that reading and giving reasons need, without its whole class."""
+"""The part of a workspace that its own parts need, without its whole class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from vmrag_link.sync.target import Target
 from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
+    from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.sync.indexer import Indexer
+    from vmrag_link.workspace.models import Models
 
 
 class WorkTree(Protocol):
@@ -22,6 +24,7 @@ class WorkTree(Protocol):
     places: Places
     progress: Progress
     settings: WorkspaceSettings
+    models: Models
     unreached: VmragError | None
     unbuilt: VmragError | None
 
@@ -33,6 +36,9 @@ class WorkTree(Protocol):
 
     @property
     def standing_revision(self) -> str | None: ...
+
+    @property
+    def embedding_cache(self) -> EmbeddingCache: ...
 
     def indexer(self) -> Indexer: ...
 

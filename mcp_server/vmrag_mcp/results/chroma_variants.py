@@ -37,10 +37,9 @@ class ChromaAddDocumentResult(ToolResult, frozen=True):
 
 
 class FilteredMatch(Record, frozen=True):
-    """A chunk. `id` is its document's where that has no other chunk; `source_id`: the document."""
+    """A chunk. `id` is its document's where that has no other chunk."""
 
     id: str
-    source_id: str
     document: str
     metadata: dict[str, Any]
     distance: float

@@ -26,7 +26,7 @@ class PeekedDocument(Record, frozen=True):
 
 
 class DocumentColumns(Record, frozen=True):
-    """The same documents as lists of equal length."""
+    """Documents as lists of equal length."""
 
     ids: list[str]
     documents: list[str]
@@ -38,14 +38,13 @@ class ChromaPeekCollectionResult(ToolResult, frozen=True):
     documents: list[PeekedDocument]
     total_in_collection: int
     limit: int
-    peek_result: DocumentColumns
 
 
 class QueryMatch(Record, frozen=True):
-    """A chunk. `id` is its document's where that has no other chunk; `source_id`: the document."""
+    """A chunk. `id` is its document's where that has no other chunk."""
 
     id: str
-    source_id: str
+    collection: Annotated[str | UnsetType, Meta(description="no collection was named")] = UNSET
     document: Annotated[str | UnsetType, WithDocuments] = UNSET
     truncated: Truncated = UNSET
     metadata: Annotated[dict[str, Any] | UnsetType, WithMetadatas] = UNSET
@@ -62,9 +61,11 @@ class QueryMatches(Record, frozen=True):
 
 
 class ChromaQueryDocumentsResult(ToolResult, frozen=True):
-    """`ids` and `distances` hold the matches of `results` in their order."""
+    """`ids` and `distances` hold the matches of `results` in their order. `collection_name` is null
+    where all collections were searched.
+    """
 
-    collection_name: str
+    collection_name: str | None
     results: list[QueryMatches]
     ids: list[list[str]]
     distances: Annotated[list[list[float]] | UnsetType, WithDistances] = UNSET

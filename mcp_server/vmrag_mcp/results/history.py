@@ -10,7 +10,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
 from vmrag_mcp.results.base import ToolResult
-from vmrag_mcp.results.commits import CommitMatch, CommitWithParent, CommitWithStats
+from vmrag_mcp.results.commits import CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
 from vmrag_mcp.results.diff import ChangeEntry, Collections, DocumentInCommit, Summary
 
 
@@ -47,9 +47,11 @@ class StatusResult(ToolResult, frozen=True):
     the knowledge base, doltlite or dolt.
     """
 
+    whole_kb = True
+
     engine: str
     branch: str | None
-    commit: str
+    commit: CommitSummary
     remote: RemoteStatus | None
     local_changes: LocalChangesSummary
     sync_state: SyncState

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from vmrag_link.models import Record
+from vmrag_link.ops.libraries.listing import LibrarySize, ListedDocument
+from vmrag_link.ops.libraries.search import LibraryPassage
 from vmrag_mcp.results.base import ToolResult
 
 
@@ -18,57 +19,24 @@ class IngestResult(ToolResult, frozen=True):
     chunk_count: int
 
 
-class SearchHit(Record, frozen=True):
-    """A chunk, whole. `page` is 0 in a text without pages; `score` from 1 downwards."""
-
-    doc_id: str
-    source: str
-    title: str
-    library: str
-    file_type: str
-    last_modified: str
-    page: int
-    content: str
-    chunk_index: int
-    metadata: dict[str, Any]
-    score: float
-
-
 class SearchResult(ToolResult, frozen=True):
     """Best first."""
 
-    results: list[SearchHit]
-
-
-class LibraryDocument(Record, frozen=True):
-    doc_id: str
-    source: str
-    title: str
-    library: str
-    content_hash: str
-    created_at: str
-    metadata: dict[str, Any]
-    chunk_count: int
+    results: list[LibraryPassage]
 
 
 class ListDocumentsResult(ToolResult, frozen=True):
     """`count`: of this page; `total`: of all."""
 
-    documents: list[LibraryDocument]
+    documents: list[ListedDocument]
     count: int
     total: int
-
-
-class LibraryEntry(Record, frozen=True):
-    library: str
-    document_count: int
-    chunk_count: int
 
 
 class ListLibrariesResult(ToolResult, frozen=True):
     """By name."""
 
-    libraries: list[LibraryEntry]
+    libraries: list[LibrarySize]
 
 
 Table = Literal["documents", "issue_logs", "knowledge_docs"]

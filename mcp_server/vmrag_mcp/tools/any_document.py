@@ -36,8 +36,7 @@ def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> GetDocume
 @tool("WD")
 def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> DeleteDocumentResult:
     """Delete a document of a library, an issue log, or a document about a tool, by its id.
-
-    chroma_delete_documents deletes several of one collection, by ids or filters.
+    Several of one collection: chroma_delete_documents.
     """
     done = by_id.delete(call.ws, doc_id, table)
     call.pending(done.pending)
@@ -47,5 +46,5 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
         doc_id=gone.doc_id,
         deleted_chunks=gone.chunks,
         table=gone.table,  # type: ignore[arg-type]  # `TABLES` are these
-        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}; dolt_commit keeps that.",
+        message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{call.tail('dolt_commit keeps that')}.",
     )

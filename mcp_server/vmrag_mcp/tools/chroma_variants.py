@@ -24,7 +24,12 @@ from vmrag_mcp.results.chroma_variants import (
     FilteredMatches,
     FilteredQueryResult,
 )
-from vmrag_mcp.results.documents import ChromaDeleteDocumentsResult, ChromaQueryDocumentsResult, QueryMatch
+from vmrag_mcp.results.documents import (
+    ChromaDeleteDocumentsResult,
+    ChromaQueryDocumentsResult,
+    DocumentColumns,
+    QueryMatch,
+)
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents
 from vmrag_mcp.tools.documents import Parts, Texts, paged
@@ -38,8 +43,9 @@ ALL_CHARACTERS = 2_000_000
 
 Id = Annotated[str, Given("of a document or chunk", wire="id")]
 OwnId = Annotated[str, Given(wire="id")]
-Filter = Annotated[dict[str, Any], Given("on metadata")]
-TextFilter = Annotated[dict[str, Any], Given("on texts")]
+Metadata = Annotated[dict[str, Any], Given('e.g. {"team": "core", "year": 2025}')]
+Filter = Annotated[dict[str, Any], Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
+TextFilter = Annotated[dict[str, Any], Given('on texts, e.g. {"$contains": "TLS"}')]
 Matches = Annotated[int, Given(low=1, high=100, clamped=True)]
 Limit = Annotated[int, Given("0: all", low=0)]
 Offset = Annotated[int, Given(low=0)]
@@ -62,7 +68,11 @@ def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetColle
         id=info.id,
         metadata=own | {"settings": hnsw},
         count=found.total_in_collection,
-        sample_entries=found.peek_result,
+        sample_entries=DocumentColumns(
+            ids=[each.id for each in found.documents],
+            documents=[each.document for each in found.documents],
+            metadatas=[each.metadata for each in found.documents],
+        ),
         message=info.message,
     )
 
@@ -98,7 +108,7 @@ def chroma_add_document_with_id(
 
 @tool("W")
 def chroma_add_document_with_metadata(
-    call: Call, *, collection_name: str, document: str, metadata: dict[str, Any], increment_index: Follow = True
+    call: Call, *, collection_name: str, document: str, metadata: Metadata, increment_index: Follow = True
 ) -> ChromaAddDocumentResult:
     """Add one document with metadata under a new id."""
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
@@ -111,7 +121,7 @@ def chroma_add_document_with_id_and_metadata(
     collection_name: str,
     document: str,
     doc_id: OwnId,
-    metadata: dict[str, Any],
+    metadata: Metadata,
     increment_index: Follow = True,
 ) -> ChromaAddDocumentResult:
     """Add one document with metadata under an id of its own."""
@@ -125,7 +135,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumen
         documents_added=1,
         ids=ids,
         added_id=ids[0],
-        message=f"Document {ids[0]!r} added to {done.report.collection!r}; dolt_commit keeps it.",
+        message=f"Document {ids[0]!r} added to {done.report.collection!r}{call.tail('dolt_commit keeps it')}.",
     )
 
 
@@ -171,7 +181,6 @@ def _match(each: QueryMatch) -> FilteredMatch:
     # A tool with one filter cannot leave anything out by `include`, so none of these is unset.
     return FilteredMatch(
         id=each.id,
-        source_id=each.source_id,
         document=each.document,  # type: ignore[arg-type]
         metadata=each.metadata,  # type: ignore[arg-type]
         distance=each.distance,  # type: ignore[arg-type]
@@ -264,7 +273,7 @@ def chroma_update_document_content(
 
 @tool("W")
 def chroma_update_document_metadata(
-    call: Call, *, collection_name: str, doc_id: Id, metadata: dict[str, Any]
+    call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
 ) -> ChromaUpdateDocumentResult:
     """Replace a document's metadata; its text stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
@@ -273,7 +282,7 @@ def chroma_update_document_metadata(
 def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocumentResult:
     report = documents.updated(call, name, [change])
     [doc_id] = [*report.ids, *report.unchanged]
-    what = "is changed; dolt_commit keeps it" if report.ids else "was like that already"
+    what = f"is changed{call.tail('dolt_commit keeps it')}" if report.ids else "was like that already"
     return ChromaUpdateDocumentResult(
         status="success",
         documents_updated_request=1,

@@ -8,7 +8,9 @@ from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
-from vmrag_link.ops.index.index_status import collection_id, indexed, known
+from vmrag_link.ops.index import index_status
+from vmrag_link.ops.index.index_status import collection_id, indexed
+from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.collections import (
@@ -34,7 +36,9 @@ def chroma_list_collections(
     offset: Annotated[int, Given(low=0)] = 0,
     name_contains: str = "",
 ) -> ChromaListCollectionsResult:
-    """List the collections of the checked-out branch, with their numbers of documents."""
+    """List the collections of the checked-out branch, with their numbers of documents: what
+    knowledge there is.
+    """
     engine, at = call.ws.engine, call.standing().at
     found = [each for each in engine.collections(at) if name_contains.lower() in each.name.lower()]
     page = found[offset:][: limit or None]
@@ -64,10 +68,10 @@ Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "olla
 
 @tool("R")
 def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGetCollectionInfoResult:
-    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding
-    function, chunking.
+    """Show a collection's settings: metadata, HNSW, embedding function, chunking, numbers.
+    Searching needs none of that.
     """
-    at, found = indexed(call.ws, call.standing(), collection_name)
+    at, found = indexed(call.store(collection_name), collection_name)
     call.stands(at)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
@@ -91,12 +95,13 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
 @tool("R")
 def chroma_get_collection_count(call: Call, *, collection_name: str) -> ChromaGetCollectionCountResult:
     """Count the documents of a collection."""
-    found = known(call.ws, call.standing(), collection_name)
+    at, found = index_status.count(call.store(collection_name), collection_name)
+    call.stands(at)
     return ChromaGetCollectionCountResult(
-        collection_name=found.collection.name,
+        collection_name=found.name,
         count=found.documents,
         chunk_count=found.chunks,
-        message=f"Collection {found.collection.name!r} has {plural(found.documents, 'document')}.",
+        message=f"Collection {found.name!r} has {plural(found.documents, 'document')}.",
     )
 
 
@@ -106,13 +111,17 @@ def chroma_create_collection(
     *,
     collection_name: Annotated[str, Given(blank=True)],
     metadata: Annotated[
-        dict[str, Any] | None, Given("description, hnsw:space (l2, ip, cosine), hnsw:M …, own keys")
+        dict[str, Any] | None,
+        Given('e.g. {"description": "API docs", "hnsw:space": "cosine"}; space l2, ip or cosine; hnsw:M …, own keys'),
     ] = None,
-    embedding_function: Annotated[Function | None, Given("Left out: the project's")] = None,
+    embedding_function: Annotated[
+        Function | None, Given("Left out: the project's", aliases=("embedding_function_name",))
+    ] = None,
     get_or_create: bool = False,
     chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
 ) -> ChromaCreateCollectionResult:
-    """Create a collection."""
+    """Create a collection, when new documents fit into none that exists."""
+    stores.require_versioned(call.ws, collection_name)
     done = writes.create(
         call.ws,
         collection_name,
@@ -131,7 +140,7 @@ def chroma_create_collection(
     made_id = collection_id(each.name)
     message = f"Collection {each.name!r} exists."
     if made.created:
-        message = f"Collection {each.name!r} is created; dolt_commit keeps it."
+        message = f"Collection {each.name!r} is created{call.tail('dolt_commit keeps it')}."
     return ChromaCreateCollectionResult(
         collection=CreatedCollection(each.name, made_id, made.created),
         name=each.name,
@@ -149,7 +158,7 @@ def chroma_modify_collection(
     new_name: str = "",
     new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
 ) -> ChromaModifyCollectionResult:
-    """Rename a collection, or replace its metadata."""
+    """Rename a collection, or replace its metadata; its documents stay."""
     landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
     call.pending(landed.pending)
     done = landed.report
@@ -169,7 +178,9 @@ def chroma_modify_collection(
 def chroma_delete_collection(
     call: Call, *, collection_name: str, confirm: bool = False
 ) -> ChromaDeleteCollectionResult:
-    """Delete a collection with all its documents. Other branches keep theirs."""
+    """Delete a collection with all its documents, when the user wants that. Other branches keep
+    theirs.
+    """
     landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
     call.pending(landed.pending)
     done = landed.report
@@ -179,5 +190,5 @@ def chroma_delete_collection(
         deleted_collection=done.name,
         documents_deleted=done.documents,
         status="success",
-        message=f"Deleted {done.name!r} with {count}; dolt_reset restores what was committed.{kept}",
+        message=f"Deleted {done.name!r} with {count}{call.tail('dolt_reset restores what was committed')}.{kept}",
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import UNSET
 
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
+from vmrag_link.models import metadata_of
 from vmrag_link.ops.compounding import activation, ask, external, mirror, paths, promotion, removal, retrieval
 from vmrag_link.ops.compounding.ask import Answered
 from vmrag_link.ops.compounding.doc_types import Level
@@ -14,7 +15,6 @@ from vmrag_link.ops.compounding.documents import summary
 from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.ops.compounding.project import CONFIG, DocsProject
 from vmrag_link.ops.compounding.retrieval import AnswerRequest
-from vmrag_link.ops.compounding.search import metadata_of
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -54,8 +54,8 @@ def activate_project(
     config_path: Annotated[str, Given(f"absolute: …/{CONFIG}")],
     branch_name: Annotated[str, Given("git's current branch; none is switched")],
 ) -> ActivateProjectResult:
-    """Make a project's documents, Markdown files with front matter, the ones that rag_query,
-    semantic_search and the others work on; takes in what changed.
+    """Make a project's documents, Markdown files with front matter, the ones that the other
+    tools of this toolset work on; takes in what changed. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
     done = activation.activate(call.ws, active, branch_name)
@@ -93,8 +93,8 @@ def rag_query(
     min_promotion_level: Level = "standard",
     include_critical: bool = True,
 ) -> RagQueryResult:
-    """Answer a question from the project's documents, with citations. Without a language model the
-    answer quotes the nearest sentences.
+    """Answer a question from the project's documents, with citations. Without a language model
+    the answer quotes the nearest sentences.
     """
     project = _project(call)
     wanted = AnswerRequest(
@@ -131,7 +131,9 @@ def semantic_search(
     min_relevance_score: Relevance = None,
     promotion_levels: Annotated[list[Level] | None, Given("left out: all")] = None,
 ) -> SemanticSearchResult:
-    """Find the project's documents nearest to a text, one entry a document."""
+    """Find the project's documents nearest to a text, one entry a document: to read them, where
+    an answer is not enough.
+    """
     project = _project(call)
     found = retrieval.semantic(
         call.ws,
@@ -240,7 +242,7 @@ def search_external_docs(
 def rag_query_external(
     call: Call, *, query: str, max_sources: Sources = None, min_relevance_score: Relevance = None
 ) -> RagQueryExternalResult:
-    """Answer a question from the project's other documentation, as rag_query does."""
+    """Answer a question from the project's other documentation, with citations."""
     active, project = _active(call)
     done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
     call.stands(done.standing)
@@ -264,9 +266,9 @@ def delete_documents(
     path_hash: Annotated[str | None, Given("left out: any")] = None,
     dry_run: bool = False,
 ) -> DeleteDocumentsResult:
-    """Delete everything that was taken in of a whole project, on one branch or on all; no files.
-
-    For single documents: chroma_delete_documents (collections), delete_document (libraries, logs).
+    """Delete everything that was taken in of a whole project, on one branch or on all; no
+    files. Single documents of a collection: chroma_delete_documents. Of a library, or logs:
+    delete_document.
     """
     project = _required(call).load(call.ws)
     matches = path_hash in (None, project.path_hash)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
-from vmrag_link.models import At, ChangeKind, Document, DocumentChange, Record
+from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, metadata_of
 from vmrag_link.ops.commits.tables import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
@@ -56,7 +56,7 @@ def get_diff(
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> GetDiffResult:
     """Compare two commits, or a commit with the uncommitted documents: which documents and
-    collections differ, and how.
+    collections differ, and how. For a review before a commit or a merge.
     """
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
@@ -121,7 +121,7 @@ def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
 def documents(
     engine: Engine,
     found: Diff,
-    selected: Sequence[DocumentChange],
+    selected: Sequence[HeaderChange],
     *,
     texts: int = 0,
     characters: int | None = None,
@@ -135,8 +135,9 @@ def documents(
     """
     rows: list[ChangedDocument] = []
     left = characters
+    read = diff.texts(engine, found, selected[:texts])
     for number, change in enumerate(selected):
-        row = _document(engine, found, change, with_text=number < texts)
+        row = _with_text(*next(read)) if number < texts else _listed(change)
         if left is not None:
             left -= row.characters
             if left < 0 and rows:
@@ -146,17 +147,16 @@ def documents(
     return rows
 
 
-def _document(engine: Engine, found: Diff, change: DocumentChange, *, with_text: bool) -> ChangedDocument:
-    new = change.after
-    header = new or change.before
-    assert header is not None  # noqa: S101  a change has at least one side
-    listed = ChangedDocument(header.collection, header.doc_id, _TYPES[change.kind], header.title)
-    if not with_text:
-        return listed
-    old = diff.old_document(engine, found, change)
+def _listed(change: HeaderChange) -> ChangedDocument:
+    header = change.header
+    return ChangedDocument(header.collection, header.doc_id, _TYPES[change.kind], header.title)
+
+
+def _with_text(change: HeaderChange, old: Document | None, new: Document | None) -> ChangedDocument:
     sides = [None if each is None else each.content for each in (old, new)]
     text = TextDiff(_metadata_changes(old, new), *(None if each is None else each[:TEXT] for each in sides))
-    return msgspec.structs.replace(listed, diff=text, truncated=any(each and len(each) > TEXT for each in sides))
+    cut = any(each and len(each) > TEXT for each in sides)
+    return msgspec.structs.replace(_listed(change), diff=text, truncated=cut)
 
 
 def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, dict[str, Any]]:
@@ -169,7 +169,7 @@ def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, d
 
 
 def _metadata(document: Document | None) -> dict[str, Any]:
-    return msgspec.json.decode(document.metadata, type=dict[str, Any]) if document else {}
+    return metadata_of(document) if document else {}
 
 
 def _commit(name: str, at: object) -> str | None:

@@ -10,7 +10,6 @@ from msgspec import UNSET
 from vmrag_link.documents.origin import without_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
-from vmrag_link.models import Distance
 from vmrag_link.ops.documents import document_pages
 from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
 from vmrag_link.ops.documents.document_selection import Selection
@@ -21,6 +20,7 @@ from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
+from vmrag_link.ops.system import stores
 from vmrag_link.retrieval.query import Hit, Near, distance
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -31,13 +31,13 @@ from vmrag_mcp.results.documents import (
     ChromaPeekCollectionResult,
     ChromaQueryDocumentsResult,
     ChromaUpdateDocumentsResult,
-    DocumentColumns,
     FoundDocument,
     PeekedDocument,
     QueryMatch,
     QueryMatches,
 )
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 PEEKED = 500
 """Characters of a text in a glance at a collection."""
@@ -50,13 +50,16 @@ Ids = Annotated[list[str] | None, Given("of documents or chunks")]
 Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
 TextFilter = Annotated[dict[str, Any] | None, Given('on texts, e.g. {"$contains": "TLS"}')]
 Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
+MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "provenance"]
 
 
 @tool("R")
 def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
 ) -> ChromaPeekCollectionResult:
-    """Look at the first documents of a collection, their texts cut to 500 characters."""
+    """Look at the first documents of a collection, cut to 500 characters: what they are like,
+    and which metadata filters can use.
+    """
     page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(each.text or "")[:PEEKED] for each in page.items]
     return ChromaPeekCollectionResult(
@@ -67,7 +70,6 @@ def chroma_peek_collection(
         ],
         total_in_collection=page.total,
         limit=limit,
-        peek_result=DocumentColumns([each.name for each in page.items], cut, [each.metadata for each in page.items]),
         message=f"{len(page.items)} of {page.total} documents in {page.collection.name!r}.",
     )
 
@@ -76,23 +78,23 @@ def chroma_peek_collection(
 def chroma_query_documents(
     call: Call,
     *,
-    collection_name: str,
     query_texts: Texts,
+    collection_name: Annotated[str | None, Given("left out: all")] = None,
     n_results: Annotated[int, Given(low=1, high=100, clamped=True)] = 5,
     where: Filter = None,
     where_document: TextFilter = None,
-    include: list[Literal["documents", "metadatas", "distances", "embeddings"]] = (  # type: ignore[assignment]
+    include: Annotated[list[MatchPart], Given("provenance: table and hash of the document")] = (  # type: ignore[assignment]
         "documents",
         "metadatas",
         "distances",
     ),
 ) -> ChromaQueryDocumentsResult:
-    """Search a collection by meaning: the nearest chunks of documents to each text, best first.
-
+    """Search by meaning, before you answer a question about the project: the nearest chunks of
+    documents to each text, best first. Without collection_name all collections are searched.
     Uncommitted documents are found, too.
     """
     report = query.similar(
-        call.ws,
+        call.ws if collection_name is None else call.store(collection_name),
         collection_name,
         query_texts,
         k=n_results,
@@ -101,33 +103,42 @@ def chroma_query_documents(
         embeddings="embeddings" in include,
     )
     call.stands(report.standing)
-    space = report.collection.distance
+    everywhere = collection_name is None
     results = [
-        QueryMatches(text, [_match(each, space, report, include) for each in found])
+        QueryMatches(text, [_match(each, report, include, named=everywhere) for each in found])
         for text, found in zip(query_texts, report.matches, strict=True)
     ]
-    distances = [[distance(space, each.cosine) for each in found] for found in report.matches]
+    distances = [[_distance(each, report) for each in found] for found in report.matches]
+    names = [*report.collections]
+    where_found = plural(len(names), "collection") if everywhere else repr(names[0])
     return ChromaQueryDocumentsResult(
-        collection_name=report.collection.name,
+        collection_name=None if everywhere else names[0],
         results=results,
         ids=[[shown(each.hit) for each in found] for found in report.matches],
         distances=distances if "distances" in include else UNSET,
-        message=f"{plural(sum(map(len, report.matches)), 'match')} in {report.collection.name!r}.",
+        message=f"{plural(sum(map(len, report.matches)), 'match')} in {where_found}.",
     )
 
 
-def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence[str]) -> QueryMatch:
+def _distance(near: Near, report: SimilarReport) -> float:
+    return distance(report.collections[near.hit.collection].distance, near.cosine)
+
+
+def _match(near: Near, report: SimilarReport, include: Sequence[str], *, named: bool) -> QueryMatch:
     hit = near.hit
     texts, distances = "documents" in include, "distances" in include
+    about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return QueryMatch(
         id=shown(hit),
-        source_id=hit.doc_id,
+        collection=hit.collection if named else UNSET,
         document=hit.text[:LISTED] if texts else UNSET,
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
-        metadata=without_origin(hit.placed_metadata) if "metadatas" in include else UNSET,
-        distance=distance(space, near.cosine) if distances else UNSET,
+        metadata=without_origin(about) if "metadatas" in include else UNSET,
+        distance=_distance(near, report) if distances else UNSET,
         similarity=near.similarity if distances else UNSET,
-        embedding=report.embeddings[chunk_id(hit.doc_id, hit.chunk)] if "embeddings" in include else UNSET,
+        embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
+        if "embeddings" in include
+        else UNSET,
     )
 
 
@@ -148,7 +159,9 @@ def chroma_get_documents(
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> ChromaGetDocumentsResult:
-    """Get whole documents by ids or filters, or page through a collection."""
+    """Get whole documents by ids or filters, or page through a collection: to read on after a
+    search, or to list what has some metadata.
+    """
     wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = [
@@ -172,7 +185,7 @@ def chroma_get_documents(
 
 def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
-    page = document_pages.get(call.ws, name, selection, wanted)
+    page = document_pages.get(call.store(name), name, selection, wanted)
     call.stands(page.standing)
     return page
 
@@ -193,11 +206,10 @@ def chroma_add_documents(
     collection_name: str,
     documents: Texts,
     ids: list[str] | None = None,
-    metadatas: list[dict[str, Any]] | None = None,
+    metadatas: Annotated[list[dict[str, Any]] | None, Given('e.g. [{"team": "core", "year": 2025}]')] = None,
 ) -> ChromaAddDocumentsResult:
-    """Add documents to a collection, all or none; queries find them at once.
-
-    Keep them with dolt_commit.
+    """Write down what should be known later: adds documents to a collection, all or none;
+    queries find them at once. Keep them with dolt_commit.
     """
     _same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [
@@ -211,12 +223,13 @@ def chroma_add_documents(
         documents_added=len(ids),
         ids=ids,
         chunks_created=done.chunks,
-        message=f"{plural(len(ids), 'document')} added to {name!r}; dolt_commit keeps them.",
+        message=f"{plural(len(ids), 'document')} added to {name!r}{call.tail('dolt_commit keeps them')}.",
     )
 
 
 def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> tuple[list[str], Landed[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
+    stores.require_versioned(call.ws, name)
     documents = new_documents(new)
     done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
     call.pending(done.pending)
@@ -233,7 +246,9 @@ def chroma_update_documents(
     metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
     embeddings: list[list[float] | None] | None = None,
 ) -> ChromaUpdateDocumentsResult:
-    """Change texts, metadata or both of documents, all or none."""
+    """Correct documents instead of adding others that say otherwise: texts, metadata or both,
+    all or none.
+    """
     if documents is None and metadatas is None and embeddings is None:
         raise UsageInvalid(
             "Nothing says what is to change.",
@@ -263,6 +278,7 @@ def chroma_update_documents(
 
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
     """For all tools that change documents."""
+    stores.require_versioned(call.ws, name)
     done = update(call.ws, name, changes)
     call.pending(done.pending)
     return done.report
@@ -272,10 +288,11 @@ def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateC
 def chroma_delete_documents(
     call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
 ) -> ChromaDeleteDocumentsResult:
-    """Delete documents by ids or filters; what is given must all hold."""
-    done = remove(call.ws, collection_name, Selection(ids, where, where_document))
-    call.pending(done.pending)
-    report = done.report
+    """Delete documents that are wrong or outdated, by ids or filters; what is given must all
+    hold.
+    """
+    done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
+    report = outcome.landed(call, done)
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
     return ChromaDeleteDocumentsResult(
         collection_name=report.collection,

@@ -21,7 +21,7 @@ from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitWithParent, CommitWithStats
+from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
 from vmrag_mcp.results.diff import ChangeEntry, DocumentInCommit, Summary
 from vmrag_mcp.results.history import (
     CommitChanges,
@@ -50,13 +50,14 @@ LISTED = 1000
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
 ) -> DoltStatusResult:
-    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and
-    the pin .dolt-version compare.
+    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index
+    and the pin .dolt-version compare: before a commit, or when in_sync is false.
     """
     changes, remote = uncommitted(call), upstream(call.ws)
     problem = kb_status.reach(call.ws, remote) if remote else ""
     if problem:
         call.warn("REMOTE_UNREACHABLE", problem)
+    call.warn_of_push()
     status = status_result(call, changes, remote, connected=not problem)
     local = _local_changes(call, changes, verbose=verbose)
     return DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
@@ -78,7 +79,7 @@ def status_result(call: Call, changes: Changes, remote: Upstream | None, *, conn
     return StatusResult(
         engine=ws.engine.name,
         branch=here.kb.branch,
-        commit=here.revision,
+        commit=CommitSummary.of(ws.engine.info(here.revision)),
         remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,
         local_changes=LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
         sync_state=SyncState(apart.ahead, apart.behind, diverged=apart.ahead > 0 and apart.behind > 0),
@@ -96,7 +97,7 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> Uncommitte
         return UncommittedDocuments(not changes.empty, summary)
     listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED])
     if more := len(documents) - len(listed):
-        call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
+        call.warn("NOTE", f"{more} more documents are uncommitted{call.tail(f'get_diff lists them: offset={LISTED}')}.")
     return UncommittedDocuments(
         not changes.empty,
         summary,
@@ -128,7 +129,7 @@ def dolt_branches(
     """List the branches of the knowledge base, here and on the remote."""
     found = branch_list.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
-        call.warn("STALE_REFS", f"The remote's branches are as of the last dolt_fetch: {found.doubt}")
+        call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
     rows = [
         ListedBranch(
             name=each.name,
@@ -161,19 +162,20 @@ def dolt_commits(
     since: Annotated[str, Given("ISO 8601")] = "",
     until: Annotated[str, Given("ISO 8601; a day counts to its end")] = "",
 ) -> DoltCommitsResult:
-    """List the commits of a branch, newest first, with numbers of documents that each changed."""
+    """List the commits of a branch, newest first, with numbers of documents that each changed:
+    what was learnt when, and by whom.
+    """
     here, ws = call.standing(), call.ws
-    wanted = made_between(ws.engine, _moment("since", since), _moment("until", until, end=True))
+    wanted = made_between(_moment("since", since), _moment("until", until, end=True))
     start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
     page = log(ws, start, limit=limit, offset=offset, wanted=wanted)
-    total = page.total or 0
     name = branch or here.kb.branch
     return DoltCommitsResult(
         branch=name,
         commits=[CommitWithStats.entry(ws.engine, each) for each in page.entries],
-        total_commits=total,
-        has_more=offset + len(page.entries) < total,
-        message=f"{len(page.entries)} of {total} commits{f' of {name}' if name else ''}.",
+        total_commits=page.total,
+        has_more=offset + len(page.entries) < page.total,
+        message=f"{len(page.entries)} of {page.total} commits{f' of {name}' if name else ''}.",
     )
 
 
@@ -207,7 +209,9 @@ def dolt_show(
     total = len(documents)
     if total > LISTED:
         between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
-        call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
+        call.warn(
+            "NOTE", f"{total - LISTED} more documents were changed{call.tail(f'get_diff lists them: {between}')}."
+        )
     rows = diff.documents(ws.engine, found.diff, documents[:LISTED], texts=diff_limit if include_diff else 0)
     changes = CommitChanges(
         summary=Summary.of(found.diff.changes),
@@ -232,7 +236,9 @@ def dolt_find(
     branch: Annotated[str, Given("default: all branches")] = "",
     limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
 ) -> DoltFindResult:
-    """Find commits of the knowledge base by hash or message."""
+    """Find commits of the knowledge base by the beginning of a hash, or by words of their
+    messages.
+    """
     here, ws = call.standing(), call.ws
     heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
     if branch:

@@ -16,16 +16,13 @@ from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.ingest import (
     IngestResult,
-    LibraryDocument,
-    LibraryEntry,
     ListDocumentsResult,
     ListLibrariesResult,
-    SearchHit,
     SearchResult,
 )
 from vmrag_mcp.session import Call
 
-Metadata = Annotated[dict[str, Any] | None, Given("left out: what was given before stays")]
+Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"team": "core"}; left out: what was given before stays')]
 
 
 @tool("W", idempotent=True)
@@ -36,9 +33,8 @@ def ingest_file(
     library: str = libraries.DEFAULT,
     metadata: Metadata = None,
 ) -> IngestResult:
-    """Take a file into a library, as Markdown; one that changed replaces its document.
-
-    Keep it with dolt_commit.
+    """Take a file into a library, as Markdown, so that its text can be searched; one that
+    changed replaces its document. Keep it with dolt_commit.
     """
     return _ingested(call, take.file(call.ws, library, path, metadata=metadata))
 
@@ -51,7 +47,9 @@ def ingest_url(
     library: str = libraries.DEFAULT,
     metadata: Metadata = None,
 ) -> IngestResult:
-    """Take a web page, or a file that a URL leads to, into a library, as ingest_file does."""
+    """Take a web page, or a file that a URL leads to, into a library, so that its text can be
+    searched. Keep it with dolt_commit.
+    """
     return _ingested(call, take.page(call.ws, library, url, metadata=metadata))
 
 
@@ -60,8 +58,8 @@ def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:
     document = done.report.document
     source = libraries.shown_source(call.ws, document)
     said = {
-        "indexed": f"{document.title!r} is in library {document.collection!r} now; dolt_commit keeps it.",
-        "replaced": f"{document.title!r} in library {document.collection!r} is replaced; dolt_commit keeps it.",
+        "indexed": f"{document.title!r} is in library {document.collection!r} now{call.tail('dolt_commit keeps it')}.",
+        "replaced": f"{document.title!r} in library {document.collection!r} is replaced{call.tail('dolt_commit keeps it')}.",
         "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
     }
     return IngestResult(
@@ -83,26 +81,12 @@ def search(
     library: Annotated[str | None, Given("left out: all")] = None,
     where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,
 ) -> SearchResult:
-    """Search libraries by meaning and by words: the best passages of files and pages."""
+    """Search libraries by meaning and by words: the best passages of files and pages that were
+    taken in.
+    """
     found = searching.search(call.ws, query, k=top_k, name=library, where=where)
     call.stands(found.standing)
-    hits = [
-        SearchHit(
-            doc_id=each.doc_id,
-            source=each.source,
-            title=each.title,
-            library=each.library,
-            file_type=each.file_type,
-            last_modified=each.last_modified,
-            page=each.page,
-            content=each.content,
-            chunk_index=each.chunk,
-            metadata=each.metadata,
-            score=each.score,
-        )
-        for each in found.passages
-    ]
-    return SearchResult(results=hits, message=f"{plural(len(hits), 'passage')}.")
+    return SearchResult(results=found.passages, message=f"{plural(len(found.passages), 'passage')}.")
 
 
 @tool("R")
@@ -117,21 +101,9 @@ def list_documents(
     """List what libraries hold, the newest first."""
     found = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
     call.stands(found.standing)
-    rows = [
-        LibraryDocument(
-            doc_id=each.doc_id,
-            source=each.source,
-            title=each.title,
-            library=each.library,
-            content_hash=each.content_hash,
-            created_at=each.created_at,
-            metadata=each.metadata,
-            chunk_count=each.chunks,
-        )
-        for each in found.documents
-    ]
+    count = len(found.documents)
     return ListDocumentsResult(
-        documents=rows, count=len(rows), total=found.total, message=f"{len(rows)} of {found.total} documents."
+        documents=found.documents, count=count, total=found.total, message=f"{count} of {found.total} documents."
     )
 
 
@@ -140,5 +112,4 @@ def list_libraries(call: Call) -> ListLibrariesResult:
     """List the libraries, with their numbers of documents and chunks."""
     found = listing.libraries(call.ws)
     call.stands(found.standing)
-    rows = [LibraryEntry(each.library, each.documents, each.chunks) for each in found.libraries]
-    return ListLibrariesResult(libraries=rows, message=f"{plural(len(rows), 'library')}.")
+    return ListLibrariesResult(libraries=found.libraries, message=f"{plural(len(found.libraries), 'library')}.")

@@ -34,11 +34,11 @@ R = TypeVar("R")
 Project = Annotated[str, Given(aliases=("project",))]
 AnyProject = Annotated[str | None, Given("left out: all", aliases=("project",))]
 Tool = Annotated[str, Given(aliases=("tool",))]
-Metadata = Annotated[dict[str, Any] | None, Given("e.g. author, tags, related_files")]
+Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"author": "Ada", "tags": ["cache"]}')]
 NewMetadata = Annotated[dict[str, Any] | None, Given("replaces what was given")]
 Filters = Annotated[
     dict[str, Any] | None,
-    Given("issue_number, log_type, since, until (of the last change), author, tag, title_contains"),
+    Given('e.g. {"issue_number": 7}; log_type, since, until (of the last change), author, tag, title_contains'),
 ]
 Hits = Annotated[int, Given(low=1, high=100, clamped=True)]
 
@@ -61,7 +61,7 @@ def add_issue_log(
     new = NewLog(project_id, issue_number, content, title, log_type, metadata or {})
     done = _landed(call, issue_logs.add(call.ws, new))
     row = records.added_log(done)
-    message = f"{done.report.title!r} is logged for {project_id}#{issue_number}; dolt_commit keeps it."
+    message = f"{done.report.title!r} is logged for {project_id}#{issue_number}{call.tail('dolt_commit keeps it')}."
     return AddIssueLogResult(**structs.asdict(row), message=message)
 
 
@@ -78,7 +78,7 @@ def update_issue_log(
     """Change an issue log: its text, title, type or metadata."""
     done = _landed(call, issue_logs.update(call.ws, log_id, LogChange(content, title, log_type, metadata)))
     row = records.updated_log(done)
-    return UpdateIssueLogResult(**structs.asdict(row), message=_changed(row.title, changed=row.changed))
+    return UpdateIssueLogResult(**structs.asdict(row), message=_changed(call, row.title, changed=row.changed))
 
 
 @tool("R")
@@ -119,7 +119,7 @@ def add_knowledge_doc(
     content: str,
     category: Annotated[str, Given("e.g. api, framework, tooling")],
     tool_version: str = "",
-    metadata: Annotated[dict[str, Any] | None, Given("e.g. source_url, author, tags")] = None,
+    metadata: Annotated[dict[str, Any] | None, Given('e.g. {"source_url": "https://…", "tags": ["cli"]}')] = None,
 ) -> AddKnowledgeDocResult:
     """Write down what should be known of a tool, a library or a framework.
 
@@ -128,7 +128,7 @@ def add_knowledge_doc(
     new = NewDoc(tool_name, title, content, category, tool_version, metadata or {})
     done = _landed(call, knowledge_docs.add(call.ws, new))
     row = records.added_doc(done)
-    message = f"{done.report.title!r} is written down about {tool_name}; dolt_commit keeps it."
+    message = f"{done.report.title!r} is written down about {tool_name}{call.tail('dolt_commit keeps it')}."
     return AddKnowledgeDocResult(**structs.asdict(row), message=message)
 
 
@@ -148,7 +148,7 @@ def update_knowledge_doc(
     change = DocChange(content, title, category, tool_name, tool_version, metadata)
     done = _landed(call, knowledge_docs.update(call.ws, doc_id, change))
     row = records.updated_doc(done)
-    return UpdateKnowledgeDocResult(**structs.asdict(row), message=_changed(row.title, changed=row.changed))
+    return UpdateKnowledgeDocResult(**structs.asdict(row), message=_changed(call, row.title, changed=row.changed))
 
 
 @tool("R")
@@ -189,8 +189,10 @@ def _landed(call: Call, done: Landed[R]) -> Landed[R]:
     return done
 
 
-def _changed(title: str, *, changed: bool) -> str:
-    return f"{title!r} is changed; dolt_commit keeps that." if changed else f"{title!r} is like that already."
+def _changed(call: Call, title: str, *, changed: bool) -> str:
+    return (
+        f"{title!r} is changed{call.tail('dolt_commit keeps that')}." if changed else f"{title!r} is like that already."
+    )
 
 
 def _told(hits: Sized) -> str:

@@ -11,7 +11,6 @@ from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.evidence import score
 from vmrag_link.evidence.quality import Metric
 from vmrag_link.models import Record
-from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.learning import output_file as outputs
 from vmrag_link.ops.learning.chat_context import FileChange
 from vmrag_link.ops.learning.chats import ChatRequest, ToolUse, log_chat
@@ -35,14 +34,13 @@ from vmrag_mcp.results.learning import (
     LearningValidateEvidenceResult,
 )
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 Names = Annotated[list[str] | None, Given("or one text with commas")]
 EvidenceIds = Annotated[list[str] | None, Given("ids of evidence, or one text with commas")]
 Share = Annotated[float | None, Given(low=0, high=1)]
 Threshold = Annotated[float, Given(low=0, high=1)]
 Path = Annotated[str, Given("from the working directory, or the top of the work tree")]
-
-KEEP = "dolt_commit keeps it."
 
 R = TypeVar("R", bound=Record)
 
@@ -67,9 +65,8 @@ def chroma_log_chat(
     tool_sequence: Annotated[str, Given("a→b")] = "",
     related_code_chunks: list[str] | None = None,
 ) -> ChromaLogChatResult:
-    """Write down what was asked and done in a chat, linked with the code that it changed.
-
-    What is left out is derived.
+    """Write down what was asked and done in a chat, linked with the code that it changed, when
+    the work is done. What is left out is derived.
     """
     request = ChatRequest(
         prompt_summary=prompt_summary,
@@ -88,17 +85,20 @@ def chroma_log_chat(
         tool_sequence=tool_sequence,
         related_code_chunks=related_code_chunks or (),
     )
-    report = _landed(call, log_chat(call.ws, request))
+    done = log_chat(call.ws, request)
+    report = outcome.landed(call, done)
     linked = plural(len(report.bidirectional_links.chunk_ids), "chunk")
     return ChromaLogChatResult(
-        **msgspec.structs.asdict(report), message=f"The chat is written down, linked with {linked} of code; {KEEP}"
+        **msgspec.structs.asdict(report),
+        message=f"The chat is written down, linked with {linked} of code{outcome.kept(call, done)}",
     )
 
 
 @tool("W", idempotent=True)
 def learning_setup_collections(call: Call) -> LearningSetupCollectionsResult:
     """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
-    report = _landed(call, setup_collections(call.ws))
+    done = setup_collections(call.ws)
+    report = outcome.landed(call, done)
     return LearningSetupCollectionsResult(
         **msgspec.structs.asdict(report),
         message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there.",
@@ -123,7 +123,9 @@ def learning_promote(
     validation_score: Share = None,
     validation_threshold: Threshold = score.THRESHOLD,
 ) -> LearningPromoteResult:
-    """Write down a learning, on evidence if there is any, and mark its chat as promoted."""
+    """Write down a learning that will help next time, on evidence if there is any, and mark its
+    chat as promoted.
+    """
     request = PromotionRequest(
         description=description,
         pattern=pattern,
@@ -139,11 +141,14 @@ def learning_promote(
         validation_score=validation_score,
         validation_threshold=validation_threshold,
     )
-    report = _landed(call, promote(call.ws, request))
+    done = promote(call.ws, request)
+    report = outcome.landed(call, done)
     if report.validation and not report.validation.meets_threshold:
         least = f"{validation_threshold:g}"
         call.warn("BELOW_THRESHOLD", f"The validation's score is {report.validation.score:g}, below {least}.")
-    return LearningPromoteResult(**msgspec.structs.asdict(report), message=f"The learning is written down; {KEEP}")
+    return LearningPromoteResult(
+        **msgspec.structs.asdict(report), message=f"The learning is written down{outcome.kept(call, done)}"
+    )
 
 
 @tool("W")
@@ -158,7 +163,7 @@ def learning_log_error(
     resolution_verified: bool = False,
     collection_name: str = collections.EVIDENCE,
 ) -> LearningLogErrorResult:
-    """Write down an error and how it was resolved, as evidence."""
+    """Write down an error and how it was resolved, as evidence, once it is."""
     request = ErrorRequest(
         error_type=error_type,
         error_message=error_message,
@@ -168,10 +173,11 @@ def learning_log_error(
         resolution_verified=resolution_verified,
         collection_name=collection_name,
     )
-    report = _landed(call, log_error(call.ws, request))
+    done = log_error(call.ws, request)
+    report = outcome.landed(call, done)
     return LearningLogErrorResult(
         **msgspec.structs.asdict(report),
-        message=f"The error is written down as evidence with the score {report.score:g}; {KEEP}",
+        message=f"The error is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
     )
 
 
@@ -193,11 +199,12 @@ def learning_log_test_results(
         commit_after=commit_after,
         collection_name=collection_name,
     )
-    report = _landed(call, log_test_results(call.ws, request))
+    done = log_test_results(call.ws, request)
+    report = outcome.landed(call, done)
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
     return LearningLogTestResultsResult(
         **msgspec.structs.asdict(report),
-        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}. {KEEP}",
+        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}{outcome.kept(call, done)}",
     )
 
 
@@ -219,10 +226,11 @@ def learning_log_quality_check(
         metric_type=metric_type,
         collection_name=collection_name,
     )
-    report = _landed(call, log_quality_check(call.ws, request))
+    done = log_quality_check(call.ws, request)
+    report = outcome.landed(call, done)
     return LearningLogQualityCheckResult(
         **msgspec.structs.asdict(report),
-        message=f"The check is written down as evidence with the score {report.score:g}; {KEEP}",
+        message=f"The check is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
     )
 
 
@@ -246,16 +254,12 @@ def learning_validate_evidence(
         threshold=threshold,
         output=outputs.find(call.ws, output_file) if output_file else None,
     )
-    report = _landed(call, validate_evidence(call.ws, request))
+    done = validate_evidence(call.ws, request)
+    report = outcome.landed(call, done)
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
     return LearningValidateEvidenceResult(
-        **msgspec.structs.asdict(report), message=f"The score {report.score:g} {enough}; {KEEP}"
+        **msgspec.structs.asdict(report), message=f"The score {report.score:g} {enough}{outcome.kept(call, done)}"
     )
-
-
-def _landed(call: Call, done: Landed[R]) -> R:
-    call.pending(done.pending)
-    return done.report
 
 
 def _records(given: Sequence[dict[str, Any]] | None, kind: type[R], parameter: str) -> list[R]:

@@ -87,11 +87,11 @@ def resolve_conflicts(
         remaining=len(report.left),
         conflicts=list(report.left),
         commit=CommitWithParent.at(engine, engine.info(report.revision)) if report.revision else None,
-        message=_resolved(report),
+        message=_resolved(call, report),
     )
 
 
-def _resolved(report: BulkReport) -> str:
+def _resolved(call: Call, report: BulkReport) -> str:
     if report.left:
         return f"Decided about {report.decided}; {len(report.left)} are still in conflict."
     if report.next:
@@ -100,4 +100,4 @@ def _resolved(report: BulkReport) -> str:
         return "Nothing is in conflict any more; the documents are back, uncommitted."
     if report.revision:
         return f"Nothing is in conflict any more; the merge is closed as {report.revision[:7]}."
-    return "Nothing is in conflict any more. Next: dolt_commit, which closes the merge."
+    return f"Nothing is in conflict any more{call.tail('dolt_commit closes the merge')}."

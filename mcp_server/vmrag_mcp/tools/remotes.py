@@ -54,7 +54,7 @@ def dolt_init(
     import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
     commit_message: str = "Initial import from ChromaDB",
 ) -> DoltInitResult:
-    """Start a knowledge base in this git repository."""
+    """Start a knowledge base in this git repository, where there is none and none is pinned."""
     done = bootstrap.found(
         call.ws,
         url=remote_url or None,
@@ -71,6 +71,12 @@ def dolt_init(
     if done.cloned:
         call.warn(
             "NOTE", f"Commits of this repository pin a knowledge base already; it was fetched from {done.cloned}."
+        )
+    for each in done.others:
+        call.warn(
+            "NOTE",
+            "This git commit pinned no knowledge, and begins without documents. "
+            f"dolt_checkout with target {each.revision} takes that of others: {each.described}.",
         )
     count = len(done.taken.documents)
     return DoltInitResult(
@@ -92,12 +98,15 @@ def dolt_clone(
     branch: str = "",
     commit: Annotated[str, Given("wins over branch")] = "",
 ) -> DoltCloneResult:
-    """Fetch a knowledge base into this git repository, and index it."""
+    """Fetch a knowledge base into this git repository, and index it. One that is pinned comes
+    by itself, unless its address needs the user's consent.
+    """
     done = bootstrap.found_from(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
     info = done.commit
     outcome.warn(call, pending="", staged=done.staged)
+    call.warn_of_push()
     return DoltCloneResult(
         repository=ClonedRepository(done.path, done.url),
         checkout=ClonedCheckout(done.branch, ClonedCommit(info.revision, info.message, info.date)),
@@ -110,7 +119,9 @@ def dolt_clone(
 def dolt_fetch(
     call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
 ) -> DoltFetchResult:
-    """Fetch the commits of a remote. Documents and branches here stay as they are."""
+    """Fetch the commits of a remote, to see what others did. Documents and branches here stay
+    as they are.
+    """
     done = fetch.fetch_branches(call.ws, _remote_name(call, remote), branch=branch or None)
     message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
     return DoltFetchResult(
@@ -136,7 +147,7 @@ def dolt_pull(
     ] = "abort",
     commit_message: str = "Auto-commit before pull",
 ) -> DoltPullResult:
-    """Fetch, and merge what others have added."""
+    """Fetch, and merge what others have added to the branch."""
     done = pull.pull_and_clear(
         call.ws, _remote_name(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
@@ -175,9 +186,8 @@ def dolt_push(
     set_upstream: bool = True,  # noqa: ARG001  see below
     force: bool = False,
 ) -> DoltPushResult:
-    """Push what is committed.
-
-    A branch's upstream is always the remote's of the same name, whatever set_upstream is.
+    """Push what is committed, so that others get it. A branch's upstream is always the remote's
+    of the same name, whatever set_upstream is.
     """
     done = push.push_branch(call.ws, _remote_name(call, remote), branch=branch or None, force=force)
     if done.uncommitted:

@@ -46,7 +46,9 @@ def sync_collection(
 
 @tool("W", idempotent=True)
 def sync_all(call: Call) -> SyncAllResult:
-    """Bring the whole vector index up to date, or make it again if it is missing."""
+    """Bring the whole vector index up to date, or make it again if it is missing: after the
+    warning INDEX_PENDING.
+    """
     report = _synchronize(call)
     whole = report.together
     failed = []
@@ -86,7 +88,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     late = sum(each.status != "synced" for each in found.collections)
     message = f"Up to date: {plural(len(rows), 'collection')}."
     if late:
-        message = f"{late} of {len(rows)} collections are not up to date; sync_all brings them."
+        message = f"{late} of {len(rows)} collections are not up to date{call.tail('sync_all brings them')}."
     return GetSyncStatusResult(
         branch=found.branch,
         commit=found.commit,

@@ -24,6 +24,7 @@ from vmrag_mcp.results.thinking import (
     ThoughtMetadata,
 )
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 SHOWN, SHOWN_CHARACTERS = 5, 300
 """How many of the previous thoughts are shown, and how much of each."""
@@ -46,9 +47,8 @@ def chroma_sequential_thinking(
     next_thought_needed: bool = False,
     custom_data: dict[str, Any] | None = None,
 ) -> ChromaSequentialThinkingResult:
-    """Write down a thought of a session, and see those that led to it.
-
-    The same number again replaces the thought.
+    """Write down a thought of a session, and see those that led to it: for problems of many
+    steps. The same number again replaces the thought.
     """
     done = think(
         call.ws,
@@ -63,8 +63,8 @@ def chroma_sequential_thinking(
             custom=custom_data or {},
         ),
     )
-    call.pending(done.pending)
-    stored, previous = done.report.thought, done.report.previous
+    report = outcome.landed(call, done)
+    stored, previous = report.thought, report.previous
     return ChromaSequentialThinkingResult(
         session_id=stored.place.session_id,
         thought_id=stored.id,
@@ -77,8 +77,8 @@ def chroma_sequential_thinking(
             PreviousThought(each.id, each.place.thought_number, each.place.branch_id, each.content[:SHOWN_CHARACTERS])
             for each in previous[-SHOWN:]
         ],
-        replaced=done.report.replaced,
-        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down; dolt_commit keeps it.",
+        replaced=report.replaced,
+        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down{outcome.kept(call, done)}",
     )
 
 
@@ -92,7 +92,7 @@ def chroma_find_similar_thoughts(
     session_id: Annotated[str, Given("left out: all sessions")] = "",
     include_branches: bool = True,
 ) -> ChromaFindSimilarThoughtsResult:
-    """Find earlier thoughts by what they are about."""
+    """Find earlier thoughts by what they are about: has this been thought through before?"""
     found = similar.similar_thoughts(
         call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
     )

@@ -12,8 +12,9 @@ CALL_ANYWAY = "A client whose list does not show them yet can call them all the 
 
 @tool("R", of_server=True)
 def list_toolsets(tools: EnabledTools) -> ListToolsetsResult:
-    """List the groups of tools that this server has, and which are on: issue logs, files and web
-    pages in libraries, shorter forms, and more. enable_toolset switches one on.
+    """List the groups of tools that this server has, and which are on: issue logs, files and
+    web pages in libraries, shorter forms, and more. Look here when no tool fits. enable_toolset
+    switches one on.
     """
     found = [
         ListedToolset(each.name, [*each.tools], each.enabled, each.about) for each in tools.selection.toolsets_listed()

@@ -35,7 +35,7 @@ def commit(
     message: Message,
     sync: Annotated[bool, Given("bring the index up to date")] = True,
 ) -> CommitAliasResult:
-    """Commit all uncommitted documents, as dolt_commit does."""
+    """Commit all uncommitted documents. The same as dolt_commit."""
     report = committing.commit(call.ws, message, follow=sync)
     chunks = committing.chunks(call.ws, report)
     changes = report.changes
@@ -66,13 +66,15 @@ def switch_branch(
     create: bool = False,
     if_uncommitted: Carrying = "abort",
 ) -> DoltCheckoutResult:
-    """Go to another branch of the knowledge base, as dolt_checkout does."""
+    """Go to another branch of the knowledge base. The same as dolt_checkout."""
     return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
 
 
 @tool("R")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
-    """Show where the knowledge base stands, as dolt_status does, and its branches; asks nobody."""
+    """Show where the knowledge base stands, and its branches; asks no remote. Else as
+    dolt_status.
+    """
     changes, remote = history.uncommitted(call), upstream(call.ws)
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
@@ -86,6 +88,6 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
 
 @tool("R")
 def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> GetLogResult:
-    """List the commits of the current branch, newest first, as dolt_commits does."""
+    """List the commits of the current branch, newest first. Of other branches: dolt_commits."""
     found = history.dolt_commits(call, limit=limit)
     return GetLogResult(found.commits, message=found.message)

@@ -42,9 +42,8 @@ def dolt_commit(
     author: Annotated[str | None, Given("Name <mail>, or one of them; default: git's")] = None,
     auto_link_git: Annotated[bool, Given("link git's HEAD to the commit")] = False,
 ) -> DoltCommitResult:
-    """Commit all uncommitted documents, or close a resolved merge.
-
-    Stages the pin: commit that with git.
+    """Commit all uncommitted documents, when what they say is settled, or close a resolved
+    merge. Stages the pin: commit that with git, together with the code it belongs to.
     """
     report = committing.commit(call.ws, message, author=author)
     result = commit_result(call, report)
@@ -54,6 +53,7 @@ def dolt_commit(
 def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     """For all tools that commit."""
     outcome.warn(call, pending=report.pending, staged=report.staged or report.pin is None)
+    call.warn_of_push()
     then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
@@ -85,9 +85,8 @@ def dolt_checkout(
     if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
     commit_message: Annotated[str | None, Given("for commit_first")] = None,
 ) -> DoltCheckoutResult:
-    """Go to another branch of the knowledge base, or read a commit.
-
-    The pin changes and is staged; git's branch stays.
+    """Go to another branch of the knowledge base, or read a commit. The pin changes and is
+    staged; git's branch stays. Not needed after git checkout: every call follows that.
     """
     if from_ is not None and not create_branch:
         call.warn("IGNORED_SETTING", "from means nothing without create_branch.")
@@ -120,7 +119,9 @@ def dolt_reset(
     target: Annotated[str, Given("hash, HEAD~1, branch, origin/main")] = "HEAD",
     confirm_discard: Annotated[bool, Given("must be true with uncommitted changes or an open merge")] = False,
 ) -> DoltResetResult:
-    """Take the branch back to a commit. Discards uncommitted changes and gives up an open merge."""
+    """Take the branch back to a commit, to undo. Discards uncommitted changes and gives up an
+    open merge.
+    """
     report = resetting.reset(call.ws, target, confirmed=confirm_discard)
     outcome.warn(call, pending=report.pending, staged=report.staged)
     left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""

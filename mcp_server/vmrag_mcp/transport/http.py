@@ -112,6 +112,8 @@ class OriginCheck:
         self._origins = {origin.encode() for origin in origins} | {b"http://" + host for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":  # spaces around a value are no part of it (RFC 9110, 5.5)
+            scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send)

@@ -11,20 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.engines import changes, records
-from vmrag_link.engines.changes import DocumentSides, RowSides
+from vmrag_link.engines.changes import DocumentSides, HeaderSides, RowSides
 from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.dolt import reading
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, LOGICAL, PROJECTS, Table
-from vmrag_link.errors import LimitExceeded
 from vmrag_link.models import (
     At,
     ChangeCounts,
     CollectionChange,
     Difference,
     DocumentChange,
+    HeaderChange,
+    HeaderDifference,
     ProjectChange,
     Working,
 )
@@ -33,8 +34,7 @@ WORKING = "WORKING"
 """The working set of the branch at which a statement runs; no other branch's can be named."""
 
 _CHANGED = " OR ".join(f"NOT (to_{column} <=> from_{column})" for column in COMPARED_COLUMNS)
-_PAGE = 2000
-"""Changes in one answer."""
+_WHERE = f"diff_type <> 'modified' OR {_CHANGED}"
 
 
 class Comparable(NamedTuple):
@@ -49,12 +49,20 @@ class DoltComparison(RowComparison[DoltSession]):
     def difference(self, old: At, new: At) -> Difference:
         return difference(self._session, old, new)
 
+    def header_difference(self, old: At, new: At) -> HeaderDifference:
+        with _compared(self._session, old, new) as sides:
+            documents = changes.of_all_tables(_headers(sides), changes.headers(sides.logical()))
+            return HeaderDifference(
+                changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+                changes.records_of(HeaderChange, documents),
+            )
+
     def changed(self, old: str, new: str) -> ChangeCounts:
         if not (self._session.version(old) and self._session.version(new)):
             return self.diff(old, new).counts()
         query = (
             f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
-            f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
+            f" WHERE {_WHERE} GROUP BY diff_type"
         )
         rows = self._session.connection.rows(query)
         stored = ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in rows})
@@ -65,25 +73,41 @@ class DoltComparison(RowComparison[DoltSession]):
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`, both as they are at the beginning."""
+    with _compared(session, old, new) as sides:
+        stored = _documents(session, sides.steps, old) if sides.comparable else _whole_documents(session, old, new)
+        return Difference(
+            changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+            changes.records_of(DocumentChange, changes.of_all_tables(stored, sides.logical())),
+            changes.records_of(ProjectChange, sides.rows(PROJECTS)),
+        )
+
+
+class _Compared(NamedTuple):
+    """Two states; `comparable`: Dolt can compare them, by these steps."""
+
+    session: DoltSession
+    old: At
+    new: At
+    comparable: bool
+    steps: list[Comparable]
+
+    def rows(self, table: Table) -> Mapping[Any, RowSides]:
+        """The changed rows of a table, by key."""
+        if self.comparable:
+            return _rows(self.session, self.steps, table)
+        return _whole(self.session, self.old, self.new, table)
+
+    def logical(self) -> dict[changes.DocumentKey, DocumentSides]:
+        return changes.logical(map(self.rows, LOGICAL))
+
+
+@contextlib.contextmanager
+def _compared(session: DoltSession, old: At, new: At) -> Iterator[_Compared]:
     branches = [each.branch for each in (old, new) if isinstance(each, Working)]
     # Rows come in pages, and uncommitted ones may change between two of them.
     with session.connection.snapshot(branches[0]) if branches else contextlib.nullcontext():
-        return _difference(session, old, new)
-
-
-def _difference(session: DoltSession, old: At, new: At) -> Difference:
-    both = session.version(old) == session.version(new) != 0
-    steps = _steps(session, old, new) if both else []
-
-    def rows(table: Table) -> Mapping[Any, RowSides]:
-        return _rows(session, steps, table) if both else _whole(session, old, new, table)
-
-    stored = _documents(session, steps, old) if both else _whole_documents(session, old, new)
-    return Difference(
-        changes.records_of(CollectionChange, rows(COLLECTIONS)),
-        changes.records_of(DocumentChange, changes.of_all_tables(stored, changes.logical(map(rows, LOGICAL)))),
-        changes.records_of(ProjectChange, rows(PROJECTS)),
-    )
+        both = session.version(old) == session.version(new) != 0
+        yield _Compared(session, old, new, both, _steps(session, old, new) if both else [])
 
 
 def _steps(session: DoltSession, old: At, new: At) -> list[Comparable]:
@@ -113,9 +137,21 @@ def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> di
 
 def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
     found: dict[tuple[str, str], DocumentSides] = {}
-    where = f"diff_type <> 'modified' OR {_CHANGED}"
-    for old, new in differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
+    for old, new in differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), _WHERE):
         before, after = records.header(old) if old else None, records.document(new) if new else None
+        found[(old or new)[0], (old or new)[1]] = before, after
+    return found
+
+
+def _headers(sides: _Compared) -> dict[tuple[str, str], HeaderSides]:
+    """The changed documents without their texts; one side at least is a revision."""
+    found: dict[tuple[str, str], HeaderSides] = {}
+    if not sides.comparable:
+        found |= {each.key: (each, None) for each in reading.headers(sides.session, sides.old, None)}
+        return found | {each.key: (None, each) for each in reading.headers(sides.session, sides.new, None)}
+    (step,) = sides.steps
+    for old, new in differing(sides.session.connection, step, DOCUMENTS, (HEADER_COLUMNS, HEADER_COLUMNS), _WHERE):
+        before, after = records.header(old) if old else None, records.header(new) if new else None
         found[(old or new)[0], (old or new)[1]] = before, after
     return found
 
@@ -159,26 +195,9 @@ def differing(
     before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]
     selected = ", ".join(map(identifier, ["diff_type", *before, *after]))
     query = f"SELECT {selected} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
-    for row in _pages(connection, step.at, query):
+    for row in reading.pages(connection, step.at, query):
         kind = row["diff_type"]
         yield (
             () if kind == "added" else reading.values(row, before),
             () if kind == "removed" else reading.values(row, after),
         )
-
-
-def _pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
-    """The rows of a difference, which Dolt gives in the order of the key."""
-    start, size = 0, _PAGE
-    while True:
-        try:
-            rows = connection.rows(f"{query} LIMIT {size} OFFSET {start}", at=at)
-        except LimitExceeded:
-            if size == 1:
-                raise
-            size = reading.smaller(size)
-            continue
-        yield from rows
-        if len(rows) < size:
-            return
-        start += size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     DocumentTable,
+    HeaderDifference,
     KbBranch,
     Link,
     Project,
@@ -220,6 +221,9 @@ class DoltEngine:
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self.folder, remote)
 
+    def known_heads(self) -> set[str]:
+        return {head for each in remotes.noted(self.folder).values() for head in each.heads.values()}
+
     def peek(self, url: str) -> dict[str, str] | None:
         return transfer.peek(url, self._access)
 
@@ -280,11 +284,14 @@ class DoltEngine:
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]:
+    ) -> Generator[DocumentHeader, None, None]:
         yield from reading.headers(self._session, at, collection, ids)
 
-    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
-        return reading.sources(self._session, at, collection, unless)
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        return reading.sources(self._session, at, collection)
+
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        return reading.ids(self._session, at, collection, prefix)
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
         return reading.document(self._session, at, collection, doc_id)
@@ -294,6 +301,12 @@ class DoltEngine:
 
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
+
+    def diff_headers(self, old: At, new: At) -> HeaderDifference:
+        return self._comparison.headers(old, new)
+
+    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+        return dict(reading.history(self._session, revision, collection, doc_id))
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
         return self._comparison.count(old, new)

@@ -18,7 +18,7 @@ from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.logical_rows import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table, beyond
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
 
@@ -81,15 +81,67 @@ def document(session: DoltSession, at: At, collection: str, doc_id: str) -> Docu
     return next(documents(session, at, collection, [doc_id]), None)
 
 
-def sources(session: DoltSession, at: At, collection: str, unless: str | None) -> list[tuple[str, str]]:
+def sources(session: DoltSession, at: At, collection: str) -> list[tuple[str, str]]:
     if not session.version(at):
         return []
     where = f"collection_name = {literal(collection)} AND source <> ''"
-    if unless is not None:
-        where += f" AND source <> concat({literal(unless)}, doc_id)"
     query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
     rows = session.connection.rows(query, at=_named(at))
     return [tuple(records.texts(values(row, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
+
+
+def ids(session: DoltSession, at: At, collection: str, prefix: str) -> list[str]:
+    if not session.version(at):
+        return []
+    where = f"collection_name = {literal(collection)} AND doc_id >= {literal(prefix)}"
+    asked = _Selection(_named(at), DOCUMENTS, ("doc_id",), f"{where} AND doc_id < {literal(beyond(prefix))}")
+    return [doc_id for row in _pages(session.connection, asked) for doc_id in records.texts(row)]
+
+
+def history(session: DoltSession, revision: str, collection: str, doc_id: str) -> Iterator[tuple[str, DocumentHeader]]:
+    """The document in each revision that this one reaches and that has it, by key: a tenth of a
+    millisecond a revision.
+    """
+    version = session.version(revision)
+    if not version:
+        return
+    key = f"collection_name = {literal(collection)} AND doc_id = {literal(doc_id)}"
+    for found_at, *row in _history(session.connection, revision, DOCUMENTS, HEADER_COLUMNS, key):
+        yield found_at, records.header(row)
+    implied = logical.table_implied(collection)
+    if implied and version >= implied.since:
+        columns = [name for name in implied.columns if name != "content"]
+        key = f"{implied.columns[0]} = {literal(doc_id)}"
+        for found_at, *row in _history(session.connection, revision, implied, columns, key):
+            values_found = dict(zip(columns, row, strict=True))
+            found = records.logical_document(implied, [values_found.get(name, "") for name in implied.columns])
+            if found.collection == collection:
+                yield found_at, found.header
+
+
+def _history(
+    connection: SqlConnection, revision: str, table: Table, columns: Sequence[str], where: str
+) -> Iterator[Values]:
+    selected = ("commit_hash", *columns)
+    query = f"SELECT {', '.join(map(identifier, selected))} FROM dolt_history_{table.name} WHERE {where}"
+    return (values(row, selected) for row in pages(connection, revision, query))
+
+
+def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
+    """The rows of a query that Dolt answers in the same order each time."""
+    start, size = 0, _LARGEST_PAGE
+    while True:
+        try:
+            rows = connection.rows(f"{query} LIMIT {size} OFFSET {start}", at=at)
+        except LimitExceeded:
+            if size == 1:
+                raise
+            size = smaller(size)
+            continue
+        yield from rows
+        if len(rows) < size:
+            return
+        start += size
 
 
 def count(session: DoltSession, at: At, collection: str | None) -> int:

@@ -19,6 +19,8 @@ from vmrag_link.models import (
     CollectionChange,
     Difference,
     DocumentChange,
+    HeaderChange,
+    HeaderDifference,
     ProjectChange,
 )
 
@@ -26,6 +28,14 @@ from vmrag_link.models import (
 class DoltliteComparison(RowComparison[DoltliteSession]):
     def difference(self, old: At, new: At) -> Difference:
         return difference(self._session, old, new)
+
+    def header_difference(self, old: At, new: At) -> HeaderDifference:
+        with _compared(self._session, old, new) as sides:
+            documents = changes.of_all_tables(differing.headers(*sides.steps), changes.headers(sides.logical()))
+            return HeaderDifference(
+                changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+                changes.records_of(HeaderChange, documents),
+            )
 
     def changed(self, old: str, new: str) -> ChangeCounts:
         with _compared(self._session, old, new) as sides:

@@ -62,6 +62,8 @@ class Connection:
     The file may be a stranger's, so nothing of its schema is executed. Triggers and views are
     switched off, and expressions in it may call no function that has effects.
 
+    `statements`: how many have not ended.
+
     Statements run without the interpreter's lock. Ctrl-C is delivered between two rows, and by
     `execute_long` within one.
     """
@@ -85,6 +87,7 @@ class Connection:
         self._timeout = timeout
         self._lib = library()
         self._handle = ctypes.c_void_p()
+        self.statements = 0
         name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
         try:
             self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
@@ -180,9 +183,11 @@ class Connection:
         statement = ctypes.c_void_p()
         text = sql.encode()
         self._check(self._lib.prepare(self._handle, text, len(text), ctypes.byref(statement), None))
+        self.statements += 1
         try:
             yield statement
         finally:
+            self.statements -= 1
             self._lib.finalize(statement)
 
     def _bind(self, statement: ctypes.c_void_p, args: Sequence[Value]) -> None:

@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import changes, records
+from vmrag_link.engines.changes import DocumentSides, HeaderSides
 from vmrag_link.engines.doltlite import reading
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import ChangeCounts, Document, DocumentHeader
+from vmrag_link.models import ChangeCounts
 
 WORKING = "WORKING"
 """The working set of the branch on which the connection stands; no other branch's can be named."""
 
 _CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS)
+_WHERE = f"WHERE diff_type <> 'modified' OR {_CHANGED}"
 
 
 class DiffStep(NamedTuple):
@@ -37,14 +39,12 @@ def count_changes(connection: Connection, old: str, new: str) -> ChangeCounts:
     """The numbers of changed rows of `documents` between two revisions."""
     sql = (
         "SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) "  # noqa: S608  our own names
-        f"WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
+        f"{_WHERE} GROUP BY diff_type"
     )
     return ChangeCounts(**{kind: int(number) for kind, number in connection.execute(sql, (old, new))})
 
 
-def documents(
-    steps: Sequence[DiffStep], start: Connection
-) -> dict[tuple[str, str], tuple[DocumentHeader | None, Document | None]]:
+def documents(steps: Sequence[DiffStep], start: Connection) -> dict[tuple[str, str], DocumentSides]:
     """The changed documents, before and after. `start` reads the state before the first step."""
     found = [_documents(step) for step in steps]
     if len(found) == 1:
@@ -54,6 +54,18 @@ def documents(
         key: (before, after)
         for key, (before, after) in changes.joined(*found).items()
         if (before or after) and not (before and after and changes.equal(reading.document(start, *key), after))
+    }
+
+
+def headers(step: DiffStep) -> dict[tuple[str, str], HeaderSides]:
+    """As `documents`, without the texts."""
+    columns = [f"from_{each}" for each in HEADER_COLUMNS], [f"to_{each}" for each in HEADER_COLUMNS]
+    return {
+        (before or after)[:2]: (
+            records.header(before) if before else None,
+            records.header(after) if after else None,
+        )
+        for before, after in _differing(step, DOCUMENTS.name, columns, _WHERE)
     }
 
 
@@ -69,15 +81,14 @@ def whole_table(before: Connection, after: Connection, table: Table) -> dict[Any
     return changes.unequal({key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()})
 
 
-def _documents(step: DiffStep) -> dict[tuple[str, str], tuple[DocumentHeader | None, Document | None]]:
-    where = f"WHERE diff_type <> 'modified' OR {_CHANGED}"
+def _documents(step: DiffStep) -> dict[tuple[str, str], DocumentSides]:
     columns = [f"from_{each}" for each in HEADER_COLUMNS], [f"to_{each}" for each in DOCUMENTS.columns]
     return {
         (before or after)[:2]: (
             records.header(before) if before else None,
             records.document(after) if after else None,
         )
-        for before, after in _differing(step, DOCUMENTS.name, columns, where)
+        for before, after in _differing(step, DOCUMENTS.name, columns, _WHERE)
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     DocumentTable,
+    HeaderDifference,
     KbBranch,
     Link,
     Project,
@@ -199,6 +200,9 @@ class DoltliteEngine:
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self._session.main, remote)
 
+    def known_heads(self) -> set[str]:
+        return remotes.all_heads(self._session.main)
+
     def peek(self, url: str) -> dict[str, str] | None:
         return remotes.peek(url)
 
@@ -250,14 +254,18 @@ class DoltliteEngine:
 
     def headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]:
+    ) -> Generator[DocumentHeader, None, None]:
         with self._session.reading(at) as connection:
             if schema.version(connection):
                 yield from reading.headers(connection, collection, ids)
 
-    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
         with self._session.reading(at) as connection:
-            return list(reading.sources(connection, collection, unless)) if schema.version(connection) else []
+            return list(reading.sources(connection, collection)) if schema.version(connection) else []
+
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        with self._session.reading(at) as connection:
+            return list(reading.ids(connection, collection, prefix)) if schema.version(connection) else []
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
         with self._session.reading(at) as connection:
@@ -269,6 +277,13 @@ class DoltliteEngine:
 
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
+
+    def diff_headers(self, old: At, new: At) -> HeaderDifference:
+        return self._comparison.headers(old, new)
+
+    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+        with self._session.reading(revision) as connection:
+            return dict(reading.history(connection, collection, doc_id)) if schema.version(connection) else {}
 
     def count_changes(self, old: At, new: At) -> ChangeCounts:
         return self._comparison.count(old, new)

@@ -14,7 +14,7 @@ from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.logical_rows import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Collection, Document, DocumentHeader, DocumentTable, Row
 
@@ -52,11 +52,16 @@ def headers(
     return merged(stored, DoltliteRows(connection).headers(collection, ids))
 
 
-def sources(connection: Connection, collection: str, unless: str | None) -> Iterator[tuple[str, str]]:
-    asked = {"source <> ?": ""} if unless is None else {"source NOT IN ('', ? || doc_id)": unless}
-    for row in _rows(connection, ("collection_name", "doc_id", "source"), {"collection_name = ?": collection, **asked}):
+def sources(connection: Connection, collection: str) -> Iterator[tuple[str, str]]:
+    asked = {"collection_name = ?": collection, "source <> ?": ""}
+    for row in _rows(connection, ("collection_name", "doc_id", "source"), asked):
         _, doc_id, source = records.texts(row)
         yield doc_id, source
+
+
+def ids(connection: Connection, collection: str, prefix: str) -> Iterator[str]:
+    asked = {"collection_name = ?": collection, "doc_id >= ?": prefix, "doc_id < ?": beyond(prefix)}
+    return (doc_id for _, doc_id in map(records.texts, _rows(connection, ("collection_name", "doc_id"), asked)))
 
 
 def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
@@ -64,6 +69,25 @@ def document(connection: Connection, collection: str, doc_id: str) -> Document |
     sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
     rows = connection.execute(sql, (collection, doc_id))
     return records.document(rows[0]) if rows else DoltliteRows(connection).document(collection, doc_id)
+
+
+def history(connection: Connection, collection: str, doc_id: str) -> Iterator[tuple[str, DocumentHeader]]:
+    """The document in each revision that the connection's one reaches and that has it, by key: a
+    tenth of a millisecond a revision.
+    """
+    columns = ", ".join(HEADER_COLUMNS)
+    sql = f"SELECT commit_hash, {columns} FROM dolt_history_documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
+    for row in connection.stream(sql, (collection, doc_id)):
+        revision, *values = records.texts(row)
+        yield revision, records.header(values)
+    implied = logical.table_implied(collection)
+    if implied and schema.version(connection) >= implied.since:
+        columns = ", ".join(name if name != "content" else "''" for name in implied.columns)
+        sql = f"SELECT commit_hash, {columns} FROM dolt_history_{implied.name} WHERE {implied.columns[0]} = ?"  # noqa: S608  our own names
+        for commit, *values in connection.stream(sql, (doc_id,)):
+            found = records.logical_document(implied, values)
+            if found.collection == collection:
+                yield str(commit), found.header
 
 
 def count(connection: Connection, collection: str | None) -> int:

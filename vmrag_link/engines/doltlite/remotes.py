@@ -47,6 +47,11 @@ def heads(connection: Connection, remote: str) -> dict[str, str]:
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
+def all_heads(connection: Connection) -> set[str]:
+    """The heads of the branches of every remote, as last fetched or pushed."""
+    return {head for (head,) in connection.execute("SELECT hash FROM dolt_remote_branches")}
+
+
 def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
     """Fetch everything that the branches at `url` reach.
 

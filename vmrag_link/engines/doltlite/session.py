@@ -7,32 +7,35 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
+from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.doltlite import anchors, history, links, schema, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.stamps import Stamp
 from vmrag_link.models import At, KbBranch, Working
 
 IDLE = 2
-"""Connections at revisions that stay open: a sync reads both ends of a difference several times."""
+"""Connections for reading that stay open: a sync reads both ends of a difference several times."""
 
 
 class DoltliteSession(BaseSession):
     """`main` stays open for revisions and branches.
 
     Documents are read and written through a connection of their own (1 ms), opened at their
-    revision or branch: a connection that was open while its branch was moved goes on showing the
-    old rows. A revision never moves, so the last ones that were read stay open. Each is checked
-    first for our tables and nothing else (0.1 ms), because what was fetched may hold anything.
+    revision or branch. The last ones that were read stay open: a revision never moves; and a
+    connection that was open while its branch was moved goes on showing the old rows, so one at a
+    branch serves only as long as nobody writes to the file. Each is checked first for our tables
+    and nothing else (0.1 ms), because what was fetched may hold anything.
     """
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / FILE_NAME
         self._checked: set[str] = set()
-        self._idle: dict[str, Connection] = {}
+        self._idle: dict[At, tuple[Connection, Stamp]] = {}
         self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
 
     def close(self) -> None:
@@ -63,23 +66,41 @@ class DoltliteSession(BaseSession):
     @contextlib.contextmanager
     def reading(self, at: At) -> Iterator[Connection]:
         """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
-        if isinstance(at, Working):
-            with self.connection(self.require_branch(at.branch).name) as connection:
-                yield connection
-            return
-        history.require(self.main, at)
-        connection = self._idle.pop(at) if at in self._idle else self.connection(at)
+        opened = self._opened(at)
         try:
-            yield connection
-        except BaseException:
-            connection.close()  # a statement may still stream
+            yield opened[0]
+        except GeneratorExit:  # what is read row by row was left before its end
+            self._keep(at, opened)
             raise
-        if at in self._idle:  # a block within this one read the same revision
-            connection.close()
+        except BaseException:
+            opened[0].close()
+            raise
+        self._keep(at, opened)
+
+    def _keep(self, at: At, opened: tuple[Connection, Stamp]) -> None:
+        """Keep a connection for the next who reads there.
+
+        Not one on which a statement still streams, nor if a block within its block has left one.
+        """
+        if opened[0].statements or at in self._idle:
+            opened[0].close()
             return
-        self._idle[at] = connection
+        self._idle[at] = opened
         if len(self._idle) > IDLE:
-            self._idle.pop(next(iter(self._idle))).close()
+            self._idle.pop(next(iter(self._idle)))[0].close()
+
+    def _opened(self, at: At) -> tuple[Connection, Stamp]:
+        """One that lies idle, or a new one; with what the file looked like before it was opened."""
+        now = stamps.doltlite(self.folder)
+        idle = self._idle.pop(at, None)
+        if isinstance(at, Working):
+            if idle and idle[1] == now:
+                return idle
+            if idle:
+                idle[0].close()
+            return self.connection(self.require_branch(at.branch).name), now
+        history.require(self.main, at)
+        return idle or (self.connection(at), now)
 
     def require(self, at: At) -> None:
         """Raises what `reading` raises."""
@@ -88,7 +109,7 @@ class DoltliteSession(BaseSession):
 
     def _close_idle(self) -> None:
         while self._idle:
-            self._idle.popitem()[1].close()
+            self._idle.popitem()[1][0].close()
 
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:

@@ -17,6 +17,7 @@ from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
+from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
 from vmrag_link.workspace import Workspace
 
@@ -26,9 +27,6 @@ Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
 `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict
 there.
 """
-
-LISTED = 1000
-"""Documents that a refusal names in its details."""
 
 Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 
@@ -72,22 +70,15 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
 
 def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     """The error for what needs a clean branch; its `local_changes` count and name the documents."""
-    found = ws.engine.diff(branch.head, Working(branch.name))
-    counts = found.counts()
-    summary = {
-        "added": counts.added,
-        "modified": counts.modified,
-        "deleted": counts.removed,
-        "total": counts.total,
-    }
-    documents = [each.key[1] for each in found.documents[:LISTED]]
+    found = local_changes(ws.engine, branch)
+    documents, total = found["documents"], found["total"]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
-    what = plural(counts.total, "document") if counts.total else "What was changed about collections"
+    what = plural(total, "document") if total else "What was changed about collections"
     return Uncommitted(
-        f"{what} of {branch.name!r} {'are' if counts.total > 1 else 'is'} not committed{named}.",
+        f"{what} of {branch.name!r} {'are' if total > 1 else 'is'} not committed{named}.",
         hint="vmrag commit",
         branch=branch.name,
-        local_changes={"has_changes": True, "summary": summary, "documents": documents},
+        local_changes=found,
     )
 
 

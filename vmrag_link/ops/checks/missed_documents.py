@@ -10,6 +10,7 @@ import msgspec
 from vmrag_link.engines.base import Engine
 from vmrag_link.golden.queries import Miss
 from vmrag_link.models import At
+from vmrag_link.ops.history import document_names
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.suggest import nearest
@@ -39,8 +40,10 @@ class MissedDocuments:
         return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
 
     def _whereabouts(self, document: str, asked: Query) -> str:
-        collection, _, doc_id = document.partition("/")
-        if doc_id not in self._searcher.chunks_of(collection, [doc_id]):
+        there = document_names.candidates(self._engine, self._at, document)
+        named = next((each for each in there if str(each) == document), None)
+        collection, doc_id = named.key if named else ("", "")
+        if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
             near = self._nearest(document)
             return "there is no such document" + (f": is it {near}?" if near else "")
         depth = max(DEPTH, asked.k)

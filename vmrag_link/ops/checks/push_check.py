@@ -219,9 +219,16 @@ def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
 
 
 def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
-    """What is pushed may be no branch: `HEAD`, say."""
-    code = ref.local.removeprefix(BRANCHES)
-    return plumbing.kb_branch_of(ws.places, code) if code != ref.local else None
+    """The KB branch of the code branch that is pushed; None where it has none.
+
+    What is pushed need not be called a branch. `HEAD` is the one that is checked out; a commit, say
+    `HEAD~1`, counts as the branch that it is pushed to.
+    """
+    at = plumbing.head(ws.places)
+    if ref.local in ("HEAD", "@") and at.branch and at.commit == ref.tip:
+        return plumbing.kb_branch_of(ws.places, at.branch)
+    name = ref.local if ref.local.startswith(BRANCHES) else ref.name
+    return plumbing.kb_branch_of(ws.places, name.removeprefix(BRANCHES))
 
 
 def _goes_back(ws: Workspace, ref: Ref) -> bool:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
-
-import msgspec
 
 from vmrag_link.errors import FileFailed
-from vmrag_link.models import At, Record
+from vmrag_link.models import At, Record, metadata_of
 from vmrag_link.ops.compounding import external, mirror
 from vmrag_link.ops.compounding.doc_types import DocType
 from vmrag_link.ops.compounding.mirror import ActiveProject, Mirrored
@@ -61,7 +58,7 @@ def counts(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, 
     """Of all types, those without documents too; and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []
-    held = Counter(str(msgspec.json.decode(each.metadata, type=dict[str, Any]).get("doc_type")) for each in headers)
+    held = Counter(str(metadata_of(each).get("doc_type")) for each in headers)
     return tuple(TypeCount(each, held[each.name]) for each in found.types), len(headers)
 
 

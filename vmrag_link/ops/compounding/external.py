@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from vmrag_link.ops.compounding.search import Match, Matches, Threshold
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.index.query import require_query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.sync.indexer import Indexer
@@ -65,8 +66,8 @@ class ExternalDocs(NamedTuple):
 
     def headers(
         self, _at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Iterator[DocumentHeader]:
-        return iter([*self.found.values()] if collection in (None, self.collection.name) and ids is None else [])
+    ) -> Generator[DocumentHeader, None, None]:
+        yield from self.found.values() if collection in (None, self.collection.name) and ids is None else ()
 
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
@@ -111,7 +112,7 @@ def nearest(
 
     Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed`, `Embedding` errors.
     """
-    search.require_query(query)
+    require_query(query)
     wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
         docs = bring(ws, active, project)

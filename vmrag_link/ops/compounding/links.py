@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from urllib.parse import unquote
 
-from vmrag_link.models import Document, Record
-from vmrag_link.ops.compounding.search import metadata_of
+from vmrag_link.models import Document, Record, metadata_of
 
 _TARGET = re.compile(
     r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE

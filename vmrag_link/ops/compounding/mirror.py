@@ -173,7 +173,7 @@ def rows(ws: Workspace, at: At, found: DocsProject, put: list[Document], gone: l
 def mirror_of(ws: Workspace, at: At, name: str) -> Collection | None:
     """The collection that mirrors a project. Raises `CollectionExists` for one of another kind."""
     wanted = project.collection_of(name)
-    found = next((each for each in ws.engine.collections(at) if each.name == wanted), None)
+    found = collections.exact(ws, at, wanted)
     if found and found.kind != COMPOUNDING:
         raise CollectionExists(
             f"There is a collection {wanted!r} already, and it mirrors no project.",

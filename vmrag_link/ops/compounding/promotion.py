@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import os
-import tempfile
 from pathlib import Path
 
 from vmrag_link.errors import FileFailed, quoted
-from vmrag_link.models import Document, Record
-from vmrag_link.ops.compounding import documents, mirror, search
+from vmrag_link.models import Document, Record, metadata_of
+from vmrag_link.ops.compounding import documents, mirror
 from vmrag_link.ops.compounding.doc_types import Level
 from vmrag_link.ops.compounding.front_matter_edit import NotEditable, with_key
 from vmrag_link.ops.compounding.mirror import ActiveProject
 from vmrag_link.ops.compounding.project import DocsProject
+from vmrag_link.paths import stale_temporaries
 from vmrag_link.workspace import Workspace
 
 KEY = "promotion_level"
@@ -55,7 +55,7 @@ def promote(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: 
 
 
 def _level(document: Document) -> Level:
-    found: Level = search.metadata_of(document)[KEY]
+    found: Level = metadata_of(document)[KEY]
     return found
 
 
@@ -65,15 +65,17 @@ def _replace(path: Path, before: bytes, after: bytes) -> None:
         if path.read_bytes() != before:
             raise FileFailed(f"{path} changed meanwhile; it stays as it is.", hint="Call again.", path=str(path))
         mode = path.stat().st_mode
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
+        name = path.name[:100]
+        for leftover in stale_temporaries(path.parent, name=glob.escape(name)):
+            leftover.unlink(missing_ok=True)  # of a killed call
+        temporary = path.with_name(f".{name}.{os.urandom(6).hex()}.tmp")
         try:
-            with os.fdopen(descriptor, "wb") as out:
+            with temporary.open("xb") as out:
                 out.write(after)
                 os.fchmod(out.fileno(), mode & 0o7777)
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                Path(temporary).unlink()
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise FileFailed(

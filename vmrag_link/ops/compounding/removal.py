@@ -146,11 +146,13 @@ def _here(ws: Workspace, name: str) -> str:
 def _there(ws: Workspace, place: _Place, branch: KbBranch, name: str, ids: list[str]) -> str | None:
     """Delete rows of a branch that is not checked out; returns its commit, if it gets one."""
     purpose = f"Delete the documents of {name}"
-    collection = collection_of(name)
+    rows = Write(remove_documents=[(collection_of(name), doc_id) for doc_id in ids])
     with ws.sync_context.without_copy(branch.name, branch.head), ws.engine.writing(purpose):
-        rows = Write(remove_documents=[(collection, doc_id) for doc_id in ids])
-        ws.engine.write(branch.name, rows, expected=branch.head)
         if place.code:
+            ws.engine.write(branch.name, rows, expected=branch.head)
             return None
+        # Made first, and then moved to: nobody would ever commit what a kill left uncommitted here.
         author = plumbing.identity(ws.places)
-        return ws.engine.commit(branch.name, message=purpose, author=author, date=clock.now(), expected=branch.head)
+        made = ws.engine.commit_onto(branch.head, [rows], message=purpose, author=author, date=clock.now())
+        ws.engine.move_branch(branch.name, made, expected=branch.head)
+        return made

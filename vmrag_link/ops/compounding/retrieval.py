@@ -14,7 +14,7 @@ from vmrag_link.ops.compounding.doc_types import LEVELS, Level
 from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.compounding.search import ANY, Match, Matches, Threshold
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.suggest import no_collection
@@ -88,7 +88,7 @@ def semantic(
     """The documents nearest to a query. Raises `UsageInvalid`, `DocTypeInvalid`, and as
     `Searcher.search`.
     """
-    search.require_query(query)
+    require_query(query)
     where = search.filter_of(project.require_types(types), levels)
     wanted = Threshold(Use.SEARCH, least, project.config.semantic_search.min_relevance_score)
 
@@ -107,7 +107,7 @@ def semantic(
 
 def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retrieved:
     """Raises as `semantic`."""
-    search.require_query(wanted.query)
+    require_query(wanted.query)
     types = project.require_types(wanted.types)
     config = project.config.retrieval
     least = Threshold(Use.ANSWER, wanted.least, config.min_relevance_score)
@@ -167,7 +167,7 @@ def of_collections(
 
     Raises `CollectionMissing`, and as `semantic`.
     """
-    search.require_query(query)
+    require_query(query)
 
     def look(searcher: Searcher, view: View) -> CollectionMatches:
         held = [each.name for each in ws.engine.collections(view.at) if searcher.collection(each.name)]

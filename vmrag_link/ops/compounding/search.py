@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from vmrag_link.documents.headings import header_path
-from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.retrieval.query import Mode, Query
@@ -77,20 +74,10 @@ def nearest(
     return Matches(tuple(found), near[0].similarity if near else None, least)
 
 
-def require_query(text: str) -> None:
-    """Raises `UsageInvalid`."""
-    if not text.strip():
-        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
-
-
 def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | None:
     """What metadata must be; None for anything."""
     parts = [{key: {"$in": [*each]}} for key, each in (("doc_type", types), ("promotion_level", levels)) if each]
     return {"$and": parts} if parts[1:] else parts[0] if parts else None
-
-
-def metadata_of(document: Document) -> dict[str, Any]:
-    return msgspec.json.decode(document.metadata, type=dict[str, Any])
 
 
 def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:

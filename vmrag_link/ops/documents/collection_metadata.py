@@ -6,11 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import msgspec
-
 from vmrag_link.errors import ContentRefused, shortened
 from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
-from vmrag_link.models import Collection, Distance, canonical_json, json_from_user
+from vmrag_link.models import Collection, Distance, canonical_json, json_from_user, metadata_of
 
 SPACE = "hnsw:space"
 """Where clients put the distance of a collection; it has a column of its own."""
@@ -18,7 +16,7 @@ SPACE = "hnsw:space"
 
 def shown_metadata(collection: Collection) -> dict[str, Any]:
     """A collection's metadata as clients know it: with the distance, which they look for there."""
-    return {**msgspec.json.decode(collection.metadata, type=dict[str, Any]), SPACE: collection.distance}
+    return {**metadata_of(collection), SPACE: collection.distance}
 
 
 def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +65,7 @@ def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
 
     Settings of the index that are not given stay: they are not the user's metadata.
     """
-    recorded = msgspec.json.decode(before.metadata, type=dict[str, Any])
+    recorded = metadata_of(before)
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
     return canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
 

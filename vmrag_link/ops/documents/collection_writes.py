@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vmrag_link import clock
 from vmrag_link.documents.chunking import require_possible
 from vmrag_link.embedding.base import Model
 from vmrag_link.engines.base import Write
@@ -20,12 +19,10 @@ from vmrag_link.errors import (
     plural,
 )
 from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
-from vmrag_link.merging.replay import AUTHOR
-from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Chunking, Collection, Record, canonical_json
-from vmrag_link.ops.documents import names, writing
+from vmrag_link.ops.documents import names, unsaved, writing
 from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replace_metadata, unapplied_settings
-from vmrag_link.ops.documents.collections import empty, find, require_plain
+from vmrag_link.ops.documents.collections import empty, exact, find, require_plain
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.sync.indexer import checked
 from vmrag_link.workspace import Workspace
@@ -82,7 +79,7 @@ def create(
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW)
 
     def plan(at: At) -> Planned[Created]:
-        found = next((each for each in ws.engine.collections(at) if each.name == name), None)
+        found = exact(ws, at, name)
         if found and not get_or_create:
             raise _collection_exists(name)
         if found:
@@ -152,10 +149,11 @@ def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
     def plan(at: At) -> Planned[Deleted]:
         collection = find(ws, at, name)
         count = ws.engine.count(at, collection=collection.name)
-        changed = _count_uncommitted(ws, at, collection.name)
+        lost = unsaved.of(ws, at, lambda key: key[0] == collection.name)
+        changed = len(lost.documents)
         if not confirmed:
             raise _confirmation_missing(collection.name, count, changed)
-        kept = _anchor_uncommitted(ws, at, collection.name) if changed else ""
+        kept = unsaved.keep(ws, at, lost, before=f"collection {collection.name} was deleted")
         return Planned(Write(remove_collections=[collection.name]), Deleted(collection.name, count, changed, kept))
 
     return writing.write(ws, plan, f"delete collection {name}")
@@ -163,15 +161,6 @@ def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
 
 def _collection_exists(name: str) -> CollectionExists:
     return CollectionExists(f"There is a collection {name!r} already.", hint="vmrag list", collection_name=name)
-
-
-def _count_uncommitted(ws: Workspace, at: At, name: str) -> int:
-    """The number of documents with a content that no revision holds."""
-    if isinstance(at, str):
-        return 0
-    head = ws.kb_branch()
-    changes = ws.engine.diff(head.head, at).documents if head else ()
-    return sum(each.after is not None and each.key[0] == name for each in changes)
 
 
 def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
@@ -182,19 +171,6 @@ def _confirmation_missing(name: str, count: int, uncommitted: int) -> Confirmati
         collection_name=name,
         document_count=count,
         uncommitted_count=uncommitted,
-    )
-
-
-def _anchor_uncommitted(ws: Workspace, at: At, name: str) -> str:
-    """Anchor everything that is uncommitted now; returns its revision."""
-    head = ws.kb_branch()
-    assert head is not None  # noqa: S101  there are uncommitted documents
-    return ws.engine.commit_onto(
-        head.head,
-        [as_rows(ws.engine.diff(head.head, at))],
-        message=f"Uncommitted documents of {head.name}, before collection {name} was deleted",
-        author=AUTHOR,
-        date=clock.now(),
     )
 
 

@@ -12,10 +12,10 @@ from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore, Workspace
 
 
-def find(ws: Workspace, at: At, name: str) -> Collection:
+def find(ws: DocumentStore, at: At, name: str) -> Collection:
     """The collection that a name means at a place of the checked-out branch.
 
     Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
@@ -24,6 +24,8 @@ def find(ws: Workspace, at: At, name: str) -> Collection:
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:
         return there[name]
+    if not isinstance(ws, Workspace):
+        raise no_collection(name, list(there))
     own = ws.trigger().branch
     rows = branches.branches(ws).branches
     current = [own, *(each.name for each in rows if each.current)]
@@ -31,6 +33,11 @@ def find(ws: Workspace, at: At, name: str) -> Collection:
         if bare in there:
             return there[bare]
     raise _missing(ws, name, list(there), own, [each for each in rows if not each.current])
+
+
+def exact(ws: DocumentStore, at: At, name: str) -> Collection | None:
+    """The collection of exactly this name; None if there is none."""
+    return next((each for each in ws.engine.collections(at) if each.name == name), None)
 
 
 def _missing(
@@ -74,7 +81,7 @@ def require_open(collection: Collection) -> None:
     if collection.kind == LIBRARY:
         raise UsageInvalid(
             f"Collection {collection.name!r} is a library: its documents come from files and pages.",
-            hint=f"vmrag import FILE --library {quoted(collection.name)}   (tools: ingest_file, ingest_url)",
+            hint=f"vmrag import FILE --library {quoted(collection.name)}; tools: ingest_file, ingest_url",
             collection_name=collection.name,
         )
 
@@ -84,9 +91,9 @@ def require_plain(collection: Collection) -> None:
     collection's name follows from them.
     """
     if collection.kind == ISSUES:
-        what, hint = "the issue logs of a project", "vmrag issue --help   (tools: add_issue_log, update_issue_log)"
+        what, hint = "the issue logs of a project", "vmrag issue --help; tools: add_issue_log, update_issue_log"
     elif collection.kind == KNOWLEDGE:
-        what, hint = "documents about a tool", "vmrag doc --help   (tools: add_knowledge_doc, update_knowledge_doc)"
+        what, hint = "documents about a tool", "vmrag doc --help; tools: add_knowledge_doc, update_knowledge_doc"
     else:
         return
     raise UsageInvalid(

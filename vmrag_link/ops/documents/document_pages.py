@@ -17,7 +17,7 @@ from vmrag_link.ops.documents.document_selection import Named, Selection, chunks
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import DocumentStore, View
 
 BATCH = 16
 """Documents whose texts are in memory at a time, unless they belong to the page."""
@@ -67,7 +67,7 @@ class DocumentPage(Record, frozen=True):
         return offset + len(self.items) < self.total
 
 
-def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+def get(ws: DocumentStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """One page of the documents that are selected.
 
     Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
@@ -89,7 +89,7 @@ class _Reading:
     """Reads one page from the engine; `searcher` has the embeddings."""
 
     def __init__(
-        self, ws: Workspace, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+        self, ws: DocumentStore, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
     ) -> None:
         self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
         self._collection = collections.find(ws, here.at, name)
@@ -114,8 +114,9 @@ class _Reading:
             found = select(self._ws, self._here.at, self._collection, selection)
             return len(found.named), found.missing, found.named[start:stop]
         engine, at, name = self._ws.engine, self._here.at, self._collection.name
-        headers = itertools.islice(engine.headers(at, collection=name), start, stop)
-        return engine.count(at, collection=name), [], [Named(each.doc_id, each.doc_id, None) for each in headers]
+        with contextlib.closing(engine.headers(at, collection=name)) as headers:
+            page = [Named(each.doc_id, each.doc_id, None) for each in itertools.islice(headers, start, stop)]
+        return engine.count(at, collection=name), [], page
 
     def _items(self, named: Sequence[Named]) -> Iterator[Item]:
         engine, at, name = self._ws.engine, self._here.at, self._collection.name

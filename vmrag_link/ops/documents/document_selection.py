@@ -12,7 +12,7 @@ from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.columns import MetadataColumns
 from vmrag_link.retrieval.matching import keys_of, matching, matching_text
 from vmrag_link.sync.indexer import within_window
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore
 
 
 class Selection(Record, frozen=True):
@@ -50,7 +50,7 @@ class Selected(NamedTuple):
     missing: list[str]
 
 
-def select(ws: Workspace, at: At, collection: Collection, selection: Selection) -> Selected:
+def select(ws: DocumentStore, at: At, collection: Collection, selection: Selection) -> Selected:
     """Filters are applied to whole documents; where an id is that of a chunk, to its document.
 
     Raises `FilterInvalid`.
@@ -80,7 +80,7 @@ class _Passing:
     Texts are read only where a filter looks at them.
     """
 
-    def __init__(self, ws: Workspace, at: At, collection: Collection, selection: Selection) -> None:
+    def __init__(self, ws: DocumentStore, at: At, collection: Collection, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
         self._at, self._collection = at, collection
         where, where_document = filters.where(selection.where), filters.where_document(selection.where_document)
@@ -110,7 +110,7 @@ def _chunk(name: str) -> Named | None:
     return Named(name, *found) if found else None
 
 
-def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
+def _within(ws: DocumentStore, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
     """Whether a document that is there has that chunk. `known`: numbers of chunks, which grow."""
     if named.chunk is None:
         return True
@@ -120,6 +120,6 @@ def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: 
     return named.chunk < known[named.doc_id]
 
 
-def chunks_of(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
+def chunks_of(ws: DocumentStore, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
     return chunks(document.content, within_window(collection.chunking, ws.models.of(collection)))

@@ -1,21 +1,26 @@
-"""Files as documents: `vmrag import`, and `vmrag add FILE` without an id."""
+"""Files as documents: `vmrag import`, and `vmrag add FILE`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Collection as Several
 from pathlib import Path
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
-from vmrag_link.documents import importing
-from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
+from vmrag_link.documents import import_base, importing
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
-from vmrag_link.errors import KnowledgeMoved, UsageInvalid, quoted
-from vmrag_link.models import At, ChangeCounts, Collection, Record
-from vmrag_link.ops.documents import collections, import_bases, names, writing
+from vmrag_link.documents.seen_files import FileRecord, FileSelection
+from vmrag_link.errors import KnowledgeMoved, quoted
+from vmrag_link.models import At, ChangeCounts, Collection, Record, canonical_json, metadata_of
+from vmrag_link.ops.documents import collections, import_bases, leaving_out, names, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
+from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.placing import Placing, Renamed
 from vmrag_link.ops.documents.put import Arranged, Existing, PutCounts, PutRequest, put
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.workspace import Workspace
@@ -26,6 +31,9 @@ class ImportReport(Record, frozen=True):
 
     `pending`: why the index did not follow yet. `base`: from where ids count, as a path below the
     root of the repository, `..` for a folder outside of it; empty for what came from no file.
+    `renamed`: documents that followed their files. `gone`: those whose file is gone from a folder
+    that was named, unless they were removed. `left_out`: those whose file is left out now.
+    `ignored`: what git ignores and was taken all the same, because it was named.
     """
 
     collection: str
@@ -36,20 +44,32 @@ class ImportReport(Record, frozen=True):
     branch: str | None
     pending: str = ""
     base: str = ""
+    renamed: tuple[Renamed, ...] = ()
+    gone: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, done: Landed[PutCounts], skipped: tuple[Skipped, ...] = (), base: str = "") -> ImportReport:
+    def of(cls, done: Landed[PutCounts]) -> ImportReport:
         counts = done.report
-        return cls(
-            counts.collection,
-            counts.created,
-            counts.changes,
-            counts.unchanged,
-            skipped,
-            done.branch,
-            done.pending,
-            base,
-        )
+        return cls(counts.collection, counts.created, counts.changes, counts.unchanged, (), done.branch, done.pending)
+
+
+class _ReadFiles(Record, frozen=True):
+    """What files hold. `aside`: sources of what is there and left out; `ignored`: as reported."""
+
+    documents: Sequence[ImportedDocument]
+    skipped: Sequence[Skipped] = ()
+    aside: Several[str] = ()
+    ignored: tuple[str, ...] = ()
+
+
+class _Outcome(Record, frozen=True):
+    """What the last arrangement found in the collection."""
+
+    placing: Placing
+    gone: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def import_files(
@@ -60,141 +80,134 @@ def import_files(
     base: Path | None = None,
     prune: bool = False,
     replace: bool = False,
+    selection: FileSelection | None = None,
 ) -> ImportReport:
     """Store files as documents, one each.
 
-    A file that is a document of the collection already stays that document; a new one's id is its
-    path below the import base, which is recorded with the collection (`base`: take this folder).
-    `prune` removes the documents whose file in one of the named folders is gone. Raises
-    `UsageInvalid` where the base is not known or a source does not lie in it, `DocumentExists`
-    where a document came from another file, unless `replace` is given; then nothing is stored.
-    Raises as `put`, and `FileFailed`.
+    A file that is a document of the collection already stays that document, a renamed one too; a
+    new one's id is its path below the import base, which is recorded with the collection (`base`:
+    take this folder). `prune` removes the documents whose file in one of the named folders is gone.
+    Raises `UsageInvalid` where the base is not known or a source does not lie in it,
+    `DocumentExists` where a document came from another file, unless `replace` is given; then
+    nothing is stored. Raises as `put`, `LeavingOut`, and `FileFailed`.
     """
-    names.check(collection)
     named = tuple(map(importing.existing, sources))
-    request = BaseRequest(named, base, replace)
+    seen, wanted = FileRecord(ws.places.seen_files), selection or FileSelection()
+
+    def read(found: ImportBase) -> _ReadFiles:
+        leave_out = LeavingOut(ws.places, wanted, found.origin)
+        scan = importing.scan(named, found, leave_out)
+        skipped = list(scan.skipped)
+        documents: list[ImportedDocument] = []
+        with ws.progress.task("reading", len(scan.files)) as task, _converter(ws) as converter:
+            for file in scan.files:
+                one = importing.read(file, converter, seen)
+                skipped.append(one) if isinstance(one, Skipped) else documents.append(one)
+                task.advance()
+        aside = {f"{found.prefix}{each.name}" for each in scan.skipped if each.reason in leaving_out.REASONS}
+        ignored = sorted(terminal_text.one_line(found.doc_id(each)) for each in leave_out.named_ignored)
+        return _ReadFiles(documents, skipped, aside, tuple(ignored))
+
+    existing: Existing = "replace" if replace else "replace_same_file"
+    report, _ = _store(ws, collection, BaseRequest(named, base, replace), read, existing, prune=prune)
+    if report.base != OUTSIDE:
+        top = import_base.located(ws.places.top)
+        folders = (each.relative_to(top).as_posix() for each in named if each.is_dir())
+        seen.remember_folders(collection, folders, wanted)
+    seen.save()
+    return report
+
+
+class FileRequest(Record, frozen=True):
+    """What a person says of a file: `doc_id` (None: as an import forms it), `title` (empty: the
+    file's own), and `metadata` beside the file's own, as canonical JSON.
+    """
+
+    doc_id: str | None = None
+    title: str = ""
+    metadata: str = "{}"
+
+
+def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) -> tuple[ImportReport, str]:
+    """Store one file as an import does; returns its id, too. The document of that id is replaced.
+
+    A file of a format that no import knows is taken as text. With an id that is given the document
+    counts as coming from no file. Raises as `import_files`, and `ConversionFailed`, `NameInvalid`.
+    """
+    with _converter(ws) as converter:
+        content = importing.read_named(file, converter)
+    metadata = canonical_json(metadata_of(content) | metadata_of(wanted))
+    title = wanted.title or content.title or wanted.doc_id or file.stem
+    content = msgspec.structs.replace(content, title=title, metadata=metadata)
+    if wanted.doc_id is not None:
+        names.check_document(wanted.doc_id)
+        own = msgspec.structs.replace(content, doc_id=wanted.doc_id)
+        return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), wanted.doc_id
+    named = importing.existing(file)
+    command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}"
+
+    def read(found: ImportBase) -> _ReadFiles:
+        return _ReadFiles([msgspec.structs.replace(content, doc_id=found.doc_id(named), source=found.source(named))])
+
+    report, placed = _store(ws, collection, BaseRequest((named,), alternative=command), read, "replace")
+    return report, placed.documents[0].doc_id
+
+
+def _store(
+    ws: Workspace,
+    collection: str,
+    request: BaseRequest,
+    read: Callable[[ImportBase], _ReadFiles],
+    existing: Existing,
+    *,
+    prune: bool = False,
+) -> tuple[ImportReport, Placing]:
+    """Store what `read` finds from an import base, as the documents that these files are."""
+    names.check(collection)
     at = writing.place(writing.writable(ws))
-    row = next((each for each in ws.engine.collections(at) if each.name == collection), None)
-    row = row or Collection(collection, import_base=ROOT)
+    row = collections.exact(ws, at, collection) or Collection(collection, import_base=ROOT)
     collections.require_open(row)
-    found = import_bases.decide(ws, at, row, request)
-    scan = importing.scan(named, found)
-    skipped = list(scan.skipped)
-    documents: list[ImportedDocument] = []
-    limits = msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES)
-    with ws.progress.task("reading", len(scan.files)) as task, Converter(limits) as converter:
-        for file in scan.files:
-            read = importing.read(file, converter)
-            skipped.append(read) if isinstance(read, Skipped) else documents.append(read)
-            task.advance()
+    base = import_bases.decide(ws, at, row, request)
+    files = read(base)
+    followed = placing.followed(ws, at, collection, base, files.documents)
+    folders = [each for each in request.sources if each.is_dir()]
+    outcomes: list[_Outcome] = []
 
     def arrange(at: At, now: Collection) -> Arranged:
-        if base is None and now.import_base not in (row.import_base, found.recorded):
+        if request.given is None and now.import_base not in (row.import_base, base.recorded):
             raise KnowledgeMoved(
                 f"The import base of collection {collection!r} changed while files were read; nothing was written.",
                 hint="Run the command again.",
             )
-        folders = [each for each in named if each.is_dir()] if prune else []
-        stored = _stored(ws, at, collection, found, all_of_them=bool(folders))
-        placed = _placed(collection, documents, found, stored)
-        kept = {each.doc_id for each in placed}
-        gone = [doc_id for doc_id in _gone(found, stored, folders) if doc_id not in kept]
-        return Arranged(found, placed, gone, insist=base is not None, moved=_moved(found, stored, placed))
+        there = placing.stored(ws, at, collection, base)
+        placed = placing.place(collection, files.documents, base, there, followed)
+        for each in placed.documents:
+            names.check_document(each.doc_id)
+        kept = {each.doc_id for each in placed.documents}
+        gone = tuple(doc_id for doc_id in placing.gone(base, there, folders) if doc_id not in kept)
+        left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
+        outcomes.append(_Outcome(placed, gone, left_out))
+        return Arranged(base, placed, gone if prune else (), insist=request.given is not None)
 
-    existing: Existing = "replace" if replace else "replace_same_file"
-    done = put(ws, PutRequest(collection, (), existing, create=True, skipped=skipped, arrange=arrange))
-    import_bases.remember(ws, collection, found)
-    return ImportReport.of(done, tuple(skipped), found.recorded)
-
-
-def add_file(ws: Workspace, file: Path, collection: str, document: ImportedDocument) -> tuple[ImportReport, str]:
-    """Store a document that was read from a file, under the id that an import would give it.
-
-    Returns that id, too; it is the title if the document has none. Raises as `import_files`.
-    """
-    named = importing.existing(file)
-    command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}"
-    request = BaseRequest((named,), alternative=command)
-    bases: list[ImportBase] = []
-    ids: list[str] = []
-
-    def arrange(at: At, now: Collection) -> Arranged:
-        base = import_bases.decide(ws, at, now, request)
-        new = msgspec.structs.replace(document, doc_id=base.doc_id(named), source=base.source(named))
-        [placed] = _placed(collection, [new], base, _stored(ws, at, collection, base))
-        names.check_document(placed.doc_id)
-        bases[:], ids[:] = [base], [placed.doc_id]
-        titled = msgspec.structs.replace(placed, title=placed.title or placed.doc_id)
-        return Arranged(base, [titled], [], insist=False)
-
-    done = put(ws, PutRequest(collection, (), "replace", create=True, arrange=arrange))
-    return ImportReport.of(done, base=bases[0].recorded), ids[0]
-
-
-def _stored(
-    ws: Workspace, at: At, collection: str, base: ImportBase, *, all_of_them: bool = False
-) -> list[tuple[str, str]]:
-    """The documents of the collection that came from files, with the sources of these files.
-
-    Unless `all_of_them` are asked for: none, where each has the id that the base gives its file.
-    """
-    if not all_of_them and not ws.engine.sources(at, collection, unless=base.prefix):
-        return []
-    return base.stored_sources(ws.engine.sources(at, collection))
-
-
-def _placed(
-    collection: str, documents: Sequence[ImportedDocument], base: ImportBase, stored: Sequence[tuple[str, str]]
-) -> list[ImportedDocument]:
-    """The documents under the ids that their files have already.
-
-    Raises `UsageInvalid` for two files of one id.
-    """
-    known = base.ids_by_source(stored)
-    placed: dict[str, ImportedDocument] = {}
-    for each in documents:
-        doc_id = known.get(each.source, each.doc_id)
-        if doc_id in placed:
-            raise _one_id(base, collection, placed[doc_id], each)
-        placed[doc_id] = each if doc_id == each.doc_id else msgspec.structs.replace(each, doc_id=doc_id)
-    return list(placed.values())
-
-
-def _one_id(base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument) -> UsageInvalid:
-    paths = [str(base.origin / each.source) for each in (one, other)]
-    return UsageInvalid(
-        f"{paths[0]} and {paths[1]} would both become the document {one.doc_id!r}.",
-        hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2",
-        doc_id=one.doc_id,
-        paths=paths,
+    done = put(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
+    import_bases.remember(ws, collection, base)
+    last = outcomes[-1]
+    report = msgspec.structs.replace(
+        ImportReport.of(done),
+        skipped=tuple(files.skipped),
+        base=base.recorded,
+        renamed=last.placing.renamed,
+        gone=() if prune else last.gone,
+        left_out=last.left_out,
+        ignored=files.ignored,
     )
+    return report, last.placing
 
 
-def _gone(base: ImportBase, stored: Sequence[tuple[str, str]], folders: Sequence[Path]) -> Iterator[str]:
-    """Documents whose file lay in one of the folders and is there no more."""
-    for doc_id, source in stored:
-        path = base.origin / source
-        below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
-        if below and _is_gone(path):
-            yield doc_id
+def _is_below(source: str, aside: Several[str]) -> bool:
+    """Whether a source is one of these, or lies in one."""
+    return bool(aside) and any(str(each) in aside for each in (Path(source), *Path(source).parents))
 
 
-def _moved(base: ImportBase, stored: Sequence[tuple[str, str]], placed: Sequence[ImportedDocument]) -> frozenset[str]:
-    """Documents that were stored from a file elsewhere, which is gone."""
-    now = {each.doc_id: each.source for each in placed}
-    return frozenset(
-        doc_id
-        for doc_id, before in stored
-        if now.get(doc_id, before) != before and not leads_out(before) and _is_gone(base.origin / before)
-    )
-
-
-def _is_gone(path: Path) -> bool:
-    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):
-        return False
-    return False
+def _converter(ws: Workspace) -> Converter:
+    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES))

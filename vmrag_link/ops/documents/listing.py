@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
-import msgspec
-
-from vmrag_link.errors import (
-    Busy,
-    CollectionMissing,
-    DocumentMissing,
-    FileSystemError,
-    GitReferenceMissing,
-    IndexFailed,
-    UsageInvalid,
-    quoted,
-)
+from vmrag_link.errors import Busy, FileSystemError, IndexFailed
 from vmrag_link.index.contents import chunk_counts
-from vmrag_link.models import At, Record, Working
+from vmrag_link.models import At, Record, Working, metadata_of
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import revparse
-from vmrag_link.suggest import nearest, no_collection
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace
+from vmrag_link.suggest import no_collection
+from vmrag_link.workspace import DocumentStore, Workspace, local_store
 
 
 class DocumentRow(Record, frozen=True):
@@ -51,16 +40,15 @@ class ShowReport(Record, frozen=True):
     revision: str
 
 
-def list_documents(ws: Workspace, collection: str | None) -> ListReport:
+def list_documents(ws: DocumentStore, collection: str | None) -> ListReport:
     """The documents of the workspace; uncommitted changes are marked, removals among them."""
-    move_and_warn(ws)
-    at = ws.at()
+    at = _place(ws)
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
         raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
     changes = {}
-    if isinstance(at, Working):
+    if isinstance(at, Working) and isinstance(ws, Workspace):
         changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
-    chunks = _chunk_counts(ws, at)
+    chunks = _chunk_counts(ws, at) if isinstance(ws, Workspace) else {}
     headers = {each.key: each for each in ws.engine.headers(at, collection=collection)}
     for key, change in changes.items():
         if change.before and change.kind == "removed" and collection in (None, key[0]):
@@ -71,13 +59,21 @@ def list_documents(ws: Workspace, collection: str | None) -> ListReport:
             doc_id=each.doc_id,
             title=each.title,
             content_hash=each.content_hash,
-            metadata=msgspec.json.decode(each.metadata, type=dict[str, Any]),
+            metadata=metadata_of(each),
             chunks=chunks.get(key),
             uncommitted=changes[key].kind if key in changes else None,
         )
         for key, each in sorted(headers.items())
     ]
     return ListReport(rows)
+
+
+def _place(ws: DocumentStore) -> At:
+    """Where documents are read, once the pin was followed."""
+    if not isinstance(ws, Workspace):
+        return local_store.AT
+    move_and_warn(ws)
+    return ws.at()
 
 
 def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
@@ -93,59 +89,15 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
         return {}
 
 
-def show(ws: Workspace, name: str) -> ShowReport:
-    """The document `[REF:]COLLECTION/DOC`; REF is anything that `revparse.resolve_at` takes.
-
-    Raises `DocumentMissing`, `CollectionMissing`, `UsageInvalid`.
-    """
-    at: At
-    revision, collection, doc_id = _address(ws, name)
-    if revision is None:
-        move_and_warn(ws)
-        revision, at = ws.revision(), ws.at()
-    else:
-        at = revision
-    document = ws.engine.document(at, collection, doc_id)
-    if document is None:
-        raise no_document(ws, at, collection, doc_id)
-    metadata = msgspec.json.decode(document.metadata, type=dict[str, Any])
-    return ShowReport(collection, doc_id, document.title, document.content, document.content_hash, metadata, revision)
+def show(ws: DocumentStore, name: str) -> ShowReport:
+    """The document `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
+    return shown(ws, *document_names.find_at(ws, name))
 
 
-_ADDRESS = re.compile(r"(?:(?P<ref>.+?):(?=[A-Za-z0-9._-]+/))?(?P<collection>[^/]*)/(?P<doc>.+)", re.DOTALL)
-
-
-def _address(ws: Workspace, name: str) -> tuple[str | None, str, str]:
-    """Revision (None: the workspace), collection and document of `[REF:]COLLECTION/DOC`.
-
-    REF ends at the first colon that a collection's name and a slash can follow. References and
-    documents may both have slashes and colons, collections neither: only in `a/b:c/d` the colon may
-    belong to the document. It ends REF if there is such a place; `WORKING:a/b:c/d` names the
-    document in any case.
-    """
-    match = _ADDRESS.fullmatch(name)
-    if match is None:
-        raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
-    reference, collection, doc_id = match.groups()
-    if reference is None or reference == revparse.WORKING:
-        return None, collection, doc_id
-    try:
-        return revparse.resolve_rev(ws, reference), collection, doc_id
-    except GitReferenceMissing:
-        if "/" not in reference:
-            raise
-    collection, _, doc_id = name.partition("/")
-    return None, collection, doc_id
-
-
-def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
-    there = [each.name for each in ws.engine.collections(at)]
-    if collection not in there:
-        return no_collection(collection, there)
-    near = nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
-    return DocumentMissing(
-        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"vmrag list --collection {quoted(collection)}",
-        collection_name=collection,
-        doc_id=doc_id,
-    )
+def shown(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> ShowReport:
+    """Raises `DocumentMissing`, `CollectionMissing`."""
+    document = ws.engine.document(place.at, *name.key)
+    if document is None:  # removed since it was looked up
+        raise document_names.no_document(ws.engine, place.at, *name.key)
+    metadata = metadata_of(document)
+    return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, place.revision)

@@ -8,18 +8,19 @@ from vmrag_link.documents.doc_ids import MAX_ID, id_problem
 from vmrag_link.errors import NameInvalid
 
 COLLECTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])")
-COLLECTION_LENGTH = range(3, 256)
+COLLECTION_LENGTH = range(2, 256)
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 def check(collection: str, *, option: str = "--collection") -> None:
-    """Chroma's rule for collections, cut to what fits into a key of the knowledge base.
+    """Chroma's rule for collections, cut to what fits into a key of the knowledge base. Names of
+    two characters are legal, too; Chroma has others for them (`index.metadata.chroma_name`).
 
     `option`: what the hint calls it. Raises `NameInvalid`.
     """
     if not _legal(collection):
         raise NameInvalid(
-            f"{collection!r} cannot name a collection: 3 to 255 letters, digits, '.', '_' or '-', "
+            f"{collection!r} cannot name a collection: 2 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
             hint=f"For example: {option} {similar(collection)}",
             collection_name=collection,

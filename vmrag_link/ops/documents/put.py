@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -12,10 +12,11 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
-from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record
+from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
 from vmrag_link.ops.documents import collections, names, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, overwriting_refusal
+from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
 
@@ -29,15 +30,14 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 class Arranged(Record, frozen=True):
     """Documents from files, as a collection's import base places them; `gone` are to be removed.
 
-    `moved` ones were stored from a file that is gone: of equal ones the new source is recorded.
-    The base is recorded with what is stored; with `insist`, even if nothing else is.
+    Of equal ones that `placed.moved` the new source is recorded. The base is recorded with what is
+    stored; with `insist`, even if nothing else is.
     """
 
     base: ImportBase
-    documents: Sequence[ImportedDocument]
+    placed: Placing
     gone: Sequence[str]
     insist: bool
-    moved: frozenset[str] = frozenset()
 
 
 class PutRequest(Record, frozen=True):
@@ -85,7 +85,7 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     collections.require_open(found)
     files = request.arrange(at, found) if request.arrange else None
     collection = msgspec.structs.replace(found, import_base=files.base.recorded) if files else found
-    documents, name = files.documents if files else request.documents, collection.name
+    documents, name = files.placed.documents if files else request.documents, collection.name
     present = {
         each.doc_id: each
         for each in ws.engine.headers(at, collection=name, ids=[document.doc_id for document in documents])
@@ -93,7 +93,8 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
     same = {each.doc_id for each in documents if _is_same(present.get(each.doc_id), each)}
-    moved = same & files.moved if files else frozenset()
+    moved = same & files.placed.moved if files else frozenset()
+    renamed = frozenset(each.doc_id for each in files.placed.renamed) if files else frozenset()
     changed = [each for each in documents if each.doc_id not in same or each.doc_id in moved]
     gone = files.gone if files else ()
     added = sum(each.doc_id not in present for each in changed)
@@ -110,7 +111,7 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
         changed,
         present,
         guarded=files.base if files and request.existing != "replace" else None,
-        moved=moved,
+        moved=moved | renamed,
     )
     if request.embed_first:
         ws.indexer().prepare(collection, rows)
@@ -166,7 +167,7 @@ def _rows(
 
 
 def _row(name: str, new: ImportedDocument, now: str, before: Document | None) -> Document:
-    refuse_reserved(msgspec.json.decode(new.metadata, type=dict[str, Any]), new.doc_id)
+    refuse_reserved(metadata_of(new), new.doc_id)
     return Document(
         collection=name,
         doc_id=new.doc_id,

@@ -1,15 +1,18 @@
-"""Remove documents: by id on the command line, by ids and filters for tools."""
+"""Remove documents: by names and patterns on the command line, by ids and filters for tools."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import NothingSelected
+from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural
 from vmrag_link.models import At, Record
-from vmrag_link.ops.documents import collections, writing
+from vmrag_link.ops.documents import collections, unsaved, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
-from vmrag_link.ops.documents.listing import no_document
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import DocumentName, command_of
+from vmrag_link.workspace import DocumentStore
 
 
 class Removal(Record, frozen=True):
@@ -20,12 +23,24 @@ class Removal(Record, frozen=True):
     missing: list[str]
 
 
-def remove(ws: Workspace, name: str, selection: Selection, *, exact: bool = False) -> Landed[Removal]:
+class NamedRemoval(Record, frozen=True):
+    """`collections` were removed as a whole.
+
+    `kept`: the revision that holds what no other does of them; empty for none. `unsaved`: its
+    documents.
+    """
+
+    documents: tuple[DocumentName, ...]
+    collections: tuple[str, ...]
+    unsaved: tuple[DocumentName, ...]
+    kept: str
+
+
+def remove(ws: DocumentStore, name: str, selection: Selection) -> Landed[Removal]:
     """Remove the documents that are selected; the id of a chunk means its document.
 
-    `exact`: names are taken literally, each id must be a document's, and the index is left to its
-    next reader. Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, with `exact`
-    `DocumentMissing`, and as `writing.write`; then nothing is removed.
+    Raises `NothingSelected`, `CollectionMissing`, `FilterInvalid`, and as `writing.write`; then
+    nothing is removed.
     """
     if not selection.ids and not selection.filtered:
         raise NothingSelected(
@@ -33,22 +48,58 @@ def remove(ws: Workspace, name: str, selection: Selection, *, exact: bool = Fals
         )
 
     def plan(at: At) -> Planned[Removal]:
-        found = _exact_removal(ws, at, name, selection) if exact else _filtered_removal(ws, at, name, selection)
-        rows = Write(remove_documents=[(found.collection, doc_id) for doc_id in found.ids])
-        return Planned(rows if found.ids else None, found)
+        collection = collections.find(ws, at, name)
+        found = select(ws, at, collection, selection)
+        ids = list(dict.fromkeys(each.doc_id for each in found.named))
+        rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
+        return Planned(rows if ids else None, Removal(collection.name, ids, found.missing))
 
-    return writing.write(ws, plan, f"remove from {name}", follow=not exact)
-
-
-def _exact_removal(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
-    ids = list(dict.fromkeys(selection.ids or ()))
-    for doc_id in ids:
-        if ws.engine.document(at, name, doc_id) is None:
-            raise no_document(ws, at, name, doc_id)
-    return Removal(name, ids, [])
+    return writing.write(ws, plan, f"remove from {name}")
 
 
-def _filtered_removal(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
-    collection = collections.find(ws, at, name)
-    found = select(ws, at, collection, selection)
-    return Removal(collection.name, list(dict.fromkeys(each.doc_id for each in found.named)), found.missing)
+def remove_named(
+    ws: DocumentStore, names: Sequence[str], *, within: str | None, confirmed: bool, dry_run: bool = False
+) -> Landed[NamedRemoval]:
+    """Remove the documents and collections that `document_names.select` finds for these names.
+
+    The index is left to its next reader. What no revision holds of them stays reachable. `dry_run`
+    removes nothing. Raises `ConfirmationMissing` unless `confirmed` where a name stands for more
+    than the document of that name, and as `select` and `writing.write`; then nothing is removed.
+    """
+
+    def plan(at: At) -> Planned[NamedRemoval]:
+        found = document_names.select(ws.engine, [at], names, within=within)
+        wanted = set(found.documents)
+        lost = unsaved.of(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
+        never_committed = tuple(DocumentName(*each.key) for each in lost.documents)
+        if dry_run:
+            return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
+        if not found.exact and not confirmed:
+            raise _confirmation_missing(found, len(never_committed), command_of("rm", names, within))
+        kept = unsaved.keep(ws, at, lost, before="they were removed")
+        rows = Write(
+            remove_collections=found.collections,
+            remove_documents=[each.key for each in found.documents if each.collection not in found.collections],
+        )
+        return Planned(
+            None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
+        )
+
+    return writing.write(ws, plan, "remove documents", follow=False)
+
+
+def _confirmation_missing(
+    found: document_names.NamedSelection, never_committed: int, command: str
+) -> ConfirmationMissing:
+    what = plural(len(found.documents), "document")
+    if found.collections:
+        noun = "collection" if len(found.collections) == 1 else "collections"
+        what = f"the {noun} {enumerated(found.collections)} with {what}"
+    never = f", {never_committed} of them never committed" if never_committed else ""
+    return ConfirmationMissing(
+        f"This would remove {what}{never}.",
+        hint=f"{command} --yes (--dry-run lists them)",
+        documents=len(found.documents),
+        collections=list(found.collections),
+        uncommitted_count=never_committed,
+    )

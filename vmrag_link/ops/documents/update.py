@@ -14,12 +14,12 @@ from vmrag_link.documents.origin import origin_of, with_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash
+from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, metadata_of
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
-from vmrag_link.ops.documents.listing import no_document
 from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.history.document_names import no_document
 from vmrag_link.workspace import Workspace
 
 
@@ -86,7 +86,7 @@ def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequen
     """The document that each change names. Raises `DocumentMissing`."""
     found = select(ws, at, collection, Selection([each.name for each in changes]))
     if found.missing:
-        error = no_document(ws, at, collection.name, found.missing[0])
+        error = no_document(ws.engine, at, collection.name, found.missing[0])
         error.details["ids"] = found.missing
         raise error
     return {named.name: named.doc_id for named in found.named}
@@ -126,7 +126,7 @@ def _new_version(document: Document, text: str | None, metadata: str | None) -> 
 
     A title that was derived from the replaced text is derived again.
     """
-    old = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    old = metadata_of(document)
     new = old if metadata is None else msgspec.json.decode(metadata, type=dict[str, Any])
     content = document.content if text is None else text
     derived = stated_title(new) or document.title == title_of(document.content, old)

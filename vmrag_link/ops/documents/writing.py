@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
@@ -22,11 +24,12 @@ from vmrag_link.git import pin_conflict, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Working
+from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_store, reasons
 
 ATTEMPTS = 3
 
@@ -48,13 +51,15 @@ class Landed(NamedTuple, Generic[R]):
     """The plan's report, and the KB branch that its rows landed on; None: there were none.
 
     `pending`: why the index did not follow; the rows are stored, and the next command catches up.
-    `chunks`: how many the index holds of the documents that were put.
+    `chunks`: how many the index holds of the documents that were put. `versioned` False: they are
+    on this machine alone, on no branch.
     """
 
     report: R
     branch: str | None
     pending: str = ""
     chunks: int = 0
+    versioned: bool = True
 
 
 def writable(ws: Workspace, *, index: bool = True) -> Target:
@@ -68,7 +73,11 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
         # the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(sentences.held(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch))
+        raise Uncommitted(
+            sentences.held(target.kb_branch, target.revision),
+            hint=sentences.way_back(target.kb_branch),
+            local_changes=local_changes(ws.engine, target.kb_branch),
+        )
     if target.kb_branch and target.attachment == "behind":
         raise KnowledgeMoved(
             sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
@@ -139,7 +148,7 @@ def place(target: Target) -> At:
 
 
 def write(
-    ws: Workspace,
+    ws: DocumentStore,
     plan: Plan[R],
     purpose: str,
     *,
@@ -152,7 +161,12 @@ def write(
     land where they were planned for, and on what they were made from, or nowhere. Without `follow`
     the next reader of the index brings it up to date; `alter` changes the index beyond what rows
     decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+
+    What is not versioned has neither HEAD nor pin: it is stored whatever git is doing, and its
+    index always follows with its next reader.
     """
+    if not isinstance(ws, Workspace):
+        return _store_here(ws, plan, purpose)
     for _ in range(ATTEMPTS):
         target = writable(ws, index=follow)
         stamp = ws.engine.stamp()
@@ -197,10 +211,18 @@ def _store_and_index(
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None
     try:
-        with file_failures(), copy.writing() as whole:
+        with file_failures(), copy.writing() as stood:
             planned = change.store(ws, purpose)
             report = planned.report
-            ws.reader.update_copy(copy.path, branch, revision, whole=whole, alter=lambda store: alter(store, report))
+            changed = _documents_alone(planned.rows) if stood == "current" else None
+            ws.reader.update_copy(
+                copy.path,
+                branch,
+                revision,
+                whole=stood != "gone",
+                changed=changed,
+                alter=lambda store: alter(store, report),
+            )
             put = planned.rows.put_documents if planned.rows else ()
             chunks = chunks_held(copy.path, (each.key for each in put))
     except INDEXING_FAILURES as error:
@@ -211,9 +233,32 @@ def _store_and_index(
     return Landed(report, branch, chunks=chunks)
 
 
+def _documents_alone(rows: Write | None) -> frozenset[tuple[str, str]] | None:
+    """The documents that a write changes; None where it may change more than these rows."""
+    if rows is None:
+        return frozenset()
+    put = rows.put_documents
+    if not isinstance(put, list | tuple) or any(each.table != "documents" for each in put):
+        return None  # a row of another table leaves the collection that it was in
+    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).empty
+    return frozenset((*(each.key for each in put), *rows.remove_documents)) if alone else None
+
+
 def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
     with ws.sync_context.working_copy(change.branch, change.revision).deferring():
         planned = change.store(ws, purpose)
     return Landed(
         planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."
     )
+
+
+def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> Landed[R]:
+    engine = store.engine
+    stamp = engine.stamp()
+    planned = plan(local_store.AT)
+    if planned.rows is not None:
+        with store.index().deferring(), engine.writing(purpose):
+            if engine.stamp() != stamp:  # as in `_Change.store`
+                planned = plan(local_store.AT)
+            engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
+    return Landed(planned.report, None, versioned=False)

@@ -23,7 +23,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending, recover
 from vmrag_link.sync import background
 from vmrag_link.sync.apply import SyncReport
-from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace import DocumentStore, Workspace, reasons
 
 ATTEMPTS = 3
 """How often a command looks again because another process moved the pin while it looked."""
@@ -113,7 +113,7 @@ def move_for_reading(ws: Workspace) -> None:
         ws.unbuilt = why
 
 
-def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
+def read_consistently(ws: DocumentStore, look: Callable[[], T], *, index: bool = True) -> T:
     """What `look` returns when the work tree stands at its pin. Without `index` the documents alone
     are brought there.
 
@@ -121,6 +121,8 @@ def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = Tru
     and the pin then, and a look in between would find what was uncommitted nowhere. A commit that
     was pending before, and still is, belongs to no living process: it waits for git.
     """
+    if not isinstance(ws, Workspace):
+        return look()  # what is not versioned follows no pin
     bring = reconcile_if_possible if index else move_for_reading
     for _ in range(ATTEMPTS):
         before, known = ws.trigger(), pending(ws)

@@ -7,25 +7,84 @@ import contextlib
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import reserved
-from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, LockError, MergeConflict
+from vmrag_link.engines.base import reserved, root_of
+from vmrag_link.errors import (
+    INDEXING_FAILURES,
+    BranchMissing,
+    GitBusy,
+    KnowledgeMoved,
+    LockError,
+    MergeConflict,
+)
 from vmrag_link.git import pin_conflict, plumbing
+from vmrag_link.models import Record
 from vmrag_link.ops.follow import recovery
-from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.pins.pinning import PinReport
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.ops.pins import attributes, pinning
+from vmrag_link.ops.pins.attributes import Attributes
+from vmrag_link.ops.pins.offers import Offer, offers, undecided
+from vmrag_link.ops.pins.pinning import PinBlock, PinReport
+from vmrag_link.paths import PIN_NAME, Places, require_files
 from vmrag_link.sync.target import Trigger
 from vmrag_link.workspace import Workspace
 
 
-def pin(ws: Workspace, reference: str | None) -> PinReport:
+class FirstPin(Record, frozen=True):
+    """What a commit got that had pinned nothing, and what else it could take.
+
+    `empty`: the revision without documents. `attributes`: what became of the file that names the
+    merge driver.
+    """
+
+    taken: Offer
+    instead: tuple[Offer, ...]
+    empty: str
+    attributes: Attributes
+
+
+class PinCommandReport(Record, frozen=True):
+    """As `PinReport`; `first`: None where something was pinned before."""
+
+    pin: PinBlock
+    changed: bool
+    staged: bool
+    pending: str
+    first: FirstPin | None
+
+
+def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinCommandReport:
     """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB
-    branch; then go there.
+    branch; then go there. `empty`: pin the revision without documents instead.
+
+    A commit that pins nothing yet, without a KB branch, takes where the work tree stands. Raises
+    `PinMissing` where it stands nowhere: then a person has to say.
     """
     recovery.recover(ws)
+    root = root_of(ws.engine)
+    revision = root if empty else _own(ws) if reference is None else _revision(ws, reference)
+    before = plumbing.pin_bytes(ws.places)
+    found = () if before is not None else offers(ws)
+    if before is None:
+        require_files(ws.places.top / attributes.ATTRIBUTES)  # what refuses comes before what writes
+    done = go_to(ws, revision)
+    first = None
+    if before is None:
+        taken = next((each for each in found if each.revision == revision), None)
+        others = tuple(each for each in found if each != taken)
+        taken = taken or Offer(revision, ws.engine.count(revision), "", ())
+        first = FirstPin(taken, others, root, attributes.send_to_driver(ws.places))
+    staged = done.staged and (first is None or first.attributes.staged or first.attributes.edited)
+    return PinCommandReport(done.pin, done.changed, staged, done.pending, first)
+
+
+def _own(ws: Workspace) -> str:
+    """Raises as `pin`."""
     branch = ws.kb_branch()
-    newest = branch.head if branch else ws.revision()
-    return go_to(ws, newest if reference is None else _revision(ws, reference))
+    revision = branch.head if branch else ws.standing_revision
+    if revision and ws.engine.has_revision(revision):
+        return revision
+    if ws.trigger().pin is None and (found := offers(ws)):
+        raise undecided(found, empty="vmrag pin --empty")
+    return ws.revision_here()
 
 
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.models import (
@@ -9,64 +13,83 @@ from vmrag_link.models import (
     ChangeCounts,
     Collection,
     CollectionChange,
-    Difference,
     Document,
-    DocumentChange,
+    DocumentHeader,
+    HeaderChange,
     Record,
 )
+from vmrag_link.ops.history.document_names import NamedSelection
+
+_AT_ONCE = 20
+"""Documents whose texts are in memory at the same time."""
+
+Sides = tuple[HeaderChange, Document | None, Document | None]
+"""A change with the whole document before and after it."""
 
 
 class Diff(Record, frozen=True):
     """What turns the place `old` (None: nothing) into `new`.
 
-    Documents are sorted by (collection, doc_id).
+    Documents are sorted by (collection, doc_id); `texts` reads them.
     """
 
     old: At | None
     new: At
-    documents: tuple[DocumentChange, ...]
+    documents: tuple[HeaderChange, ...]
     collections: tuple[CollectionChange, ...]
 
     @property
     def changes(self) -> ChangeCounts:
-        return Difference((), self.documents).counts()
+        return ChangeCounts.of(self.documents)
 
     @property
     def empty(self) -> bool:
         return not self.documents and not self.collections
 
-    def only(self, collection: str, doc_id: str) -> Diff:
-        """The part about a collection, or about a document; an empty name stands for all."""
-        documents = (each for each in self.documents if collection in ("", each.key[0]) and doc_id in ("", each.key[1]))
-        rows = (each for each in self.collections if collection in ("", each.key) and not doc_id)
+    def only(self, selection: NamedSelection) -> Diff:
+        """The part about some documents and collections."""
+        keys = {each.key for each in selection.documents}
+        documents = (each for each in self.documents if each.key in keys)
+        rows = (each for each in self.collections if each.key in selection.collections)
         return Diff(self.old, self.new, tuple(documents), tuple(rows))
 
 
 def diff(engine: Engine, old: At | None, new: At) -> Diff:
     if old is None:
-        added = tuple(DocumentChange("added", None, each) for each in engine.documents(new))
+        added = tuple(HeaderChange("added", None, each) for each in engine.headers(new))
         return Diff(None, new, added, tuple(CollectionChange("added", None, each) for each in engine.collections(new)))
     if old == new:
         return Diff(old, new, (), ())
-    found = engine.diff(old, new)
+    found = engine.diff_headers(old, new)
     return Diff(old, new, found.documents, found.collections)
 
 
-def old_document(engine: Engine, found: Diff, change: DocumentChange) -> Document | None:
-    """The whole document before a change, which itself has the header alone.
+def texts(engine: Engine, found: Diff, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
+    """The documents of some of the changes, in the given order; a few are in memory at a time.
 
-    Raises `KnowledgeMoved`.
+    Raises `KnowledgeMoved` where a working set does not hold what was found any more.
     """
-    if change.before is None or found.old is None:
-        return None
-    document = engine.document(found.old, *change.key)
-    if document is None:
-        raise KnowledgeMoved(
-            f"{'/'.join(change.key)} was removed while it was compared.",
-            hint="Compare again.",
-            doc_id=change.key[1],
-        )
-    return document
+    some = iter(changes)
+    while batch := list(islice(some, _AT_ONCE)):
+        before = _documents(engine, found.old, [each.before for each in batch if each.before])
+        after = _documents(engine, found.new, [each.after for each in batch if each.after])
+        for each in batch:
+            yield each, before[each.before.key] if each.before else None, after[each.after.key] if each.after else None
+
+
+def _documents(engine: Engine, at: At | None, headers: Sequence[DocumentHeader]) -> dict[tuple[str, str], Document]:
+    if at is None:
+        return {}
+    found: dict[tuple[str, str], Document] = {}
+    for collection, some in groupby(sorted(each.key for each in headers), key=itemgetter(0)):
+        ids = [doc_id for _, doc_id in some]
+        found |= {each.key: each for each in engine.documents(at, collection=collection, ids=ids)}
+        for doc_id in ids:
+            if (collection, doc_id) not in found:
+                raise KnowledgeMoved(
+                    f"{collection}/{doc_id} was removed while it was compared.", hint="Compare again.", doc_id=doc_id
+                )
+    return found
 
 
 def renamed_collections(found: Diff) -> dict[str, str]:
@@ -84,7 +107,5 @@ def renamed_collections(found: Diff) -> dict[str, str]:
 
 
 def _documents_of(found: Diff, collection: Collection) -> set[tuple[str, ...]]:
-    headers = (
-        each.after.header if each.after else each.before for each in found.documents if each.key[0] == collection.name
-    )
-    return {(each.doc_id, each.title, each.content_hash, each.metadata) for each in headers if each}
+    headers = (each.header for each in found.documents if each.key[0] == collection.name)
+    return {(each.doc_id, each.title, each.content_hash, each.metadata) for each in headers}

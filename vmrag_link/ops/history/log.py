@@ -3,78 +3,101 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
-from vmrag_link.engines.base import Engine
-from vmrag_link.git import history as git_history
+import msgspec
+
+from vmrag_link.engines.base import Engine, root_of
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history.revparse import WORKING, resolve_rev
-from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.history import pinned_by
+from vmrag_link.ops.history.pinned_by import GitCommit
+from vmrag_link.ops.history.rev_range import Reach
 from vmrag_link.workspace import Workspace
 
 
-class GitCommit(Record, frozen=True):
-    commit: str
-    subject: str
+class PinnedRevision(RevisionInfo, frozen=True):
+    """`commits` of git that introduced a pin on it, newest first; `refs`: what stands on it
+    (`pinned_by.names`).
+    """
+
+    commits: tuple[GitCommit, ...]
+    refs: tuple[str, ...]
 
 
 class LogEntry(RevisionInfo, frozen=True):
-    """`changes` against the first parent; `commits` of git that introduced a pin on it, newest
-    first.
-    """
+    """`changes` against the first parent."""
 
     changes: ChangeCounts
-    commits: tuple[GitCommit, ...] = ()
 
 
 class Log(Record, frozen=True):
-    """`total`: how many there are in all, if they were counted."""
+    """`total`: how many there are in all."""
 
     entries: list[LogEntry]
-    total: int | None = None
+    total: int
 
 
-def log(
-    ws: Workspace,
-    start: str,
-    *,
-    limit: int,
-    offset: int = 0,
-    wanted: Callable[[RevisionInfo], bool] | None = None,
-    with_pins: bool = False,
-) -> Log:
-    """`limit` of the revisions behind `start`, itself included, after the first `offset`.
+def log(ws: Workspace, start: str, *, limit: int, offset: int, wanted: Callable[[RevisionInfo], bool]) -> Log:
+    """`limit` of the wanted revisions behind `start`, itself included, after the first `offset`."""
+    found = [each for each in reached(ws.engine, [start], hidden(ws.engine)) if wanted(each)]
+    return Log([_entry(ws.engine, each) for each in found[offset:][:limit]], len(found))
 
-    `wanted`: only these, which are counted. `with_pins`: with the commits of git that pin each.
+
+def hidden(engine: Engine, reach: Reach | None = None) -> AbstractSet[str]:
+    """The revisions that no list shows: what the engine made before the first commit, and what a
+    range excludes.
     """
-    if wanted is None:
-        shown, total = [*ws.engine.log(start, limit=offset + limit)][offset:], None
-    else:
-        found = [each for each in ws.engine.log(start) if wanted(each)]
-        shown, total = found[offset:][:limit], len(found)
-    commits = _pinning_commits(ws, {each.revision for each in shown}) if with_pins else {}
-    return Log([_entry(ws, each, commits) for each in shown], total)
+    return revisions.beginning(engine) | (reach.without if reach else frozenset())
 
 
-def first_of(ws: Workspace, ref: str | None) -> str:
-    """The revision where a log begins. Without a `ref`, or for `WORKING`, the workspace's."""
-    if ref is not None and ref != WORKING:
-        return resolve_rev(ws, ref)
-    move_and_warn(ws)
-    return ws.revision_here()
+def reached(engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> Iterator[RevisionInfo]:
+    """What these heads contain, newest first, children before parents; the first commit has no
+    parent.
+    """
+    logs = [engine.log(head) for head in heads]
+    # Two heads of a range share nothing that is shown, so no order is to be kept between them.
+    found = logs[0] if len(logs) == 1 else heapq.merge(*map(list, logs), key=lambda each: each.date, reverse=True)
+    root = root_of(engine)
+    return (_first(each) if each.revision == root else each for each in found if each.revision not in without)
 
 
-def made_between(
-    engine: Engine, since: dt.datetime | None = None, until: dt.datetime | None = None
-) -> Callable[[RevisionInfo], bool]:
-    """A `wanted` for `log`: commits made within these times, the engine's own left out."""
-    internal = revisions.beginning(engine)
+def info(engine: Engine, revision: str) -> RevisionInfo:
+    """As `reached` has it. Raises `RevisionMissing`."""
+    found = engine.info(revision)
+    return _first(found) if revision == root_of(engine) else found
+
+
+def _first(found: RevisionInfo) -> RevisionInfo:
+    """Without the engine's own commit before it."""
+    return msgspec.structs.replace(found, parents=())
+
+
+def pinned(ws: Workspace, found: Iterable[RevisionInfo]) -> list[PinnedRevision]:
+    """The same revisions with what of the code has them."""
+    listed = list(found)
+    asked = {each.revision for each in listed}
+    commits, names = pinned_by.commits(ws, asked), pinned_by.names(ws, asked)
+    return [
+        PinnedRevision(
+            each.revision,
+            each.parents,
+            each.message,
+            each.author,
+            each.date,
+            tuple(commits.get(each.revision, ())),
+            tuple(names.get(each.revision, ())),
+        )
+        for each in listed
+    ]
+
+
+def made_between(since: dt.datetime | None = None, until: dt.datetime | None = None) -> Callable[[RevisionInfo], bool]:
+    """A `wanted` for `log`: commits made within these times."""
 
     def wanted(info: RevisionInfo) -> bool:
-        if info.revision in internal:
-            return False
         if since is None and until is None:
             return True
         made = dt.datetime.fromisoformat(info.date)
@@ -83,20 +106,10 @@ def made_between(
     return wanted
 
 
-def _entry(ws: Workspace, info: RevisionInfo, commits: Mapping[str, Sequence[GitCommit]]) -> LogEntry:
-    parent = info.parents[0] if info.parents else None
-    changes = ws.engine.count_changes(parent, info.revision) if parent else ChangeCounts()
-    pinned = tuple(commits.get(info.revision, ()))
-    return LogEntry(info.revision, info.parents, info.message, info.author, info.date, changes, pinned)
+def changes_of(engine: Engine, info: RevisionInfo) -> ChangeCounts:
+    """Against the first parent."""
+    return engine.count_changes(info.parents[0], info.revision) if info.parents else ChangeCounts()
 
 
-def _pinning_commits(ws: Workspace, wanted: set[str]) -> dict[str, list[GitCommit]]:
-    """The commits of git's refs that introduced a pin on one of these revisions, newest first."""
-    pinned: dict[str, str] = {}
-    for pin, introducing in history_pins.read(ws.places, reflogs=False):
-        if pin.dolt_commit in wanted:
-            pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
-    found: dict[str, list[GitCommit]] = {}
-    for commit, subject in git_history.subjects(ws.places, pinned).items():
-        found.setdefault(pinned[commit], []).append(GitCommit(commit, subject))
-    return found
+def _entry(engine: Engine, info: RevisionInfo) -> LogEntry:
+    return LogEntry(info.revision, info.parents, info.message, info.author, info.date, changes_of(engine, info))

@@ -26,18 +26,30 @@ def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | No
     Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what
     git's base pins.
     """
+    base, pinning = _bases(ws, ours, theirs, commits)
+    return _one_of(ws, pinning) if pinning else base
+
+
+def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
+    """As `base_of`, for a diff: where git has several bases, it is one of them."""
+    base, pinning = _bases(ws, ours, theirs, commits)
+    return next(iter(pinning.values())) if pinning else base
+
+
+def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
+    """The engine's base; and what git's bases pin, by commit, where that counts instead."""
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
     pinning = {each: revision for each in bases if (revision := pinned(ws, each))}
     if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
-        return _one_of(ws, pinning)
+        return "", pinning
     if found is None:
         raise EngineFailed(
             f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
             hint="vmrag log",
             revisions=[ours, theirs],
         )
-    return found
+    return found, {}
 
 
 def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:

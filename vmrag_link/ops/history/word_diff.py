@@ -1,34 +1,35 @@
-"""`vmrag diff`: what differs between two places, word by word, for people."""
+"""A diff as people read it: word by word."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from vmrag_link import worddiff
 from vmrag_link.documents import origin
+from vmrag_link.engines.base import Engine
 from vmrag_link.models import (
-    At,
     ChangeCounts,
     ChangeKind,
     Collection,
     Document,
-    DocumentChange,
+    HeaderChange,
     Record,
+    Working,
     canonical_json,
 )
-from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history.diff import Diff, diff, old_document
-from vmrag_link.ops.history.revparse import WORKING, resolve_at
+from vmrag_link.ops.history import diff as diffs
+from vmrag_link.ops.history.diff import Diff
+from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.worddiff import Piece
-from vmrag_link.workspace import Workspace
 
 Detail = Literal["names", "stat", "text"]
 
 DOCUMENT_FIELDS = ("title", "metadata", "source", "file_type")
-COLLECTION_FIELDS = tuple(name for name in Collection.__struct_fields__ if name != "name")
+COLLECTION_FIELDS = tuple(name for name in Collection.__struct_fields__ if name not in ("name", "created_at"))
+"""Two branches that each began a collection differ in its time, which is no setting."""
 
 
 class Words(Record, frozen=True):
@@ -49,7 +50,7 @@ class FieldDiff(Record, frozen=True):
 class DocumentDiff(Record, frozen=True):
     """`words` None: not counted. `fields` and `text` of modified documents, if asked for.
 
-    Long equal stretches are cut out of `text`.
+    Long equal stretches are cut out of `text`. `old_name`: of a document that was called otherwise.
     """
 
     kind: ChangeKind
@@ -59,6 +60,7 @@ class DocumentDiff(Record, frozen=True):
     words: Words | None = None
     fields: tuple[FieldDiff, ...] = ()
     text: tuple[Piece, ...] = ()
+    old_name: str = ""
 
 
 class CollectionDiff(Record, frozen=True):
@@ -70,7 +72,9 @@ class CollectionDiff(Record, frozen=True):
 
 
 class DiffReport(Record, frozen=True):
-    """`old`, `new`: revisions, or `WORKING`. `changes`, `words`: sums over the documents."""
+    """`old`, `new`: revisions, or `WORKING`; `old` is empty for nothing. `changes`, `words`: sums
+    over the documents.
+    """
 
     old: str
     new: str
@@ -80,51 +84,74 @@ class DiffReport(Record, frozen=True):
     collections: list[CollectionDiff]
 
 
-def word_diff(
-    ws: Workspace, old: str | None = None, new: str | None = None, *, only: str | None = None, detail: Detail = "text"
-) -> DiffReport:
-    """What turns `old` into `new`, as `resolve_at` takes them.
+class WordDiff:
+    """A diff whose documents are read while they are looked at, a few at a time.
 
-    By default: the revision here, and the uncommitted documents.
-
-    `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: the names alone; with numbers of words; with
-    the changed texts.
+    `detail`: the names alone; with numbers of words; with the changed texts.
     """
-    move_and_warn(ws)
-    before = ws.revision_here() if old is None else resolve_at(ws, old)
-    collection, _, doc_id = (only or "").partition("/")
-    found = diff(ws.engine, before, resolve_at(ws, WORKING if new is None else new)).only(collection, doc_id)
-    documents = [_document(ws, found, each, detail) for each in found.documents]
-    collections = [
-        CollectionDiff(each.kind, each.key, _fields(each.before, each.after, COLLECTION_FIELDS))
-        for each in found.collections
-    ]
-    words = None if detail == "names" else _sum(each.words for each in documents if each.words)
-    return DiffReport(_name(before), _name(found.new), found.changes, words, documents, collections)
+
+    def __init__(self, engine: Engine, found: Diff, detail: Detail) -> None:
+        self._engine = engine
+        self.found = found
+        self.detail = detail
+
+    @property
+    def collections(self) -> list[CollectionDiff]:
+        found = (
+            CollectionDiff(each.kind, each.key, _fields(each.before, each.after, COLLECTION_FIELDS))
+            for each in self.found.collections
+        )
+        return [each for each in found if each.kind != "modified" or each.fields]
+
+    def documents(self) -> Iterator[DocumentDiff]:
+        """Sorted by name. Raises `KnowledgeMoved`."""
+        changes = self.found.documents
+        shown = changes if self.detail == "text" else [each for each in changes if not _same_text(each)]
+        read = diffs.texts(self._engine, self.found, () if self.detail == "names" else shown)
+        for change in changes:
+            if self.detail == "names":
+                yield _named(change)
+            elif self.detail == "stat" and _same_text(change):
+                yield msgspec.structs.replace(_named(change), words=Words())
+            else:
+                yield document_diff(*next(read), with_text=self.detail == "text")
+
+    def report(self) -> DiffReport:
+        """All of it."""
+        documents = list(self.documents())
+        words = None if self.detail == "names" else total(documents)
+        old, new = (WORKING if isinstance(at, Working) else at or "" for at in (self.found.old, self.found.new))
+        return DiffReport(old, new, self.found.changes, words, documents, self.collections)
 
 
-def _sum(counts: Iterable[Words]) -> Words:
-    counted = list(counts)
+def document_diff(
+    change: HeaderChange, before: Document | None, after: Document | None, *, with_text: bool
+) -> DocumentDiff:
+    """One document, with numbers of words; `with_text`: with what was modified."""
+    same = _same_text(change)
+    old, new = before.content if before else "", after.content if after else ""
+    pieces = () if same else worddiff.difference(old, new)
+    words = Words(worddiff.words(pieces, "insert"), worddiff.words(pieces, "delete"))
+    counted = msgspec.structs.replace(_named(change), words=words)
+    if not with_text or change.kind != "modified":
+        return counted
+    fields = _fields(before, after, DOCUMENT_FIELDS)
+    return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut(pieces))
+
+
+def total(documents: Iterable[DocumentDiff]) -> Words:
+    counted = [each.words for each in documents if each.words]
     return Words(sum(each.inserted for each in counted), sum(each.deleted for each in counted))
 
 
-def _document(ws: Workspace, found: Diff, change: DocumentChange, detail: Detail) -> DocumentDiff:
-    row = change.after or change.before
-    assert row is not None  # noqa: S101  a change has at least one side
-    named = DocumentDiff(change.kind, row.collection, row.doc_id, row.title)
-    if detail == "names":
-        return named
-    same_text = change.before and change.after and change.before.content_hash == change.after.content_hash
-    # The new documents came with the diff; an old one is read only if something of it is asked for.
-    before = None if same_text and detail == "stat" else old_document(ws.engine, found, change)
-    old, new = before.content if before else "", change.after.content if change.after else ""
-    pieces = () if same_text else worddiff.difference(old, new)
-    words = Words(worddiff.words(pieces, "insert"), worddiff.words(pieces, "delete"))
-    counted = msgspec.structs.replace(named, words=words)
-    if detail == "stat" or change.kind != "modified":
-        return counted
-    fields = _fields(before, change.after, DOCUMENT_FIELDS)
-    return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut(pieces))
+def _named(change: HeaderChange) -> DocumentDiff:
+    old = change.before.key if change.before and change.after else change.key
+    old_name = "" if old == change.key else "/".join(old)
+    return DocumentDiff(change.kind, *change.key, change.header.title, old_name=old_name)
+
+
+def _same_text(change: HeaderChange) -> bool:
+    return bool(change.before and change.after and change.before.content_hash == change.after.content_hash)
 
 
 def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
@@ -140,7 +167,3 @@ def _text(row: Record, name: str) -> str:
         return canonical_json(origin.shown_metadata(row))
     value = getattr(row, name)
     return value if isinstance(value, str) else canonical_json(value)
-
-
-def _name(at: At) -> str:
-    return at if isinstance(at, str) else WORKING

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from vmrag_link.errors import Busy, IndexFailed
-from vmrag_link.index.contents import contents
+from vmrag_link.index.contents import contents, held_collections
 from vmrag_link.index.store import indexes_equally
-from vmrag_link.models import At, Collection, DocumentHeader, Record
+from vmrag_link.models import At, Collection, DocumentHeader, Record, Working
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.workspace import Moment, Workspace
 
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 class Holdings(Record, frozen=True):
@@ -33,18 +36,31 @@ class Holdings(Record, frozen=True):
 
 def held_now(ws: Workspace, seen: Moment) -> Holdings:
     """Read the index that answers for the workspace, or else the one that it would be made from."""
-    if seen.branch and seen.dirty:
-        copy = ws.sync_context._replace(lock_timeout=0).working_copy(seen.branch, seen.revision)
+    revision = seen.revision
+    held = _of_index(ws, seen.at, revision, lambda folder, current: read(folder, revision, current=current))
+    return held or Holdings()
+
+
+def chunks_held_now(ws: Workspace, at: Standing, collection: str) -> int:
+    """How many chunks the index holds of a collection that answers where the documents are read."""
+    held = _of_index(ws, at.at, at.revision, lambda folder, _: held_collections(folder).get(collection))
+    return held.slots - held.dead if held else 0
+
+
+def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
+    """What `look` returns of the index's folder, and of whether it is current; None without one."""
+    if isinstance(at, Working):
+        copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
         with contextlib.suppress(Busy), copy.reading() as problem:
             if not copy.damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # damaged since it was proven
-                    return read(copy.path, seen.revision, current=not problem)
-    path = ws.snapshots.path(seen.revision)
+                    return look(copy.path, not problem)
+    path = ws.snapshots.path(revision)
     with ws.snapshots.reading(path):
-        if not ws.snapshots.problem(seen.revision):
+        if not ws.snapshots.problem(revision):
             with contextlib.suppress(IndexFailed):
-                return read(path, seen.revision, current=not seen.dirty)
-    return Holdings()
+                return look(path, isinstance(at, str))
+    return None
 
 
 def read(folder: Path, revision: str, *, current: bool) -> Holdings:

@@ -17,10 +17,10 @@ from vmrag_link.index.metadata import hnsw_of
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.holdings import differing, held_now
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.index.holdings import chunks_held_now, differing, held_now
 from vmrag_link.paths import write_atomically
-from vmrag_link.workspace import Moment, View, Workspace, reasons
+from vmrag_link.workspace import DocumentStore, Moment, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]
 
@@ -67,6 +67,14 @@ class Indexed(Record, frozen=True):
     snapshot: str
     hnsw: dict[str, int]
     status: Status
+
+
+class CollectionSize(Record, frozen=True):
+    """`documents` of the knowledge base, and the `chunks` that the index holds now."""
+
+    name: str
+    documents: int
+    chunks: int
 
 
 def look(ws: Workspace) -> IndexStatus:
@@ -123,32 +131,50 @@ def _sealed_at(folder: Path) -> str | None:
 # -- one collection
 
 
-def indexed(ws: Workspace, at: Standing, name: str) -> tuple[Standing, Indexed]:
+def indexed(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
     """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
     `CollectionMissing`, `IndexFailed`.
     """
     try:
-        return read_consistently(
-            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)))
-        )
+        return read_consistently(ws, lambda: _read(ws, name))
     except (EmbeddingError, IndexExtraMissing):
-        return at, known(ws, at, name)
+        if not isinstance(ws, Workspace):
+            raise
+        return known(ws, name)
 
 
-def known(ws: Workspace, at: Standing, name: str) -> Indexed:
+def known(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
     """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
     """
+    if not isinstance(ws, Workspace):
+        return _read(ws, name)
+    at = read_consistently(ws, lambda: standing(ws), index=False)
     found = find(ws, at.at, name)
     each = next(each for each in look(ws).collections if each.collection.name == found.name)
     hnsw = hnsw_of(found)
-    return Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
+    return at, Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
 
 
-def _as_indexed(ws: Workspace, view: View, name: str) -> Indexed:
+def count(ws: DocumentStore, name: str) -> tuple[Standing, CollectionSize]:
+    """A collection's size, without bringing the index. Raises `CollectionMissing`."""
+    if not isinstance(ws, Workspace):
+        at, indexed_so = _read(ws, name)
+        return at, CollectionSize(indexed_so.collection.name, indexed_so.documents, indexed_so.chunks)
+    at = read_consistently(ws, lambda: standing(ws), index=False)
+    found = find(ws, at.at, name)
+    chunks = chunks_held_now(ws, at, found.name)
+    return at, CollectionSize(found.name, ws.engine.count(at.at, collection=found.name), chunks)
+
+
+def _read(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
+    return ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)))
+
+
+def _as_indexed(ws: DocumentStore, view: View, name: str) -> Indexed:
     collection = find(ws, view.at, name)
     held = held_collections(view.folder)[collection.name]
     return Indexed(

@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.models import ISSUES, At, Document
+from vmrag_link.models import ISSUES, At, Document, metadata_of
 from vmrag_link.ops.knowledge.issue_logs import TABLE
 from vmrag_link.ops.knowledge.records import LOG_TYPES
 from vmrag_link.workspace import Workspace
@@ -81,7 +79,7 @@ def _moment(key: str, value: Any) -> str:
 def _passes(document: Document, wanted: LogFilter) -> bool:
     if not wanted:
         return True
-    metadata = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    metadata = metadata_of(document)
     tags = metadata.get("tags", [])
     have: dict[str, Callable[[Any], bool]] = {
         "issue_number": lambda value: bool(metadata["issue_number"] == value),

@@ -11,12 +11,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from vmrag_link import clock
 from vmrag_link.engines import logical
 from vmrag_link.errors import DocumentExists, UsageInvalid, quoted
-from vmrag_link.models import ISSUES, At, Document, Project, Record, canonical_json
+from vmrag_link.models import ISSUES, At, Document, Project, Record, canonical_json, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.knowledge import rows
@@ -102,7 +100,7 @@ def of_issue(ws: Workspace, at: At, project_id: str, issue_number: int) -> Itera
     """(log type, id, title) of each log of an issue."""
     name = logical.collection_name(ISSUES, project_id)
     for header in ws.engine.headers(at, collection=name):
-        values = msgspec.json.decode(header.metadata, type=dict[str, Any])
+        values = metadata_of(header)
         if (values.get("project_id"), values.get("issue_number")) == (project_id, issue_number):
             yield values["log_type"], header.doc_id, header.title
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-import msgspec
-
 from vmrag_link.engines.logical import METADATA_KEYS
-from vmrag_link.models import Document, Record
+from vmrag_link.models import Document, Record, metadata_of
 from vmrag_link.ops.documents.writing import Landed
 
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
@@ -138,13 +136,13 @@ def updated_doc(done: Landed[Updated]) -> UpdatedDoc:
 
 def stated(document: Document) -> dict[str, Any]:
     """The columns of the row that are keys of the document's metadata."""
-    values = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    values = metadata_of(document)
     return {key: values[key] for key in METADATA_KEYS[document.table]}
 
 
 def given_metadata(document: Document) -> dict[str, Any]:
     """The metadata without these columns."""
-    values = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    values = metadata_of(document)
     return {key: value for key, value in values.items() if key not in METADATA_KEYS[document.table]}
 
 

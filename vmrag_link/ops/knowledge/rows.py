@@ -176,7 +176,7 @@ def write_of(ws: Workspace, at: At, row: Document, *, projects: tuple[Project, .
 def _collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, bool]:
     """The collection that a row implies, and whether it has to be made."""
     kind = _KINDS[row.table]
-    found = next((each for each in ws.engine.collections(at) if each.name == row.collection), None)
+    found = collections.exact(ws, at, row.collection)
     if found is None:
         key = logical.IMPLIED_BY[kind]
         metadata = canonical_json({key: stated(row)[key]})

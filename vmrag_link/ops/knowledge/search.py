@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.engines import logical
-from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import (
     ISSUES,
     KNOWLEDGE,
@@ -21,7 +20,7 @@ from vmrag_link.models import (
     Record,
 )
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.ops.knowledge import issue_filter, knowledge_docs
 from vmrag_link.retrieval.query import Hit, Mode, Query, distance, similarity
 from vmrag_link.retrieval.search import Searcher
@@ -144,8 +143,7 @@ def _search(
     limit: int,
 ) -> _Found:
     """`passing`: the documents that may answer; None for all."""
-    if not text.strip():
-        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+    require_query(text)
 
     def look(searcher: Searcher, view: View) -> _Found:
         held = {each.name: each for each in searcher.collections() if asked(each)}
@@ -169,7 +167,7 @@ def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
     """The values of `KnowledgeHit`."""
     return {
         "content": hit.text,
-        "metadata": hit.placed_metadata,
+        "metadata": hit.shown_metadata,
         "distance": distance(space, cosine),
         "similarity": similarity(cosine),
         "score": hit.score,

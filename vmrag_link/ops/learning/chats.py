@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.models import At, Document, Record, canonical_json
+from vmrag_link.errors import JsonInvalid
+from vmrag_link.models import At, Document, Record, canonical_json, json_from_user, metadata_of
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import chat_context
 from vmrag_link.ops.learning.chat_context import FileChange
 from vmrag_link.ops.learning.names import file_name, split
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.libraries import files
+from vmrag_link.ops.libraries.files import NamedFile
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.collections import Put
-from vmrag_link.ops.system.entries import entry, metadata_of, with_metadata
+from vmrag_link.ops.system.entries import entry, with_metadata
 from vmrag_link.workspace import Workspace
 
 FILE, CHATS_OF_CODE = "file_path", "related_chat_ids"
 """Keys of the metadata of a chunk of code: the file that it is from, and the chats about it."""
+
+
+R = TypeVar("R", bound=Record)
 
 
 class ToolUse(Record, frozen=True):
@@ -67,8 +74,23 @@ class ChatReport(Record, frozen=True):
     bidirectional_links: ChatLinks
 
 
+def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
+    """A list of records that a file holds as JSON. Raises `JsonInvalid`, as `files.read`."""
+    source = files.read(ws, file)
+    try:
+        return msgspec.convert(json_from_user(source.data.decode()), type=list[kind])  # type: ignore[valid-type]
+    except (ValueError, msgspec.ValidationError) as error:
+        raise JsonInvalid(
+            f"{source.name} is no list as it is wanted here: {error}.",
+            hint="docs/learning.md shows one.",
+            value=source.key,
+        ) from None
+
+
 def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
     """Store a chat, and its id with the chunks of the files that it changed; all or nothing.
+
+    What stays on this machine names the chunks, and they do not name it: they are pushed.
 
     Raises `JsonInvalid` for what cannot be stored, as `collections.find_or_new`,
     `collections.prepared`, `writing.write`.
@@ -80,9 +102,12 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
     ]
     changed = list(dict.fromkeys(each.file_path for each in changes))
 
+    store = stores.for_tools(ws, request.collection_name)
+    apart = None if store is ws else stores.knowledge_at(ws)
+
     def plan(at: At) -> Planned[ChatReport]:
-        collection, new = collections.find_or_new(ws, at, request.collection_name)
-        code = _code(ws, at, changed)
+        collection, new = collections.find_or_new(store, at, request.collection_name)
+        code = _code(ws, at if store is ws else apart, changed)
         ids = [each.doc_id for each in code]
         with_code = {metadata_of(each)[FILE] for each in code}
         links = ChatLinks(
@@ -99,10 +124,10 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
             entry(collection.name, chat_id, text, metadata),
             source_key=_raw(request) if ws.config.learning.store_raw else "",
         )
-        puts = [Put(collection, new, [chat]), *_linked(ws, at, code, chat_id)]
-        return Planned(collections.prepared(ws, puts), ChatReport(chat_id, session, links))
+        puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
+        return Planned(collections.prepared(store, puts), ChatReport(chat_id, session, links))
 
-    return writing.write(ws, plan, "write down a chat")
+    return writing.write(store, plan, "write down a chat")
 
 
 def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
@@ -140,15 +165,13 @@ def _raw(request: ChatRequest) -> str:
     return canonical_json(said) if said else ""
 
 
-def _code(ws: Workspace, at: At, files: Iterable[str]) -> list[Document]:
+def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     """The chunks of code of these files, by id."""
     wanted = set(files)
-    if not wanted or collections.find(ws, at, collections.CODEBASE) is None:
+    if not wanted or at is None or exact(ws, at, collections.CODEBASE) is None:
         return []
     headers = ws.engine.headers(at, collection=collections.CODEBASE)
-    ids = [
-        each.doc_id for each in headers if msgspec.json.decode(each.metadata, type=dict[str, Any]).get(FILE) in wanted
-    ]
+    ids = [each.doc_id for each in headers if metadata_of(each).get(FILE) in wanted]
     found = ws.engine.documents(at, collection=collections.CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
 

@@ -15,10 +15,10 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.evidence import score
-from vmrag_link.models import SYSTEM, At, Document, Record
+from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
 from vmrag_link.ops.system.collections import EVIDENCE, TEST_RESULTS
-from vmrag_link.ops.system.entries import entry, metadata_of
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.system.entries import entry
+from vmrag_link.workspace import DocumentStore
 
 EvidenceType = Literal["test_transition", "runtime_error_resolution", "code_quality_improvement"]
 
@@ -72,14 +72,16 @@ def record(collection: str, doc_id: str, text: str, kind: str, found: Evidence, 
     )
 
 
-def look_up(ws: Workspace, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
+def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:
     """What these records count, wherever they were written down. Raises `DocumentMissing`."""
     found: dict[str, Evidence] = {}
     names = [
-        each.name for each in ws.engine.collections(at) if each.kind == SYSTEM or each.name in (EVIDENCE, TEST_RESULTS)
+        each.name
+        for each in store.engine.collections(at)
+        if each.kind == SYSTEM or each.name in (EVIDENCE, TEST_RESULTS)
     ]
     for name in names if ids else ():
-        for document in ws.engine.documents(at, collection=name, ids=ids):
+        for document in store.engine.documents(at, collection=name, ids=ids):
             if (evidence := _parse(document)) is not None:
                 found[document.doc_id] = evidence
     if missing := [each for each in dict.fromkeys(ids) if each not in found]:

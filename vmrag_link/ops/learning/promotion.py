@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
 from vmrag_link.evidence import score
-from vmrag_link.models import At, Document, Record
+from vmrag_link.models import At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence
 from vmrag_link.ops.learning.names import split
-from vmrag_link.ops.system import collections
-from vmrag_link.ops.system.entries import entry, metadata_of, with_metadata
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.workspace import DocumentStore, Workspace
 
 CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
 """What a learning takes over from its chat."""
@@ -63,27 +64,29 @@ def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]
     """
     doc_id = evidence.new_id()
 
+    store = stores.for_tools(ws, request.collection_name, request.chat_collection_name)
+
     def plan(at: At) -> Planned[PromotionReport]:
-        validation = _validation(ws, at, request)
-        chat = _chat(ws, at, request) if request.source_chat_id else None
-        collection, new = collections.find_or_new(ws, at, request.collection_name)
+        validation = _validation(store, at, request)
+        chat = _chat(store, at, request) if request.source_chat_id else None
+        collection, new = collections.find_or_new(store, at, request.collection_name)
         learning = entry(collection.name, doc_id, request.description, _metadata(request, validation, chat))
         puts = [collections.Put(collection, new, [learning])]
         if chat:
             promoted = with_metadata(chat, status="promoted", derived_learning_id=doc_id)
-            chats, new = collections.find_or_new(ws, at, request.chat_collection_name)
+            chats, new = collections.find_or_new(store, at, request.chat_collection_name)
             puts.append(collections.Put(chats, new, [promoted]))
         report = PromotionReport(doc_id, collection.name, validation, source_chat_updated=chat is not None)
-        return Planned(collections.prepared(ws, puts), report)
+        return Planned(collections.prepared(store, puts), report)
 
-    return writing.write(ws, plan, "promote a learning")
+    return writing.write(store, plan, "promote a learning")
 
 
-def _validation(ws: Workspace, at: At, request: PromotionRequest) -> Validation | None:
+def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:
     """Raises `DocumentMissing`, `ValidationMissing`, `ValidationTooLow`."""
     least, named = request.validation_threshold, request.validation_evidence_id
     if named:
-        found = evidence.look_up(ws, at, [named])[named]
+        found = evidence.look_up(store, at, [named])[named]
         validation = Validation(found.score, named, found.score >= least, found.types)
     elif request.validation_score is not None:
         validation = Validation(request.validation_score, None, request.validation_score >= least, [])
@@ -104,10 +107,10 @@ def _validation(ws: Workspace, at: At, request: PromotionRequest) -> Validation 
     return validation
 
 
-def _chat(ws: Workspace, at: At, request: PromotionRequest) -> Document:
+def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
     """Raises `DocumentMissing`."""
-    there = collections.find(ws, at, request.chat_collection_name)
-    chat = ws.engine.document(at, there.name, request.source_chat_id) if there else None
+    there = exact(store, at, request.chat_collection_name)
+    chat = store.engine.document(at, there.name, request.source_chat_id) if there else None
     if chat is None:
         raise DocumentMissing(
             f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",

@@ -13,7 +13,7 @@ from vmrag_link.ops.learning import evidence
 from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.workspace import Workspace
 
 TYPE: evidence.EvidenceType = "code_quality_improvement"
@@ -86,12 +86,14 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
         "improvement_percent": better,
     }
 
-    def plan(at: At) -> Planned[QualityReport]:
-        collection, new = collections.find_or_new(ws, at, request.collection_name)
-        row = evidence.record(collection.name, doc_id, _told(report), TYPE, found, **numbers)
-        return Planned(collections.prepared(ws, [collections.Put(collection, new, [row])]), report)
+    store = stores.for_tools(ws, request.collection_name)
 
-    return writing.write(ws, plan, "write down a quality check")
+    def plan(at: At) -> Planned[QualityReport]:
+        collection, new = collections.find_or_new(store, at, request.collection_name)
+        row = evidence.record(collection.name, doc_id, _told(report), TYPE, found, **numbers)
+        return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
+
+    return writing.write(store, plan, "write down a quality check")
 
 
 def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:

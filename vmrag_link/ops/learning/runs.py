@@ -16,7 +16,7 @@ from vmrag_link.ops.learning import evidence
 from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.workspace import Workspace
 
 RUN = "test_run"
@@ -89,13 +89,15 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     if changed := _changed(ws, request):
         more["changed_files"] = changed
 
+    store = stores.for_tools(ws, request.collection_name)
+
     def plan(at: At) -> Planned[RunReport]:
-        collection, new = collections.find_or_new(ws, at, request.collection_name)
+        collection, new = collections.find_or_new(store, at, request.collection_name)
         rows = [_transition(collection.name, run_id, each, item) for each, item in zip(stored, items, strict=True)]
         rows.append(evidence.record(collection.name, run_id, _told(counts, compared), RUN, whole, **more))
-        return Planned(collections.prepared(ws, [collections.Put(collection, new, rows)]), report)
+        return Planned(collections.prepared(store, [collections.Put(collection, new, rows)]), report)
 
-    return writing.write(ws, plan, "write down test results")
+    return writing.write(store, plan, "write down test results")
 
 
 def _transition(collection: str, run_id: str, each: StoredTransition, item: EvidenceItem) -> Document:

@@ -13,7 +13,7 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.learning import evidence
 from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.learning.names import file_name, split
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.workspace import Workspace
 
 TYPE: evidence.EvidenceType = "runtime_error_resolution"
@@ -62,8 +62,10 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     files = split(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
+    store = stores.for_tools(ws, request.collection_name)
+
     def plan(at: At) -> Planned[ErrorReport]:
-        collection, new = collections.find_or_new(ws, at, request.collection_name)
+        collection, new = collections.find_or_new(store, at, request.collection_name)
         row = evidence.record(
             collection.name,
             doc_id,
@@ -77,10 +79,10 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
             resolution=request.resolution,
             resolution_verified=request.resolution_verified,
         )
-        write = collections.prepared(ws, [collections.Put(collection, new, [row])])
+        write = collections.prepared(store, [collections.Put(collection, new, [row])])
         return Planned(write, ErrorReport(doc_id, doc_id, TYPE, found.score, files))
 
-    return writing.write(ws, plan, "write down an error")
+    return writing.write(store, plan, "write down an error")
 
 
 def files_of(stacktrace: str, top: Path) -> list[str]:

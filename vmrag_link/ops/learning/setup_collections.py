@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.workspace import DocumentStore, Workspace
 
 
 class SetupReport(Record, frozen=True):
@@ -15,14 +17,25 @@ class SetupReport(Record, frozen=True):
 
 
 def setup_collections(ws: Workspace) -> Landed[SetupReport]:
-    """Make those that are not there. Raises as `writing.write`."""
+    """Make those that are not there, each where it is kept. Raises as `writing.write`."""
+    store = stores.for_tools(ws)
+    if store is ws:
+        return _made(ws, collections.SYSTEM_COLLECTIONS)
+    here, there = _made(store, stores.PRIVATE), _made(ws, (collections.CODEBASE,))
+    both = SetupReport([*there.report.created, *here.report.created], [*there.report.existing, *here.report.existing])
+    return there._replace(report=both)
 
+
+def _made(store: DocumentStore, names: Sequence[str]) -> Landed[SetupReport]:
     def plan(at: At) -> Planned[SetupReport]:
-        found = [collections.find_or_new(ws, at, name) for name in collections.SYSTEM_COLLECTIONS]
+        chunking = {collections.CODEBASE: collections.ordinary_chunking(store)}
+        found = [
+            collections.find_or_new(store, at, name, chunking=chunking.get(name, collections.WHOLE)) for name in names
+        ]
         puts = [collections.Put(collection, new, ()) for collection, new in found if new]
         created = [each.collection.name for each in puts]
         existing = [collection.name for collection, new in found if not new]
-        write = collections.prepared(ws, puts) if puts else None
+        write = collections.prepared(store, puts) if puts else None
         return Planned(write, SetupReport(created, existing))
 
-    return writing.write(ws, plan, "make the system collections")
+    return writing.write(store, plan, "make the system collections")

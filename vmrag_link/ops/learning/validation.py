@@ -19,7 +19,7 @@ from vmrag_link.ops.learning.evidence import Evidence, EvidenceItem
 from vmrag_link.ops.learning.names import split
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.libraries.files import NamedFile
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
 
@@ -100,8 +100,10 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
     doc_id = evidence.new_id()
     output = str(request.output) if request.output else None
 
+    store = stores.for_tools(ws)
+
     def plan(at: At) -> Planned[ValidationReport]:
-        whole = evidence.together([*evidence.look_up(ws, at, ids).values(), of_file])
+        whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])
         numbers = {name: sum(each.type == kind for each in whole.items) for kind, name in _KINDS.items()}
         report = ValidationReport(
             score=whole.score,
@@ -112,14 +114,14 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
             evidence_id=doc_id,
             output_file=output,
         )
-        collection, new = collections.find_or_new(ws, at, collections.EVIDENCE)
+        collection, new = collections.find_or_new(store, at, collections.EVIDENCE)
         text = f"Evidence with the score {whole.score:g}: " + ", ".join(
             f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
         )
         row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
-        return Planned(collections.prepared(ws, [collections.Put(collection, new, [row])]), report)
+        return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
 
-    landed = writing.write(ws, plan, "write down a validation")
+    landed = writing.write(store, plan, "write down a validation")
     if request.output:
         with file_failures():
             write_atomically(request.output, json_text(landed.report).encode() + b"\n")

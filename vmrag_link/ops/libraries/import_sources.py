@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.documents import import_base, importing
 from vmrag_link.documents.importing import Skipped
+from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import AccessDenied, FetchFailed, FileFailed, VmragError
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.libraries import files, library, pages
 from vmrag_link.ops.libraries.converting import converting
-from vmrag_link.ops.libraries.ingest import Ingested, checked_metadata, held, ingest
+from vmrag_link.ops.libraries.ingest import Ingested, check, held, ingest
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.workspace import Workspace
 
@@ -67,18 +69,22 @@ class _Named(NamedTuple):
 
 
 def import_sources(
-    ws: Workspace, sources: Sequence[Path | str], name: str, *, metadata: Mapping[str, Any] | None = None
+    ws: Workspace,
+    sources: Sequence[Path | str],
+    name: str,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    selection: FileSelection | None = None,
 ) -> LibraryImport:
     """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
 
     What cannot be taken keeps nothing else from being stored. The reason is raised if it is the
     only one that is named. Raises `UsageInvalid` for a path where nothing is, and as `ingest`.
     """
-    library.check(name)
-    checked_metadata(metadata or {}, name)
+    check(name, metadata)
     library.find(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
-    named = [each for source in sources for each in _named(ws, source, skipped)]
+    named = list(_named(ws, sources, selection or FileSelection(), skipped))
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -106,18 +112,23 @@ def import_sources(
     )
 
 
-def _named(ws: Workspace, source: Path | str, skipped: list[Skipped]) -> Iterator[_Named]:
-    if isinstance(source, str):
-        yield _Named(source, pages.key_of(source))
-        return
-    found = importing.existing(source)
-    if not found.is_dir():
-        yield _Named(found, str(source))
-        return
-    base = import_base.of_folder(found, import_base.located(ws.places.top))
-    scan = importing.scan([found], base)
-    skipped += scan.skipped
-    yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
+def _named(
+    ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
+) -> Iterator[_Named]:
+    """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
+    top = import_base.located(ws.places.top)
+    for source in sources:
+        if isinstance(source, str):
+            yield _Named(source, pages.key_of(source))
+            continue
+        found = importing.existing(source)
+        if not found.is_dir():
+            yield _Named(found, str(source))
+            continue
+        base = import_base.of_folder(found, top)
+        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin))
+        skipped += scan.skipped
+        yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
 
 
 def _read(

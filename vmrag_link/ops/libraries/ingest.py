@@ -168,6 +168,12 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
     )
 
 
+def check(name: str, metadata: Mapping[str, Any] | None) -> None:
+    """Raise what `ingest` raises of a library's name and of metadata, before anything is read."""
+    library.check(name)
+    checked_metadata(metadata or {}, name)
+
+
 def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Metadata as it can be stored exactly.
 

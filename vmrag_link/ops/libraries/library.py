@@ -26,7 +26,7 @@ def find(ws: Workspace, at: At, name: str) -> Collection | None:
 
     Raises `LibraryRefused` for a collection of another kind.
     """
-    found = next((each for each in ws.engine.collections(at) if each.name == name), None)
+    found = collections.exact(ws, at, name)
     if found and found.kind != LIBRARY:
         raise LibraryRefused(
             f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",

@@ -23,7 +23,7 @@ Chunks = Mapping[tuple[str, str], int]
 
 
 class ListedDocument(Record, frozen=True):
-    """`source`: as `library.shown_source`; `chunks`: as many as the index holds."""
+    """`source`: as `library.shown_source`; `chunk_count`: as many as the index holds."""
 
     doc_id: str
     source: str
@@ -32,7 +32,7 @@ class ListedDocument(Record, frozen=True):
     content_hash: str
     created_at: str
     metadata: dict[str, Any]
-    chunks: int
+    chunk_count: int
 
 
 class DocumentList(Record, frozen=True):
@@ -45,8 +45,8 @@ class DocumentList(Record, frozen=True):
 
 class LibrarySize(Record, frozen=True):
     library: str
-    documents: int
-    chunks: int
+    document_count: int
+    chunk_count: int
 
 
 class LibraryList(Record, frozen=True):

@@ -9,6 +9,7 @@ from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid, 
 from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import document_names
 from vmrag_link.ops.libraries import library
 from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web.limits import limits_of
@@ -85,25 +86,22 @@ def _meant(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -
                 f"No library has a document from {url}.", hint=f"vmrag import {quoted(url)} --library NAME", source=url
             )
         return found
-    collection, _, doc_id = name.partition("/")
-    if collection not in there:
-        raise _no_library(ws, at, collection)
-    pages = there[collection]
-    if not doc_id:
-        return [(collection, url) for url in pages.values()]
-    if doc_id in pages:
-        return [(collection, pages[doc_id])]
-    if ws.engine.document(at, collection, doc_id):
+    if name.rstrip("/") in there:
+        collection = name.rstrip("/")
+        return [(collection, url) for url in there[collection].values()]
+    if not document_names.candidates(ws.engine, at, name) and name.partition("/")[0] not in there:
+        raise _no_library(ws, at, name.partition("/")[0])
+    document = document_names.find(ws.engine, [at], name)
+    if document.collection not in there:
+        raise _no_library(ws, at, document.collection)
+    url = there[document.collection].get(document.doc_id, "")
+    if not url:
         raise UsageInvalid(
-            f"{name} came from a file, not from a URL.",
-            hint=f"vmrag import FILE --library {quoted(collection)}",
-            doc_id=doc_id,
+            f"{document} came from a file, not from a URL.",
+            hint=f"vmrag import FILE --library {quoted(document.collection)}",
+            doc_id=document.doc_id,
         )
-    raise DocumentMissing(
-        f"There is no document {doc_id!r} in {collection!r}.",
-        hint=f"vmrag list --collection {quoted(collection)}",
-        doc_id=doc_id,
-    )
+    return [(document.collection, url)]
 
 
 def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:

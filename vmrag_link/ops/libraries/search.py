@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.documents import origin
-from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.ops.libraries import library, paging, search_filter
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
@@ -17,7 +16,9 @@ from vmrag_link.workspace import View, Workspace
 
 
 class LibraryPassage(Record, frozen=True):
-    """A chunk of a library's document that answers; `source`: as `library.shown_source`."""
+    """A chunk of a library's document, whole. `source`: as `library.shown_source`; `page` is 0 in a
+    text without pages; `score` from 1 downwards.
+    """
 
     doc_id: str
     source: str
@@ -27,7 +28,7 @@ class LibraryPassage(Record, frozen=True):
     last_modified: str
     page: int
     content: str
-    chunk: int
+    chunk_index: int
     metadata: dict[str, Any]
     score: float
 
@@ -45,8 +46,7 @@ def search(
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
     without a character, `FilterInvalid`, `Embedding` errors, `IndexFailed`.
     """
-    if not text.strip():
-        raise UsageInvalid("The query is empty.", hint="Say what is sought.", parameter="query")
+    require_query(text)
     wanted = search_filter.parse(where or {})
 
     def look(searcher: Searcher, view: View) -> LibraryPassages:

@@ -9,7 +9,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.libraries import files, library, pages
 from vmrag_link.ops.libraries.converting import converting
-from vmrag_link.ops.libraries.ingest import Ingested, checked_metadata, held, ingest
+from vmrag_link.ops.libraries.ingest import Ingested, check, held, ingest
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.workspace import Workspace
 
@@ -28,8 +28,7 @@ def page(ws: Workspace, name: str, url: str, *, metadata: Mapping[str, Any] | No
 
     Raises as `pages.read` and `ingest`.
     """
-    library.check(name)
-    checked_metadata(metadata or {}, name)
+    check(name, metadata)
     key = pages.key_of(url)
     at = writing.place(writing.writable(ws))
     library.find(ws, at, name)

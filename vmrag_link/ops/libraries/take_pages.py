@@ -21,7 +21,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.ops.libraries import library, pages
 from vmrag_link.ops.libraries.converting import Convert, converting
-from vmrag_link.ops.libraries.ingest import checked_metadata, ingest
+from vmrag_link.ops.libraries.ingest import check, ingest
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.web.pace import Pace
 from vmrag_link.web.urls import parse_url
@@ -83,8 +83,7 @@ def take_pages(
     With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
     its `problem`.
     """
-    library.check(name)
-    checked_metadata(metadata or {}, name)
+    check(name, metadata)
     at = ws.at() if dry_run else writing.place(writing.writable(ws))
     library.find(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}

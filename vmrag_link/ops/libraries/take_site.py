@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.models import Record
-from vmrag_link.ops.libraries import library
-from vmrag_link.ops.libraries.ingest import checked_metadata
+from vmrag_link.ops.libraries.ingest import check
 from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web import sitemap
 from vmrag_link.web.limits import limits_of
@@ -45,8 +44,7 @@ def take_site(
 
     Raises as `web.sitemap.urls` and `take_pages`.
     """
-    library.check(name)
-    checked_metadata(metadata or {}, name)
+    check(name, metadata)
     found = sitemap.urls(url, limits=limits_of(ws.config.ingest), most=most)
     if found.delay_s and len(found.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {found.delay_s:g} s between two pages.")

@@ -16,6 +16,7 @@ from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.follow import recovery
@@ -138,7 +139,11 @@ def merge_revision(
     Raises `Uncommitted`.
     """
     if target.kb_branch and target.kb_branch.dirty:
-        raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
+        raise Uncommitted(
+            "There are uncommitted documents; a merge would mix them in.",
+            hint="vmrag commit",
+            local_changes=local_changes(ws.engine, target.kb_branch),
+        )
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
     state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_as_dicts(decisions))

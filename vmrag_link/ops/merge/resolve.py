@@ -17,6 +17,8 @@ from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
+from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.merge import merge_state, sides
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
@@ -65,6 +67,21 @@ def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
     Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict.
     """
     return _resolve(ws, ids, None)
+
+
+def ids_of(ws: Workspace, names: Sequence[str]) -> list[str]:
+    """The ids of the conflicts that a person means: `COLLECTION/DOC`, or `DOC` alone.
+
+    Raises as `conflicts`, and `DocumentAmbiguous`.
+    """
+    if not names:
+        return []
+    prepare(ws)
+    merged = merge_state.merged(ws, merge_state.required(ws))
+    names_of = {each.id: DocumentName(each.collection, each.doc_id) for each in (*merged.conflicts, *merged.decided)}
+    ids = {name: conflict for conflict, name in names_of.items()}
+    meant = {name: None if name in names_of else document_names.among(ids, name) for name in names}
+    return [ids[document] if document else name for name, document in meant.items()]
 
 
 def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveReport:

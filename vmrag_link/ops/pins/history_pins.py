@@ -15,6 +15,11 @@ def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
     return _readable(history.reachable_pins(places, [commit]))
 
 
+def after(places: Places, commit: str) -> Iterator[Pin]:
+    """The pins that descendants of a commit introduce, oldest first."""
+    return filter(None, map(parsed, history.pins_after(places, commit).values()))
+
+
 def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
     """Each pin with the commits that introduced it, newest first, of the refs in
     `git.history.pins`.

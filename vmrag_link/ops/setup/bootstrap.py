@@ -30,12 +30,14 @@ from vmrag_link.ops.documents import collection_writes, writing
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
 from vmrag_link.ops.history.revparse import CANDIDATES, SHORTEST_HASH
 from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.offers import Offer
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.ops.remotes.fetch import no_such_branch
 from vmrag_link.ops.setup import import_chroma
 from vmrag_link.ops.setup.import_chroma import Foreign
-from vmrag_link.ops.setup.init import ATTRIBUTES, Start, begin, init, require_no_links
+from vmrag_link.ops.setup.init import Start, begin, init, require_no_links
 from vmrag_link.paths import write_atomically
 from vmrag_link.pin_values import OWN, hosted, own_ref
 from vmrag_link.transport import address
@@ -53,6 +55,7 @@ class Founded(Record, frozen=True):
 
     `remote`: what the settings say now, if that was asked for. `cloned`: where the knowledge base
     was fetched from, because the repository's history pins one. `taken`: what was imported;
+    `others`: knowledge that the checked-out commit could have taken, because other commits pin it.
     `pending`: why the index did not follow, and `standing` where the workspace stands then, with
     nothing to read from yet.
     """
@@ -64,6 +67,7 @@ class Founded(Record, frozen=True):
     remote: str = ""
     cloned: str | None = None
     taken: Foreign = Foreign()
+    others: tuple[Offer, ...] = ()
     pending: str = ""
     standing: Standing | None = None
 
@@ -110,7 +114,18 @@ def found(
         pending = _index_problem(ws)
     info = ws.engine.info(report.revision)
     at = _standing(ws, report.revision, pending) if pending and not ws.binding else None
-    return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
+    return Founded(
+        report.kb,
+        report.pin.dolt_branch,
+        info,
+        report.staged,
+        setting,
+        report.cloned,
+        taken,
+        report.others,
+        pending,
+        at,
+    )
 
 
 def found_from(

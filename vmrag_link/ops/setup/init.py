@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import EngineName, Write, root_of
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
-from vmrag_link.git import pin_merge, plumbing, sharing
+from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.pins import history_pins, pinning
+from vmrag_link.ops.pins import attributes, history_pins, pinning
+from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.offers import Offer, offers
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
 from vmrag_link.workspace import Workspace, reasons
-
-ATTRIBUTES = ".gitattributes"
 
 
 class Start(Record, frozen=True):
@@ -46,7 +46,8 @@ class InitReport(Record, frozen=True):
     interrupted; empty: nothing was left to do. `unstaged` are those that could not be staged,
     because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
     changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
-    because the repository's history has pins already.
+    because the repository's history has pins already. `others`: knowledge that the checked-out
+    commit could have taken, because other commits pin it.
     """
 
     started: bool
@@ -60,17 +61,28 @@ class InitReport(Record, frozen=True):
     unstaged: tuple[str, ...]
     edited: bool
     staged: bool
+    others: tuple[Offer, ...]
+
+
+Choose = Callable[[Sequence[Offer]], Offer | None]
+"""Which of these a code branch begins with; None: without documents."""
 
 
 def init(
-    ws: Workspace, *, new: bool = False, start: Start | None = None, engine: EngineName | None = None
+    ws: Workspace,
+    *,
+    new: bool = False,
+    start: Start | None = None,
+    engine: EngineName | None = None,
+    choose: Choose = lambda _: None,
 ) -> InitReport:
     """Set up the knowledge base, settings file and pin; after a kill, run it again to finish.
 
     Where git's history pins a knowledge base, it is fetched: a new one would share no history with
     it, and could never be pushed there. `new` starts one all the same, unless the checked-out code
     itself pins the old one. `start`: how to begin; ignored where one is fetched. `engine`: what
-    stores a new one, instead of what the settings say. Raises `AlreadyInitialized` where it cannot
+    stores a new one, instead of what the settings say. `choose` is asked without `start`, where the
+    checked-out commit pins nothing and others do. Raises `AlreadyInitialized` where it cannot
     be fetched, or is there and of another engine than the named one; and as `opening.require`.
     """
     require_no_links(ws.places)
@@ -81,7 +93,15 @@ def init(
     if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
         _require_engine(ws, engine)
-    return begin(ws, start if cloned is None else None, cloned=cloned, engine=made_by)
+    found = offers(ws) if pinned is None and ws.initialized and not ws.kb_branch() else ()
+    if cloned or start is None:
+        start = None if pinned is not None else _start(ws, choose(found) if found else None)
+    return begin(ws, start, cloned=cloned, engine=made_by, others=found)
+
+
+def _start(ws: Workspace, taken: Offer | None) -> Start:
+    revision = taken.revision if taken else ""
+    return Start(revision=revision, detached=ws.trigger().branch is None)
 
 
 def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
@@ -105,7 +125,12 @@ def require_no_links(places: Places) -> None:
 
 
 def begin(
-    ws: Workspace, start: Start | None, *, cloned: str | None = None, engine: EngineName = "doltlite"
+    ws: Workspace,
+    start: Start | None,
+    *,
+    cloned: str | None = None,
+    engine: EngineName = "doltlite",
+    others: Sequence[Offer] = (),
 ) -> InitReport:
     """Make what a knowledge base needs in this work tree and lacks; see `init`.
 
@@ -125,14 +150,14 @@ def begin(
             _branch(ws, start)
         unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
         remote = start.remote if start else ""
-        if pinned is None or start:
-            _write(ws, start or Start())
+        if start:
+            _write(ws, start)
         # Settings that a user wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
         unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
-        attributes = _send_to_driver(ws)
-    written = [*(each.name for each in ours), *([ATTRIBUTES] if attributes.written else [])]
-    unstaged += [] if attributes.staged else [ATTRIBUTES]
+        merging = attributes.send_to_driver(ws.places)
+    written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
+    unstaged += [] if merging.staged else [ATTRIBUTES]
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
     return InitReport(
         started and not cloned,
@@ -144,8 +169,9 @@ def begin(
         pinning.block(pin),
         tuple(written),
         tuple(unstaged),
-        attributes.edited,
+        merging.edited,
         not unstaged,
+        tuple(each for each in others if each.revision != pin.dolt_commit),
     )
 
 
@@ -174,7 +200,8 @@ def _branch(ws: Workspace, start: Start) -> None:
     """
     code = ws.trigger().branch or ""
     if start.detached:
-        plumbing.forget_kb_branch(ws.places, code)
+        if code:
+            plumbing.forget_kb_branch(ws.places, code)
         return
     if start.branch is None:
         name = branches.prepare(ws, ws.target())
@@ -202,39 +229,14 @@ def _write(ws: Workspace, start: Start) -> None:
     if settings != before:
         write_atomically(ws.places.config, settings)
         ws.reload_settings()
-    own = ws.kb_branch()
-    revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
+    own = None if start.detached else ws.kb_branch()
+    revision = own.head if own else start.revision or root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
 
 
 def _settings(remote: str, before: bytes | None = None) -> bytes:
     text = config.template().encode() if before is None else before
     return settings_edit.with_value(text, "remote", remote) if remote else text
-
-
-class _Attributes(NamedTuple):
-    """What became of `.gitattributes`; `edited`: it has unstaged changes of the user's."""
-
-    written: bool
-    edited: bool
-    staged: bool
-
-
-def _send_to_driver(ws: Workspace) -> _Attributes:
-    """Have git merge the pin by our driver, and stage that, unless the user has edited the file."""
-    path = ws.places.top / ATTRIBUTES
-    before = path.read_bytes() if path.exists() else b""
-    if pin_merge.names_driver(before):
-        return _Attributes(written=False, edited=False, staged=True)
-    edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
-    _attribute(path, before)
-    return _Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(ws.places, path))
-
-
-def _attribute(path: Path, before: bytes) -> None:
-    """Append the line that has our driver merge the pin."""
-    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
-    write_atomically(path, before + line_end + pin_merge.ATTRIBUTE.encode() + b"\n")
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

@@ -1,6 +1,6 @@
 """`vmrag status`: do pin, knowledge base and index agree, and if not, what to type.
 
-Changes nothing, needs no index extra.
+Changes nothing but what is remembered of files; needs no index extra.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from typing import Literal
+
+import msgspec
 
 from vmrag_link import locks
 from vmrag_link import pin as pins
@@ -19,8 +21,12 @@ from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.ops.status.cautions import cautions
+from vmrag_link.ops.status.changes import PendingChanges, changes
+from vmrag_link.ops.system import relocation
 from vmrag_link.sync import background, current, lease, sentences
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.target import Target
@@ -28,6 +34,8 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized, unusable
 
 State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
+
+RESOLVE = "vmrag resolve"
 
 
 class GitBlock(Record, frozen=True):
@@ -64,7 +72,7 @@ class StatusReport(Record, frozen=True):
     """`background`: the sync that works now while nobody waits, or why the last one gave up.
 
     `chroma`: its store of the bound index, on which no answer and no `state` depends; None where
-    no index is bound.
+    no index is bound. `changes` if they were asked for, and there is a knowledge base.
     """
 
     state: State
@@ -77,10 +85,11 @@ class StatusReport(Record, frozen=True):
     reasons: list[str]
     hint: str
     chroma: ChromaState | None = None
+    changes: PendingChanges | None = None
 
 
-def status(ws: Workspace) -> StatusReport:
-    """What `vmrag status` shows."""
+def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
+    """What `vmrag status` shows; `with_changes`, which take time, also what differs."""
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
     if not ws.initialized:
@@ -96,9 +105,18 @@ def status(ws: Workspace) -> StatusReport:
     behind = background.report(background.sync_of(ws.places))
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
-    reasons += _interrupted_commit(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
+    merge, unmergeable = _open_merge(ws)
+    reasons += _interrupted_commit(ws) + unmergeable + _waiting(ws, target, merge)
+    reasons += _background(ws, behind) if behind else []
+    reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.state() if ws.binding else None
-    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma)
+    found = changes(ws, target) if with_changes else None
+    if merge and not merge.written:  # what it brings moves the pin, and explains the files
+        hint = RESOLVE if state == "drift" else hint
+        found = _after_resolve(found) if found else None
+    return StatusReport(
+        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, found
+    )
 
 
 def _warnings(ws: Workspace) -> list[str]:
@@ -189,19 +207,31 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     return reasons
 
 
-def _waiting(ws: Workspace, target: Target) -> list[str]:
+def _open_merge(ws: Workspace) -> tuple[MergeState | None, list[str]]:
+    """The merge that is open, or why it cannot be made."""
+    try:
+        return merge_state.current(ws), []
+    except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
+        return None, [error.sentence]
+
+
+def _after_resolve(found: PendingChanges) -> PendingChanges:
+    """Importing the files that git has merged would make the merge a change of one side."""
+    if not found.files.commands:
+        return found
+    return msgspec.structs.replace(found, files=msgspec.structs.replace(found.files, commands=(RESOLVE,)))
+
+
+def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[str]:
     """What waits for a person, and is no drift."""
     waiting = []
-    try:
-        merge = merge_state.current(ws)
-    except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
-        merge = None
-        waiting.append(error.sentence)
     if merge:
-        then = "vmrag commit, or vmrag merge --abort" if merge.written else "vmrag resolve"
+        then = "vmrag commit, or vmrag merge --abort" if merge.written else RESOLVE
         waiting.append(f"The merge of {merge.source} is open: {then}")
     if target.in_use_by:
         waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
+    if elsewhere := relocation.told(ws, committed=False):
+        waiting.append(elsewhere)
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
     back = (f"vmrag merge {quoted(name)}" for name in names)

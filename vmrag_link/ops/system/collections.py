@@ -12,7 +12,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import SYSTEM, At, Chunking, Collection, Document, Record
 from vmrag_link.ops.documents import collections, names
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore
 
 CODEBASE = "codebase_v1"
 CHATS = "chat_history_v1"
@@ -27,6 +27,11 @@ WHOLE = Chunking(size=100_000, overlap=0)
 """A document is one chunk, as long as no embedding model can make sense of it anyway."""
 
 
+def ordinary_chunking(ws: DocumentStore) -> Chunking:
+    """As the settings say: for code, whose documents are files."""
+    return Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
+
+
 class Put(Record, frozen=True):
     """Documents to store in a collection, which is `new` or there already."""
 
@@ -35,21 +40,18 @@ class Put(Record, frozen=True):
     documents: Sequence[Document]
 
 
-def find(ws: Workspace, at: At, name: str) -> Collection | None:
-    """The collection of exactly this name."""
-    return next((each for each in ws.engine.collections(at) if each.name == name), None)
-
-
-def find_or_new(ws: Workspace, at: At, name: str) -> tuple[Collection, bool]:
+def find_or_new(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WHOLE) -> tuple[Collection, bool]:
     """The collection of exactly this name, or one to be made, and whether it is that.
+
+    `chunking` counts for one to be made.
 
     Raises `NameInvalid`, and `UsageInvalid` for one whose documents come from elsewhere.
     """
-    found = find(ws, at, name)
+    found = collections.exact(ws, at, name)
     if found is None:
         names.check(name)
         model = ws.models.named(ws.config.embedding.model)
-        return collections.empty(name, model, WHOLE, kind=SYSTEM), True
+        return collections.empty(name, model, chunking, kind=SYSTEM), True
     if found.kind not in (SYSTEM, "chroma"):
         raise UsageInvalid(
             f"The documents of collection {name!r}, of kind {found.kind}, come from elsewhere.",
@@ -60,7 +62,7 @@ def find_or_new(ws: Workspace, at: At, name: str) -> tuple[Collection, bool]:
     return found, False
 
 
-def prepared(ws: Workspace, puts: Sequence[Put]) -> Write:
+def prepared(ws: DocumentStore, puts: Sequence[Put]) -> Write:
     """All of it in one write; nothing that cannot be embedded. Raises `Embedding` errors."""
     for each in puts:
         ws.indexer().prepare(each.collection, each.documents)

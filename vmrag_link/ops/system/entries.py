@@ -10,7 +10,7 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import JsonInvalid
-from vmrag_link.models import Document, canonical_json, content_hash, json_from_user
+from vmrag_link.models import Document, canonical_json, content_hash, json_from_user, metadata_of
 from vmrag_link.ops.documents.drafts import title_of
 
 
@@ -38,10 +38,6 @@ def entry(
         created_at=before.created_at if before else now,
         updated_at=now,
     )
-
-
-def metadata_of(document: Document) -> dict[str, Any]:
-    return msgspec.json.decode(document.metadata, type=dict[str, Any])
 
 
 def with_metadata(document: Document, **changes: Any) -> Document:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from vmrag_link.models import DocumentHeader, Record
+from vmrag_link.models import DocumentHeader, Record, metadata_of
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.collections import THOUGHTS
 from vmrag_link.ops.thinking import thoughts
 from vmrag_link.ops.thinking.thoughts import Thought
 from vmrag_link.retrieval import thresholds
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import View, Workspace
-
-USUAL = 0.75
-"""The least similarity, with an embedding model of which nothing was measured."""
+from vmrag_link.workspace import DocumentStore, View, Workspace
 
 SUMMARY = 300
 """Characters of a session's summary."""
@@ -67,13 +63,14 @@ class SessionThoughts(Record, frozen=True):
 
 def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> SessionThoughts:
     """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
+    store = stores.for_tools(ws)
 
     def read() -> SessionThoughts:
-        here = standing(ws)
-        found = thoughts.of_sessions(ws, here.at, [session])
+        here = standing(store)
+        found = thoughts.of_sessions(store, here.at, [session])
         return SessionThoughts([each for each in found if branches or not each.place.branch_id], here)
 
-    return read_consistently(ws, read, index=False)
+    return read_consistently(store, read, index=False)
 
 
 def similar_thoughts(
@@ -86,28 +83,29 @@ def similar_thoughts(
     where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
     where += [{"session_id": session}] if session else []
     where += [] if branches else [{"branch_id": ""}]
+    store = stores.for_tools(ws)
 
     def look(searcher: Searcher, view: View) -> SimilarThoughts:
         least = _threshold(ws, searcher, threshold)
         if searcher.collection(THOUGHTS) is None:
-            return SimilarThoughts([], least, None, viewed(ws, view))
+            return SimilarThoughts([], least, None, viewed(store, view))
         asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
             SimilarThought(thought, similarity(near.cosine))
             for near in searcher.nearest(asked, per_document=1)
-            if (thought := _thought(ws, view, near))
+            if (thought := _thought(store, view, near))
         ]
         best = scored[0].similarity if scored else None
-        return SimilarThoughts([each for each in scored if each.similarity >= least], least, best, viewed(ws, view))
+        return SimilarThoughts([each for each in scored if each.similarity >= least], least, best, viewed(store, view))
 
-    return searching(ws, look)
+    return searching(store, look)
 
 
-def _thought(ws: Workspace, view: View, near: Near) -> Thought | None:
+def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
     """The whole thought, of which a long one's chunk was found."""
     if near.hit.chunks == 1:
         return thoughts.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
-    document = ws.engine.document(view.at, THOUGHTS, near.hit.doc_id)
+    document = store.engine.document(view.at, THOUGHTS, near.hit.doc_id)
     return thoughts.thought_of(document) if document else None
 
 
@@ -116,21 +114,22 @@ def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | Non
 
     A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
     """
+    store = stores.for_tools(ws)
 
     def look(searcher: Searcher, view: View) -> SimilarSessions:
         least = _threshold(ws, searcher, threshold)
         near = searcher.nearest_groups(THOUGHTS, text, _session_of)
         best = next(iter(near.values()), None)
         found = [name for name, nearness in near.items() if nearness >= least][:k]
-        held = thoughts.of_sessions(ws, view.at, found)
+        held = thoughts.of_sessions(store, view.at, found)
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
-        return SimilarSessions(rows, least, best, viewed(ws, view))
+        return SimilarSessions(rows, least, best, viewed(store, view))
 
-    return searching(ws, look)
+    return searching(store, look)
 
 
 def _session_of(header: DocumentHeader) -> str | None:
-    thought = thoughts.parse(header.doc_id, "", msgspec.json.decode(header.metadata, type=dict[str, Any]))
+    thought = thoughts.parse(header.doc_id, "", metadata_of(header))
     return thought.place.session_id if thought else None
 
 

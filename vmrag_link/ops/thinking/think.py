@@ -14,7 +14,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import At, Record, content_hash
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.entries import entry
 from vmrag_link.ops.thinking import thoughts
 from vmrag_link.ops.thinking.thoughts import Thought, ThoughtPlace
@@ -60,9 +60,11 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
             parameter="session_id",
         )
 
+    store = stores.for_tools(ws)
+
     def plan(at: At) -> Planned[Thinking]:
-        collection, made = collections.find_or_new(ws, at, collections.THOUGHTS)
-        session_thoughts = [] if made else thoughts.of_sessions(ws, at, [session])
+        collection, made = collections.find_or_new(store, at, collections.THOUGHTS)
+        session_thoughts = [] if made else thoughts.of_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
             thought_number=new.number,
@@ -72,7 +74,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
             branch_from_thought=_branch_from(session_thoughts, new, branch),
             timestamp=clock.now(),
         )
-        before = None if made else ws.engine.document(at, collection.name, doc_id)
+        before = None if made else store.engine.document(at, collection.name, doc_id)
         row = entry(collection.name, doc_id, new.text, thoughts.metadata(place, new.custom), before=before)
         was = thoughts.thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
@@ -81,10 +83,10 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
         previous = _previous(session_thoughts, place)
         if before and was and content_hash(new.text) == before.content_hash and _same(was, thought):
             return Planned(None, Thinking(was, previous, replaced=True))
-        write = collections.prepared(ws, [collections.Put(collection, made, [row])])
+        write = collections.prepared(store, [collections.Put(collection, made, [row])])
         return Planned(write, Thinking(thought, previous, replaced=before is not None))
 
-    return writing.write(ws, plan, "write down a thought")
+    return writing.write(store, plan, "write down a thought")
 
 
 def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> int:

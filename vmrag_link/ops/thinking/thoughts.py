@@ -5,15 +5,14 @@ A session is a trunk of numbered thoughts, and branches that begin at one of the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
-from vmrag_link.models import At, Document, Record
+from vmrag_link.models import At, Document, Record, metadata_of
 from vmrag_link.ops.system.collections import THOUGHTS
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore
 
 CUSTOM = "custom:"
 """How keys begin that the client adds to a thought's metadata."""
@@ -71,17 +70,15 @@ def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | N
 
 
 def thought_of(document: Document) -> Thought | None:
-    return parse(document.doc_id, document.content, msgspec.json.decode(document.metadata, type=dict[str, Any]))
+    return parse(document.doc_id, document.content, metadata_of(document))
 
 
-def of_sessions(ws: Workspace, at: At, sessions: Iterable[str]) -> list[Thought]:
+def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
     """The thoughts of some sessions, the trunk by number and then each branch; none where nothing
     was ever thought.
     """
     wanted = set(sessions)
-    beginnings = re.compile("|".join(map(re.escape, map(_prefix, wanted))))
-    headers = ws.engine.headers(at, collection=THOUGHTS)
-    ids = [each.doc_id for each in headers if wanted and beginnings.match(each.doc_id)]
+    ids = [doc_id for session in wanted for doc_id in ws.engine.ids(at, THOUGHTS, prefix=_prefix(session))]
     found = map(thought_of, ws.engine.documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
     return sorted(
         (each for each in found if each and each.place.session_id in wanted),

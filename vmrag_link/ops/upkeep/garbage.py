@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.git import worktrees
-from vmrag_link.index import directories
+from vmrag_link.index import directories, working
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, stale_temporaries
 from vmrag_link.sync import eviction
@@ -69,6 +69,7 @@ def sweep(ws: Workspace) -> Leftovers:
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
+    working.sweep(ws.places.local_index, needed=tuple)  # SQLite's free pages keep what was deleted
     spare, stores, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*before[:3], files)
     )

@@ -49,7 +49,7 @@ class KeptBranch(Record, frozen=True):
 
 
 class Sizes(Record, frozen=True):
-    """Bytes of the knowledge base."""
+    """Bytes of a knowledge base."""
 
     before: int
     after: int
@@ -60,7 +60,7 @@ class GcReport(Record, frozen=True):
 
     `undone`: what could not be done, and why (no room, say); the rest was. `anchored` are
     revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its
-    KB branch.
+    KB branch. `local_bytes`: of what stays on this machine, which is no part of the knowledge base.
     """
 
     applied: bool
@@ -71,6 +71,7 @@ class GcReport(Record, frozen=True):
     kb_bytes: Sizes
     leftovers: Leftovers
     undone: tuple[str, ...] = ()
+    local_bytes: Sizes = Sizes(0, 0)
 
 
 class _Branches(Record, frozen=True):
@@ -92,13 +93,14 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     undone: list[str] = []
     with _noting(undone, "What was interrupted could not be finished"):
         recover(ws)
-    before = garbage.size_of(ws.places.kb)
+    before, local = garbage.size_of(ws.places.kb), garbage.size_of(ws.places.local_kb)
     wanted = tuple(engine.unreachable(needed(ws)))
     if swept is None:
         branches = _branches(ws)
         prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
         rest = garbage.find(ws)
-        return GcReport(False, wanted, prunable, branches.keep, branches.unmap, Sizes(before, before), rest)
+        sizes, local_sizes = Sizes(before, before), Sizes(local, local)
+        return GcReport(False, wanted, prunable, branches.keep, branches.unmap, sizes, rest, local_bytes=local_sizes)
     anchored: list[str] = []
     pruned: tuple[PrunedBranch, ...] = ()
     branches = _Branches((), (), ())
@@ -109,12 +111,19 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
         pruned, branches = _prune(ws)
         engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
         engine.collect_garbage()
+    with _noting(undone, "What stays on this machine could not be written anew"):
+        if ws.local.there:
+            ws.local.engine.collect_garbage()
     vectors = Excess()
     with _noting(undone, "Old vectors could not be dropped"):
         vectors = garbage.prune_vectors(ws)
-    sizes = Sizes(before, garbage.size_of(ws.places.kb))
+    sizes, local_sizes = (
+        Sizes(had, garbage.size_of(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
+    )
     rest = msgspec.structs.replace(swept, vectors=vectors)
-    return GcReport(True, tuple(anchored), pruned, branches.keep, branches.unmap, sizes, rest, tuple(undone))
+    return GcReport(
+        True, tuple(anchored), pruned, branches.keep, branches.unmap, sizes, rest, tuple(undone), local_sizes
+    )
 
 
 @contextlib.contextmanager

@@ -42,8 +42,9 @@ def _close(ws: Workspace, finding: Finding) -> str:
 def _writable(ws: Workspace) -> Iterator[Finding]:
     places = ws.places
     folders = [places.git_dir, places.shared, places.kb, places.snapshots, places.working_copies]
-    folders += [places.journal, places.locks, places.own]
-    paths = [*dict.fromkeys(folders), places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.embeddings]
+    folders += [places.journal, places.locks, places.own, places.local_kb]
+    files = [places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.local_kb / DOLTLITE_FILE, places.embeddings]
+    paths = [*dict.fromkeys(folders), *files]
     for path in paths:
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written: nothing that would be stored there is."

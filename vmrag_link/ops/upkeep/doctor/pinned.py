@@ -8,8 +8,8 @@ from vmrag_link import pin as pins
 from vmrag_link.errors import GitReferenceMissing, PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
+from vmrag_link.ops.pins.attributes import ATTRIBUTES
 from vmrag_link.ops.pins.pinning import parsed
-from vmrag_link.ops.setup.init import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import PIN_NAME, what_it_is
 from vmrag_link.workspace import Workspace, reasons

@@ -1,4 +1,4 @@
-"""Which hooks were chosen, and in which work trees they act: in all, or, after
+"""Which hooks there are, which were chosen, and in which work trees they act: in all, or, after
 `vmrag install --worktree`, in those with a mark.
 
 The shims read mark and limit, because all work trees of a repository share its hooks.
@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from vmrag_hooks.shims import HOOKS
 from vmrag_link import permissions
 from vmrag_link.paths import Places, write_atomically
 
+SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
+"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing
+post-checkout fails the checkout.
+"""
+
+CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
+"""What these say decides whether git goes on."""
+
+HOOKS = (*SYNCING, *CHECKING)
+"""The hooks that are installed."""
+
 
 def chosen(places: Places) -> tuple[str, ...]:
-    """The hooks that were chosen here: all, unless some were named."""
+    """The hooks that were chosen here: all, unless some were named, or a person wants none."""
     try:
         names = _choice(places).read_text().split()
     except FileNotFoundError:
@@ -29,6 +39,15 @@ def choose(places: Places, hooks: Collection[str]) -> None:
         _choice(places).unlink(missing_ok=True)
     else:
         write_atomically(_choice(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
+
+
+def install_command(places: Places) -> str:
+    """The command that installs as it was done before."""
+    names = chosen(places)
+    words = ["vmrag install"]
+    words += ["--worktree"] if is_limited(places) else []
+    words += ["--hooks", ",".join(names)] if names and names != HOOKS else []
+    return " ".join(words)
 
 
 def is_limited(places: Places) -> bool:

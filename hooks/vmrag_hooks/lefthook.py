@@ -1,0 +1,180 @@
+"""lefthook: it starts our shims for the hooks that it runs, by a person's own configuration.
+
+`lefthook install` moves another tool's hook aside, and fails where it did so before. So a hook that
+lefthook runs gets no shim of ours in its place. Our part of the configuration lies below `.git`,
+and `lefthook-local.yml`, which is not committed, extends lefthook's by it. Colleagues see nothing
+of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link.errors import HooksRefused, quoted
+from vmrag_link.git.hooks import LEFTHOOK_ENDINGS, LEFTHOOK_LOCAL, head, is_lefthook, is_ours, lefthook_extension
+from vmrag_link.git.run import git
+from vmrag_link.paths import Places, require_files, require_folders, write_atomically
+
+_TEAM = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
+_CONFIG = 1_000_000  # bytes
+_ARGUMENTS = {"post-checkout": 3, "pre-push": 2, "post-merge": 1, "post-rewrite": 1}
+_WITH_STDIN = ("pre-push", "post-rewrite")
+
+_SKIPPED = ("pre-commit", "pre-push")
+"""lefthook leaves a command of these out where it finds no changed files, whatever is pushed: it
+compares HEAD with what HEAD's branch was pushed to. A command that takes files of its own runs
+always (tried with 1.6, 1.13 and 2.2).
+"""
+
+_ABOUT = "# Written by `vmrag install`, for this clone alone: git does not track it.\n"
+_EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n?(?P<indent>[ \t]*)(?=-)?")
+
+
+def handled(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
+    """Those of the hooks that lefthook runs, or will run as soon as it is installed."""
+    team = b"\n".join(head(places.top / name, _CONFIG) for name in _TEAM)
+    return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _named(team, hook))
+
+
+def _named(config: bytes, hook: str) -> bool:
+    """Whether lefthook's configuration, in YAML, TOML or JSON, has this hook."""
+    return re.search(rb"(?m)^[ \t]*[\[\"']*" + hook.encode() + rb"[\"']?[ \t]*[\].:]", config) is not None
+
+
+def require_writable(places: Places) -> None:
+    """Raise `HooksRefused` where the person's own configuration cannot be extended by ours,
+    `FileFailed` where it is no file.
+    """
+    path = _local(places)
+    require_folders(path.parent)
+    require_files(path, places.lefthook)
+    before = _text(path) if path.exists() else ""
+    name = _name(places, path)
+    if git(places, "ls-files", "--error-unmatch", "--", name).returncode == 0:
+        raise HooksRefused(
+            f"git tracks {name}, which is for one clone alone: colleagues would get a path of this machine.",
+            hint=f"git rm --cached {quoted(name)} && echo /{name} >> .gitignore",
+            file=name,
+        )
+    if _with_extension(places, path, before) is None:
+        raise HooksRefused(
+            f"{name} is written in a way in which vmrag's part cannot be added to it.",
+            hint=f"Add {lefthook_extension(places)} to its list `extends`; then: vmrag install",
+            file=name,
+        )
+
+
+def write(places: Places, hooks: Sequence[str]) -> bool:
+    """Have lefthook start our shims for these hooks; returns whether that changed anything."""
+    part = _part(places, hooks)
+    changed = head(places.lefthook, _CONFIG) != part
+    if changed:
+        write_atomically(places.lefthook, part)
+    path = _local(places)
+    before = _text(path) if path.exists() else ""
+    after = _with_extension(places, path, before)
+    if after is not None and after != before:
+        write_atomically(path, after.encode(errors="surrogateescape"))
+        changed = True
+    _ignore(places, path)
+    return changed
+
+
+def remove(places: Places) -> bool:
+    """Take our part out of lefthook's configuration here; returns whether it was there."""
+    there = places.lefthook.exists()
+    places.lefthook.unlink(missing_ok=True)
+    for name in LEFTHOOK_LOCAL:
+        path = places.top / name
+        if path.is_file() and not path.is_symlink() and lefthook_extension(places) in (before := _text(path)):
+            there = True
+            after = _without_extension(places, before)
+            if after.strip():
+                write_atomically(path, after.encode(errors="surrogateescape"))
+            else:
+                path.unlink()
+    return there
+
+
+def drop_leftover(folder: Path, hook: str) -> None:
+    """Delete the shim of ours that `lefthook install` moved aside: it would fail the next time."""
+    old = folder / f"{hook}.old"
+    if is_ours(old):
+        old.unlink()
+
+
+def _part(places: Places, hooks: Sequence[str]) -> bytes:
+    text = _ABOUT
+    for hook in hooks:
+        shim = shlex.quote(str(places.shims / hook))
+        arguments = "".join(f" '{{{number}}}'" for number in range(1, _ARGUMENTS.get(hook, 0) + 1))
+        always = ": {files}; " if hook in _SKIPPED else ""
+        run = json.dumps(f"{always}[ ! -x {shim} ] || {shim}{arguments}", ensure_ascii=False)
+        text += f"{hook}:\n  commands:\n    vmrag:\n"
+        text += f"      files: echo {_name(places, _local(places))}\n" if always else ""
+        text += f"      run: {run}\n"
+        text += "      use_stdin: true\n" if hook in _WITH_STDIN else ""
+    return text.encode()
+
+
+def _local(places: Places) -> Path:
+    """The person's own configuration: the one that is there, else the one to make."""
+    paths = [places.top / name for name in LEFTHOOK_LOCAL]
+    return next((path for path in paths if path.exists() or path.is_symlink()), paths[0])
+
+
+def _text(path: Path) -> str:
+    """Whatever its encoding; what is written again keeps each byte."""
+    return path.read_bytes().decode(errors="surrogateescape")
+
+
+def _name(places: Places, path: Path) -> str:
+    return path.relative_to(places.top).as_posix()
+
+
+def _with_extension(places: Places, path: Path, before: str) -> str | None:
+    """The configuration with our part in its list `extends`; None where that cannot be written."""
+    item = lefthook_extension(places)
+    if item in before:
+        return before
+    if path.suffix not in (".yml", ".yaml"):
+        return None
+    found = _EXTENDS.search(before)
+    return _in_new_list(before, item) if found is None else _in_list(before, found, item)
+
+
+def _in_new_list(before: str, item: str) -> str | None:
+    if re.search(r"(?m)^[{\[]|^\.\.\.|^---[ \t]*\S", before):
+        return None  # no block of keys, to which one can be added
+    between = "" if not before or before.endswith("\n") else "\n"
+    return f"{before or _ABOUT}{between}extends:\n  - {item}\n"
+
+
+def _in_list(before: str, found: re.Match[str], item: str) -> str | None:
+    if found["flow"]:
+        first, rest = before[: found.end("flow")], before[found.end("flow") :]
+        return f"{first}{item}{'' if rest.lstrip().startswith(']') else ', '}{rest}"
+    if found["rest"].partition("#")[0].strip() or not before[found.end() :].startswith("-"):
+        return None
+    return f"{before[: found.end()]}- {item}\n{found['indent']}{before[found.end() :]}"
+
+
+def _without_extension(places: Places, before: str) -> str:
+    item = re.escape(lefthook_extension(places))
+    after = re.sub(rf"(?m)^[ \t]*- {item}\n|{item}, |(, )?{item}", "", before)
+    after = re.sub(r"(?m)^extends:[ \t]*(\[\])?[ \t]*\n(?![ \t]*-)", "", after)
+    return after.removeprefix(_ABOUT)
+
+
+def _ignore(places: Places, path: Path) -> None:
+    """Keep it out of commits: it names a folder of this machine."""
+    name = _name(places, path)
+    if git(places, "check-ignore", "--quiet", "--", name).returncode:
+        exclude = places.common / "info" / "exclude"
+        before = exclude.read_bytes() if exclude.exists() else b""
+        between = b"" if not before or before.endswith(b"\n") else b"\n"
+        write_atomically(exclude, before + between + f"/{name}\n".encode())

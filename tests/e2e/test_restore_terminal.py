@@ -1,0 +1,65 @@
+"""`vmrag rm`, `restore` and `status` on a real terminal: a person is asked, and lines fit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support import screen, terminal
+from tests.support.screen import Screen
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project, screens = terminal.template, terminal.project, screen.screens
+
+
+def asked(screens: list[Screen], project: Project, *arguments: str, answer: str, **options: int) -> Screen:
+    screens.append(Screen(project, *arguments, **options))
+    screens[-1].expect("(yes, no)")
+    screens[-1].answer(f"{answer}\n")
+    return screens[-1]
+
+
+def test_a_person_says_whether_several_documents_are_removed(project, screens):
+    before = project.texts()
+    told = asked(screens, project, "rm", "handbook/*.md", answer="no")
+    assert told.end() == 1
+    assert "This would remove 3 documents." in told.said
+    assert "Nothing was removed." in told.said
+    assert project.texts() == before
+    told = asked(screens, project, "rm", "handbook/*.md", answer="y")
+    assert told.end() == 0
+    assert "handbook: 3 documents removed" in told.said
+    assert set(project.texts()) == {"deep/tls.txt"}
+
+
+def test_a_person_says_whether_everything_uncommitted_is_given_up(project, screens):
+    project.put("new.md", "Never committed.")
+    told = asked(screens, project, "restore", answer="n")
+    assert told.end() == 1
+    assert "never committed of 1 document: handbook/new.md." in told.said
+    assert "new.md" in project.texts()
+    told = asked(screens, project, "restore", answer="yes")
+    assert told.end() == 0
+    assert "new.md" not in project.texts()
+    way_back = re.search(r"back: vmrag (restore --source \w+ \.)", told.said)
+    assert way_back
+    project.vmrag(*way_back[1].split())
+    assert project.texts()["new.md"] == "Never committed."
+
+
+def test_what_status_lists_fits_a_narrow_window_and_has_colours(project, screens):
+    project.put("new.md", "New.")
+    project.drop("faq.md")
+    project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
+    screens.append(Screen(project, "status", columns=60))
+    assert screens[-1].end() == 0
+    said = screens[-1].said.replace("\r\n", "\n")
+    assert "\x1b[32madded:" in said
+    assert "\x1b[31mremoved:" in said
+    assert "\x1b[33mmodified:" in said
+    plain = re.sub(r"\x1b\[\d*m", "", said)
+    listed = plain[plain.index("Documents not committed") :]
+    assert max(map(len, listed.splitlines())) <= 60

@@ -1,0 +1,148 @@
+"""Writes what docs/git-add.md prints: `python -m tests.git_add.document`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import pages
+from tests.support.repos import ON
+from tests.support.terminal import Project, new_project
+
+PAGE = pages.DOCS / "git-add.md"
+
+TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
+
+STORIES = {
+    "merge": (
+        "git merge -q topic",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "git commit -q --no-edit",
+        "vmrag resolve --from-worktree",
+        "git commit -q --no-edit",
+        "vmrag grep seconds",
+    ),
+    "rebase": (
+        "git switch -q topic",
+        "git rebase -q main",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "vmrag status",
+        "vmrag resolve --from-worktree",
+        "git rebase --continue",
+        "vmrag grep seconds",
+    ),
+    "pick": (
+        "git cherry-pick topic",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "vmrag resolve --from-worktree",
+        "git cherry-pick --continue",
+        "vmrag grep seconds",
+    ),
+    "revert": (
+        "git revert --no-edit shorter",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "vmrag resolve --from-worktree",
+        "git revert --continue",
+        "vmrag grep seconds",
+    ),
+    "stash": (
+        "git stash pop -q",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "vmrag resolve --from-worktree",
+        'git commit -qm "Measured once more"',
+        "git stash drop -q",
+        "vmrag grep seconds",
+    ),
+    "checkout": (
+        "git checkout -q -m topic",
+        "git add -A",
+        "git checkout -q -m -- .dolt-version",
+        "vmrag resolve --theirs",
+        'git commit -qm "Measured once more"',
+        "vmrag grep seconds",
+    ),
+    "late": (
+        "git rebase -q main",
+        "git checkout -q --theirs docs/timeouts.md",
+        "git add -A",
+        "git rebase --continue",
+        "vmrag grep seconds",
+        "vmrag merge ORIG_HEAD",
+        "vmrag resolve --theirs",
+        "vmrag merge --continue",
+        'git commit -qm "Take in what the rebase dropped"',
+        "vmrag grep seconds",
+    ),
+}
+
+
+def page() -> str:
+    """docs/git-add.md with what the program prints today."""
+    with pages.folder() as folder:
+        told = pages.told(STORIES, _project(folder), _run, folder, _begin)
+    return pages.filled(PAGE, {name: pages.console(text) for name, text in told.items()})
+
+
+def _project(folder: Path) -> Project:
+    """`main` and `topic` changed the same line of the handbook."""
+    project = new_project(folder / "project", settings="")
+    project.vmrag("init")
+    _record(project, 30, "The handbook")
+    project.git("switch", "-qc", "topic", env=ON)
+    _record(project, 5, "Measured")
+    project.git("switch", "-q", "main", env=ON)
+    _record(project, 20, "Shorter time-outs")
+    for branch in ("main", "topic"):
+        project.git("tag", f"{branch}-begins", branch)
+    return project
+
+
+def _begin(project: Project, story: str) -> None:
+    """Bring the branches back to where they were, and make what the story carries along."""
+    project.git("reset", "-q", "--hard")
+    for branch in ("topic", "main"):
+        project.git("switch", "-q", "-C", branch, f"{branch}-begins", env=ON)
+    match story:
+        case "revert":
+            project.git("tag", "shorter")
+            _record(project, 10, "Shorter still")
+        case "stash":
+            _know(project, 9, "Measured once more")
+            project.git("stash", "-q")
+            project.git("switch", "-q", "topic", env=ON)
+        case "checkout":
+            _know(project, 9, "Measured once more")
+            project.git("reset", "-q")
+        case "late":
+            project.git("switch", "-q", "topic", env=ON)
+    project.vmrag("sync")  # which says now what the reset has left behind
+
+
+def _know(project: Project, seconds: int, message: str) -> None:
+    project.write("docs/timeouts.md", TIMEOUTS.format(seconds))
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", message)
+
+
+def _record(project: Project, seconds: int, message: str) -> None:
+    _know(project, seconds, message)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", message)
+
+
+def _run(project: Project, step: str) -> str:
+    program, *arguments = pages.words(step)
+    if program == "vmrag":
+        done = project.vmrag(*arguments, code=None)
+        return done.out + done.err
+    done = project.run(*arguments, env=ON)
+    lines = (done.stdout + done.stderr).splitlines(keepends=True)
+    return "".join(line for line in lines if line.startswith(("CONFLICT", "vmrag:")))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

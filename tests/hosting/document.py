@@ -1,0 +1,137 @@
+"""Writes what docs/github.md prints: `python -m tests.hosting.document`.
+
+GitHub cannot be here. A bare repository stands for it, and a clone in which no merge driver is set
+up for its buttons, which run the same git commands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import pages
+from tests.support.repos import ON, Repo
+from tests.support.terminal import Project, new_project
+
+PAGE = pages.DOCS / "github.md"
+
+FILES = {
+    "timeouts": "Requests time out after {} seconds.",
+    "retries": "A request is tried {} times.",
+    "proxies": "{} proxies are asked.",
+    "limits": "A page has {} entries.",
+}
+
+STORIES = {
+    "conflict": (
+        '# GitHub: "Squash and merge" of shorter',
+        '# GitHub: "Squash and merge" of retries',
+    ),
+    "merge": (
+        "git switch -q retries",
+        "git fetch -q",
+        "vmrag verify --pull-request origin/main HEAD",
+        "git merge -q --no-edit origin/main",
+        "vmrag verify --pull-request origin/main HEAD",
+        "git push -q",
+        '# GitHub: "Squash and merge" of retries',
+    ),
+    "pull": (
+        "git switch -q main",
+        "git pull -q",
+        'vmrag grep "seconds|times"',
+    ),
+    "dropped": (
+        '# GitHub: "Resolve conflicts" of proxies in the web editor, with the branch\'s .dolt-version; "Squash and merge"',
+        "git pull -q",
+        "vmrag verify origin/main",
+        "vmrag merge --repair HEAD",
+        'git commit -qm "Take in what the merge dropped"',
+        "vmrag verify origin/main..HEAD",
+        "git push -q",
+        'vmrag grep "seconds|proxies"',
+    ),
+    "alone": (
+        "git switch -q limits",
+        "vmrag merge origin/main",
+        'git commit -qm "Take in the knowledge of main"',
+        "git push -q",
+        '# GitHub: "Create a merge commit" of limits',
+        "git merge -q --no-edit origin/main",
+        "git push -q",
+        '# GitHub: "Create a merge commit" of limits',
+    ),
+}
+
+
+def page() -> str:
+    """docs/github.md with what the program prints today."""
+    with pages.folder() as folder:
+        told = pages.told(STORIES, _project(folder), _run, folder)
+    return pages.filled(PAGE, {name: pages.console(text) for name, text in told.items()})
+
+
+def _project(folder: Path) -> Project:
+    """A handbook on `main`, and four branches of which each changes one page; all are pushed."""
+    project = new_project(folder / "project", settings="")
+    for name in FILES:
+        _write(project, name, "3")
+    project.vmrag("init")
+    _record(project, "The handbook")
+    project.git("init", "-q", "--bare", str(folder / "github.git"))
+    project.git("remote", "add", "origin", str(folder / "github.git"))
+    project.push("-u", "origin", "main")
+    for branch, name in (("shorter", "timeouts"), ("retries", "retries"), ("proxies", "proxies"), ("limits", "limits")):
+        project.git("switch", "-qc", branch, "main", env=ON)
+        _write(project, name, "5")
+        _record(project, f"Five in {name}")
+        project.push("-u", "origin", branch)
+    project.git("clone", "-q", str(folder / "github.git"), str(folder / "buttons"))
+    return project
+
+
+def _write(project: Project, name: str, number: str) -> None:
+    project.write(f"docs/{name}.md", f"# {name.title()}\n\n{FILES[name].format(number)}\n")
+
+
+def _record(project: Project, message: str) -> None:
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", message)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", message)
+
+
+def _run(project: Project, step: str) -> str:
+    if step.startswith("# GitHub:"):
+        return _press(Repo(project.top.parent / "buttons"), step)
+    program, *arguments = pages.words(step)
+    if program == "vmrag":
+        done = project.vmrag(*arguments, code=None)
+        return done.out + done.err
+    return _said(project.run(*arguments, env=ON).stderr)
+
+
+def _press(github: Repo, step: str) -> str:
+    """What merging a branch there says: git's own conflicts, as the host shows them."""
+    branch = step.partition(" of ")[2].split()[0]
+    github.git("fetch", "-q")
+    github.git("reset", "-q", "--hard", "origin/main")
+    squashed = "Squash" in step
+    done = github.run("merge", *(["--squash"] if squashed else ["--no-ff", "--no-edit"]), f"origin/{branch}")
+    if "web editor" in step:
+        github.git("checkout", "--theirs", "--", ".dolt-version")
+        github.git("add", "-A")
+    elif done.returncode != 0:
+        return "".join(f"  {line}\n" for line in done.stdout.splitlines() if line.startswith("CONFLICT"))
+    if squashed:
+        github.git("commit", "-q", "-m", branch)
+    github.git("push", "-q", "origin", "HEAD:main")
+    return "  merged\n"
+
+
+def _said(stderr: str) -> str:
+    """Our lines of what git's commands say."""
+    return "".join(line for line in stderr.splitlines(keepends=True) if line.startswith("vmrag:"))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

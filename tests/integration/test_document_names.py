@@ -1,0 +1,160 @@
+"""Which documents a name on the command line means."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, opened
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import CollectionMissing, DocumentAmbiguous, DocumentMissing, UsageInvalid
+from vmrag_link.models import Collection, Document
+from vmrag_link.ops.history import document_names
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+THERE = [
+    ("handbook", "guide/setup.md"),
+    ("handbook", "guide/tls.txt"),
+    ("handbook", "notes"),
+    ("notes", "setup.md"),
+    ("notes", "guide/tls.txt"),
+    ("notes", "a:b.md"),
+    ("a", "b/c"),  # a collection's name has no slash here; in what others wrote it may
+    ("a/b", "c"),
+    ("a/b", "d"),
+    ("a", "*.md"),
+    ("a", "x.md"),
+]
+"""Beside what the template has in `handbook`: setup.md, rest.md, deep/tls.txt, faq.md."""
+
+
+@pytest.fixture(scope="module")
+def crowded(template, tmp_path_factory):
+    return terminal.derived(tmp_path_factory, "document-names", template, _fill)
+
+
+def _fill(project: Project) -> None:
+    project.put("guide/setup.md", "")
+    with opened(project) as ws:
+        branch = ws.kb_branch()
+        names = dict.fromkeys(collection for collection, _ in THERE)
+        rows = [Document(*key, key[1], "text", "0" * 64) for key in THERE]
+        model = ws.engine.collections(ws.at())[0]
+        collections = [
+            Collection(each, embedding_model=model.embedding_model, embedding_function=model.embedding_function)
+            for each in names
+            if each != "handbook"
+        ]
+        ws.engine.write(branch.name, Write(put_collections=collections, put_documents=rows), expected=branch.head)
+
+
+@pytest.fixture(scope="module")
+def engine(crowded, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        project = terminal.copied(crowded, tmp_path_factory.mktemp("names"), patch)
+        with opened(project) as ws:
+            yield ws.engine, ws.at()
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("handbook/setup.md", ("handbook", "setup.md")),
+        ("handbook/guide/setup.md", ("handbook", "guide/setup.md")),
+        ("guide/setup.md", ("handbook", "guide/setup.md")),  # the id alone: one collection has it
+        ("rest.md", ("handbook", "rest.md")),
+        ("notes/setup.md", ("notes", "setup.md")),
+        ("a/b/d", ("a/b", "d")),
+        ("a//b/c", ("a", "b/c")),
+        ("a/b//c", ("a/b", "c")),
+        ("a:b.md", ("notes", "a:b.md")),
+    ],
+)
+def test_a_name_means_one_document(engine, name, key):
+    assert document_names.find(engine[0], [engine[1]], name).key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("setup.md", DocumentAmbiguous, ["handbook/setup.md", "notes/setup.md"]),
+        ("a/b/c", DocumentAmbiguous, ["a//b/c", "a/b//c"]),
+        ("handbook/seutp.md", DocumentMissing, "Is it 'setup.md'?"),
+        ("faq", DocumentMissing, "Is it 'handbook/faq.md'?"),
+        ("zzz", DocumentMissing, "No collection has"),
+        ("zzz/yyyyyyyyyyyyyyyyy", CollectionMissing, "no collection 'zzz'"),
+        ("guide/setup.mdx", CollectionMissing, "Is it 'handbook/guide/setup.md'?"),
+        ("handbook", UsageInvalid, "is a collection"),
+        ("", DocumentMissing, "''"),
+    ],
+)
+def test_a_name_that_means_none_or_several_says_what_could_be_meant(engine, name, error, says):
+    with pytest.raises(error) as raised:
+        document_names.find(engine[0], [engine[1]], name)
+    assert type(raised.value) is error
+    if isinstance(says, list):
+        assert raised.value.details["candidates"] == says
+        assert all(each in raised.value.hint for each in says)
+    else:
+        assert says in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("names", "documents", "collections"),
+    [
+        (["guide/setup.md", "notes/setup.md"], ["handbook/guide/setup.md", "notes/setup.md"], []),
+        (["handbook/guide"], ["handbook/guide/setup.md", "handbook/guide/tls.txt"], []),
+        (["deep/"], ["handbook/deep/tls.txt"], []),
+        (["notes/"], ["notes/a:b.md", "notes/guide/tls.txt", "notes/setup.md"], ["notes"]),
+        (["a/b"], ["a/b/c", "a/b/d"], ["a/b"]),  # not the folder b of collection a
+        (["a//b"], ["a/b/c"], []),
+        (["*/tls.txt"], ["handbook/deep/tls.txt", "handbook/guide/tls.txt", "notes/guide/tls.txt"], []),
+        (["handbook/*.txt"], ["handbook/deep/tls.txt", "handbook/guide/tls.txt"], []),
+        (["[fr]*.md"], ["handbook/faq.md", "handbook/rest.md"], []),  # of ids: no full name is like that
+        (["a/*.md"], ["a/*.md"], []),  # a document that is called so is no pattern
+    ],
+)
+def test_several_documents_by_folder_collection_and_pattern(engine, names, documents, collections):
+    found = document_names.select(engine[0], [engine[1]], names)
+    assert [str(each) for each in found.documents] == documents
+    assert list(found.collections) == collections
+
+
+def test_a_dot_means_everything(engine):
+    found = document_names.select(engine[0], [engine[1]], ["."])
+    assert len(found.documents) == engine[0].count(engine[1])
+    assert found.collections == ("a", "a/b", "handbook", "notes")
+
+
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        ("guide", ["handbook/guide", "notes/guide"]),
+        ("s*.md", ["handbook/s*.md", "notes/s*.md"]),
+        ("notes", ["notes/", "handbook/notes"]),  # a collection, and a document of another one
+    ],
+)
+def test_what_several_collections_have_is_not_guessed(engine, name, candidates):
+    with pytest.raises(DocumentAmbiguous) as raised:
+        document_names.select(engine[0], [engine[1]], [name])
+    assert raised.value.details["candidates"] == candidates
+
+
+def test_within_a_collection_names_are_ids(engine):
+    found = document_names.select(engine[0], [engine[1]], ["guide", "s*.md"], within="notes")
+    assert [str(each) for each in found.documents] == ["notes/guide/tls.txt", "notes/setup.md"]
+    with pytest.raises(DocumentMissing):
+        document_names.select(engine[0], [engine[1]], ["handbook/faq.md"], within="notes")
+
+
+def test_a_ref_goes_before_any_name_and_documents_may_have_colons(project):
+    project.put("main:faq.md", "a colon in it")
+    assert project.vmrag("show", "feature:uv.md").out == "Use uv."
+    assert project.vmrag("show", "first:handbook/rest.md").out == terminal.DOCUMENTS["rest.md"]
+    assert project.vmrag("show", "main:faq.md").out == "A frequent question."
+    assert project.vmrag("show", "WORKING:main:faq.md").out == "a colon in it"
+    assert project.vmrag("show", "handbook/main:faq.md").out == "a colon in it"
+    assert "'mian' is neither a git ref" in project.vmrag("show", "mian:faq.md", code=3).err

@@ -1,0 +1,131 @@
+"""`vmrag export`: documents as files, and names of strangers that must not become files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_link.documents.export_paths import problem
+from vmrag_link.engines.base import Write
+from vmrag_link.models import Collection, Document, content_hash
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def around(project: Project) -> set[str]:
+    """The paths of all files of this test but those of git and of the export."""
+    paths = (path.relative_to(project.top.parent).as_posix() for path in project.top.parent.rglob("*"))
+    return {path for path in paths if not path.startswith(("project/.git/", "project/out"))}
+
+
+def store(project: Project, *ids: str, collection: str = "evil") -> None:
+    """As another program may write them."""
+    rows = [Document(collection, each, each, "text", content_hash("text")) for each in ids]
+    with terminal.opened(project) as ws:
+        ws.engine.write(
+            "main", Write(put_collections=[Collection(collection)], put_documents=rows), expected=ws.revision()
+        )
+
+
+def test_documents_become_the_files_that_they_came_from(project):
+    done = project.vmrag("export", "out").out
+    assert done.splitlines()[0] == "out: 4 files written, 0 unchanged"
+    assert files(project.top / "out/handbook") == files(project.top / "docs") | {"faq.md": "A frequent question."}
+    assert project.ask("export", "out")["unchanged"] == 4
+    project.vmrag("export", "old", "--at", "feature")
+    assert files(project.top / "old/handbook").keys() == {"rest.md", "setup.md", "uv.md"}
+    project.put("one.md", "One.", collection="notes")
+    project.vmrag("export", "some", "--collection", "notes")
+    assert files(project.top / "some") == {"notes/one.md": "One."}
+    assert (
+        project.vmrag("export", "some", "--collection", "note", "--json", code=3).error["code"]
+        == "COLLECTION_NOT_FOUND"
+    )
+
+
+def test_a_file_with_another_text_is_overwritten_only_by_force(project):
+    project.vmrag("export", "out")
+    mine, other = project.top / "out/handbook/rest.md", project.top / "out/handbook/faq.md"
+    mine.write_text("Mine.")
+    other.unlink()
+    error = project.vmrag("export", "out", "--json", code=3).error
+    assert (error["code"], error["details"]["files"]) == ("DUPLICATE_ID", ["handbook/rest.md"])
+    assert "--force" in error["hint"]
+    assert (mine.read_text(), other.exists()) == ("Mine.", False)
+    assert project.ask("export", "out", "--force")["written"] == 2
+    assert mine.read_text() == project.vmrag("show", "handbook/rest.md").out
+
+
+def test_no_name_leads_out_of_the_folder_and_each_that_is_left_out_is_told(project, tmp_path):
+    names = [
+        "../out.md",
+        "/etc/out.md",
+        "a/../../out.md",
+        "a//b.md",
+        ".git/hooks/pre-commit",
+        "x/.GIT/config",
+        "nul.txt",
+        "dir/",
+        "y" * 250 + "ü" * 4,
+    ]
+    store(project, *names, "fine/.hidden.md")
+    before = around(project)
+    report = project.ask("export", "out", "--collection", "evil", code=1)
+    assert {each["doc_id"] for each in report["left_out"]} == set(names)
+    assert files(project.top / "out") == {"evil/fine/.hidden.md": "text"}
+    assert around(project) == before
+    assert (
+        "Left out: evil/../out.md is no path below a folder."
+        in project.vmrag("export", "out", "--collection", "evil", code=1).out
+    )
+
+
+def test_names_that_are_one_file_somewhere_are_one_file_nowhere(project):
+    store(project, "A.md", "a.md", "b", "b/c.md", "D/x.md", "d/y.md", "e\u0301", "\u00e9")
+    report = project.ask("export", "out", "--collection", "evil", code=1)
+    assert files(project.top / "out/evil").keys() == {"A.md", "b", "D/x.md", "e\u0301"}
+    assert {each["doc_id"] for each in report["left_out"]} == {"a.md", "b/c.md", "d/y.md", "\u00e9"}
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_links_and_pipes_below_the_folder_are_left_alone(project, tmp_path, force):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "rest.md").write_text("Mine.")
+    folder = project.top / "out/handbook"
+    folder.mkdir(parents=True)
+    (folder / "deep").symlink_to(outside)
+    (folder / "rest.md").symlink_to(outside / "rest.md")
+    os.mkfifo(folder / "faq.md")
+    report = project.ask("export", "out", *force, code=1)
+    assert {each["doc_id"] for each in report["left_out"]} == {"deep/tls.txt", "rest.md", "faq.md"}
+    assert files(outside) == {"rest.md": "Mine."}
+    assert (folder / "setup.md").is_file()
+
+
+def test_no_collection_becomes_a_hidden_folder_whose_files_editors_and_shells_run(project):
+    store(project, "tasks.json", collection=".vscode")
+    report = project.ask("export", ".", code=1)
+    assert [each["collection"] for each in report["left_out"]] == [".vscode"]
+    assert not (project.top / ".vscode").exists()
+
+
+def test_a_file_is_no_folder_to_write_to(project):
+    project.write("out", "a file")
+    assert project.vmrag("export", "out", "--json", code=2).error["message"].endswith("/out is no folder.")
+
+
+@pytest.mark.parametrize("name", ["CON", "com1.md", "a\\b", "end.", "end ", "git~1", ".g\u200cit", "tab\there"])
+def test_reserved_names_are_no_files(name):
+    assert problem(("docs", name))
+    assert problem(("docs", f"x{name}x".strip("\\\t"))) is None or "\\" in name or "\t" in name

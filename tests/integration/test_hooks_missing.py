@@ -1,0 +1,244 @@
+"""Hooks that git does not run, and pins that went without their knowledge, are said: by `status`,
+`commit`, `query` and in answers to agents, with the command that helps.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import people, terminal
+from tests.support.hooks import foreign
+from tests.support.mcp import Tools, warned
+from tests.support.people import SETTINGS, World
+from tests.support.terminal import Project
+from vmrag_link import proc
+from vmrag_link.git import hook_scope, hooks, plumbing
+from vmrag_link.ops.status.cautions import cautions
+from vmrag_mcp import resources
+from vmrag_mcp.session import CallProgress
+
+shared, world = people.shared, people.world
+template, project = terminal.template, terminal.project
+
+INSTALL = "Next: vmrag install"
+
+
+def said(project: Project, *command: str) -> list[str]:
+    """The warnings on standard error; the same are among the reasons of `status`."""
+    err = project.vmrag(*(command or ("query", "uv"))).err
+    found = [line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")]
+    if not command:
+        reasons = [each.removeprefix("warning: ") for each in project.status()["reasons"] if each.startswith("warn")]
+        assert reasons == found
+    return found
+
+
+def warnings(result: dict) -> dict[str, str]:
+    return {each["code"]: each["message"] for each in result.get("warnings", ())}
+
+
+# -- a clone without hooks
+
+
+NONE = (
+    "vmrag's git hooks are not installed in this clone: a push takes no knowledge along, "
+    f"and a checkout does not move it. {INSTALL}"
+)
+
+
+def test_whoever_clones_is_told_with_the_first_query_that_pushes_would_reach_nobody(world: World) -> None:
+    bob = world.join("bob")
+    assert said(bob) == [NONE]
+    bob.put("new.md", "brand new")
+    assert said(bob, "commit", "-m", "new") == [NONE]
+    assert bob.vmrag("-q", "query", "uv").err == ""
+    bob.vmrag("install")
+    assert said(bob) == []
+
+
+def test_vmrag_clone_says_what_installing_is_good_for(world: World) -> None:
+    bob = world.join("bob")
+    assert (
+        "Next: vmrag install (git then moves it with the code, and a push takes yours along)" in bob.vmrag("clone").out
+    )
+
+
+def test_an_agent_is_told_in_the_first_answer_after_the_fetch_in_the_status_and_by_a_commit(world: World) -> None:
+    bob = world.join("bob")
+    tools = Tools(bob.top)
+    assert warnings(tools("chroma_list_collections"))["HOOKS_MISSING"] == NONE
+    assert "warnings" not in tools("chroma_list_collections")
+    assert "HOOKS_MISSING" in warned(tools("dolt_status"))
+    tools("chroma_add_documents", collection_name="handbook", documents=["brand new"], ids=["new"])
+    assert "HOOKS_MISSING" in warned(tools("dolt_commit", message="new"))
+    bob.vmrag("install")
+    assert "warnings" not in tools("dolt_status")
+
+
+def test_a_client_that_reads_resources_first_is_told_by_the_first_tool(world: World) -> None:
+    tools = Tools(world.join("bob").top)
+    with tools.session.call(CallProgress()) as call:
+        assert "vmrag://collections/handbook" in {each.uri for each in resources.list_resources(call)}
+    assert warnings(tools("chroma_list_collections"))["HOOKS_MISSING"] == NONE
+    assert "warnings" not in tools("chroma_list_collections")
+
+
+def test_an_agent_that_clones_is_told(world: World) -> None:
+    bob = world.join("bob")
+    assert "HOOKS_MISSING" in warned(Tools(bob.top)("dolt_clone", remote_url=str(world.hub.top)))
+
+
+def test_nobody_misses_what_they_chose_to_be_without(world: World, newcomer: Project) -> None:
+    bob = world.join("bob")
+    bob.vmrag("install")
+    bob.vmrag("uninstall")
+    assert said(bob) == []
+    bob.vmrag("install")
+    assert hook_scope.chosen(plumbing.locate(bob.top)) == hook_scope.HOOKS
+    newcomer.write(".vmrag.yaml", SETTINGS)
+    newcomer.vmrag("init", "--no-hooks")
+    assert said(newcomer) == []
+    assert not any(plumbing.locate(newcomer.top).hooks.glob("post-*[!e]"))
+
+
+newcomer = people.newcomer
+
+
+# -- hooks that were there
+
+
+def written_over(project: Project) -> None:
+    for hook in hook_scope.HOOKS:
+        foreign(project.top / ".git" / "hooks", project.top.parent, hook)
+
+
+def deleted(project: Project) -> None:
+    (project.top / ".git" / "hooks" / "pre-push").unlink()
+
+
+def not_executable(project: Project) -> None:
+    (project.top / ".git" / "hooks" / "post-merge").chmod(0o644)
+
+
+def elsewhere(project: Project) -> None:
+    project.git("config", "core.hooksPath", ".hooks")
+    (project.top / ".hooks").mkdir()
+
+
+def in_another_work_tree(project: Project) -> None:
+    project.vmrag("uninstall")
+    project.git("worktree", "add", "-q", "../linked", "feature")
+    Project(project.top.parent / "linked").vmrag("install", "--worktree")
+
+
+EFFECT = "a push takes no knowledge along, and a checkout does not move it."
+GONE = {
+    written_over: f"Another tool has written over these git hooks of vmrag's: {', '.join(hook_scope.HOOKS)}: {EFFECT} {INSTALL}",
+    deleted: f"git does not run these hooks of vmrag's: pre-push: a push takes no knowledge along. {INSTALL}",
+    not_executable: f"git does not run these hooks of vmrag's: post-merge. {INSTALL}",
+    elsewhere: f"git looks for hooks in .hooks by now, where vmrag's are not: {EFFECT} Next: vmrag doctor",
+    in_another_work_tree: f"vmrag's git hooks act in other work trees only: {EFFECT} {INSTALL} --worktree",
+}
+
+
+@pytest.mark.parametrize("breaks", GONE, ids=lambda each: each.__name__)
+def test_hooks_that_are_gone_are_said_and_the_printed_command_brings_them_back(project: Project, breaks) -> None:
+    breaks(project)
+    [sentence] = said(project)
+    assert sentence.replace(f"{project.top}/", "") == GONE[breaks]
+    command = sentence.rpartition("Next: vmrag ")[2].split()
+    done = project.vmrag(*command, code=None)
+    if command == ["doctor"]:
+        assert "vmrag install" in done.out
+        project.vmrag("install")
+    assert said(project) == []
+
+
+def test_with_hooks_switched_off_none_are_missed(project: Project) -> None:
+    deleted(project)
+    assert project.vmrag("query", "uv", env={"VMRAG": "0"}).err == ""
+
+
+def test_what_pre_commit_runs_is_not_missed(project: Project) -> None:
+    project.vmrag("uninstall")
+    hook_scope.choose(plumbing.locate(project.top), hook_scope.HOOKS)
+    for hook in hook_scope.HOOKS:
+        path = project.top / ".git" / "hooks" / hook
+        path.write_text("#!/usr/bin/env bash\n# File generated by pre-commit: https://pre-commit.com\n")
+        path.chmod(0o755)
+    project.write(".pre-commit-config.yaml", "- id: vmrag-check\n- id: vmrag-sync\n")
+    [sentence] = said(project)
+    assert sentence == f"git does not run these hooks of vmrag's: pre-push: a push takes no knowledge along. {INSTALL}"
+    project.write(".pre-commit-config.yaml", "- id: vmrag-check\n- id: vmrag-sync\n- id: vmrag-push\n")
+    assert said(project) == []
+
+
+def test_looking_for_hooks_starts_no_process(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_over(project)
+    places = plumbing.locate(project.top)
+    monkeypatch.setattr(proc, "run", lambda *_, **__: pytest.fail("a process was started"))
+    assert hooks.missing(places).why == "replaced"
+
+
+def test_an_empty_hooks_path_switches_hooks_off_and_is_no_error(project: Project) -> None:
+    project.git("config", "core.hooksPath", "")
+    assert "git looks for hooks in" in said(project)[0]
+
+
+# -- pins that went without their knowledge
+
+
+def test_pushed_pins_without_their_knowledge_are_said_until_the_printed_command_has_pushed_it(world: World) -> None:
+    bob = world.join("bob")
+    bob.vmrag("clone")
+    for branch in ("main", "topic"):
+        bob.git("switch", "-q", "-C", branch)
+        bob.write_document("install.md", f"what bob knows on {branch}")
+        bob.git("push", "-q", "origin", branch)
+    bob.vmrag("install")
+    assert not world.holds(bob.pinned)
+    [sentence] = said(bob)
+    assert sentence == (
+        "origin/main, origin/topic: the code that was pushed there pins 2 revisions of the knowledge, which was not pushed "
+        "to origin. Next: vmrag push --all"
+    )
+    assert warned(Tools(bob.top)("dolt_status")) == {"KNOWLEDGE_NOT_PUSHED"}
+    carol = world.join("carol")
+    carol.vmrag("clone", code=None)
+    carol.vmrag("install")
+    told = [each for each in carol.status()["reasons"] if each.startswith("warning")]
+    assert told == [], "it is somebody else's to push"
+
+    bob.vmrag("push", "--all")
+    assert said(bob) == []
+    assert world.holds(bob.pinned)
+    bob.write_document("install.md", "not pushed yet")
+    assert said(bob) == []
+    bob.git("remote", "set-url", "origin", f"file://{world.hub.top}")
+    assert said(bob) == [], "it is still the same place, as far as anybody knows"
+
+
+def test_nothing_found_is_remembered_until_a_tracking_branch_moves(world: World, monkeypatch) -> None:
+    ada = world.ada
+    settled(ada)
+    assert said(ada) == []
+    with terminal.opened(ada) as ws:
+        ws.engine  # noqa: B018  opened before nothing may be started
+        monkeypatch.setattr(proc, "run", lambda *_, **__: pytest.fail("a process was started"))
+        assert cautions(ws) == ()
+        monkeypatch.undo()
+    ada.write_document("install.md", "again without")
+    ada.git("push", "-q", "--no-verify", "origin", "main")
+    [sentence] = said(ada)
+    assert sentence.startswith(f"origin/main: the code that was pushed there pins revision {ada.pinned[:7]} of the ")
+    assert sentence.endswith("Next: vmrag push")
+
+
+def settled(project: Project) -> None:
+    """The tracking branches moved a while ago."""
+    files = [Path(folder) for folder, _, _ in os.walk(project.top / ".git" / "refs" / "remotes")]
+    for path in (*files, project.top / ".git" / "packed-refs"):
+        if path.exists():
+            os.utime(path, (time.time() - 60,) * 2)

@@ -1,0 +1,218 @@
+"""`vmrag restore` and `vmrag rm`: documents given up and brought back, nothing lost."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, opened
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+REST = terminal.DOCUMENTS["rest.md"]
+
+
+def texts(project: Project) -> dict[str, str]:
+    """All texts by full name."""
+    with opened(project) as ws:
+        return {"/".join(each.key): each.content for each in ws.engine.documents(ws.at())}
+
+
+def typed(project: Project, command: str) -> None:
+    """Type a command that was printed."""
+    program, *words = shlex.split(command)
+    assert program == "vmrag"
+    project.vmrag(*words)
+
+
+def way_back(said: str) -> str:
+    found = re.search(r"back: (vmrag restore .*)", said)
+    assert found, said
+    return found[1]
+
+
+def changed(project: Project) -> dict[str, str]:
+    """One document added, one changed, one removed; returns the texts before."""
+    before = texts(project)
+    project.put("new.md", "Never committed.")
+    project.put("rest.md", "Changed.")
+    project.drop("faq.md")
+    return before
+
+
+# -- restore ---------------------------------------------------------------------------------------
+
+
+def test_a_changed_document_is_as_it_was_committed_and_the_given_up_text_comes_back(project):
+    changed(project)
+    said = project.vmrag("restore", "handbook/rest.md").out
+    assert texts(project)["handbook/rest.md"] == REST
+    assert project.marks()["rest.md"] is None
+    assert said.startswith(f"1 document restored from {project.pinned[:7]}\nOne was never committed.")
+    typed(project, way_back(said))
+    assert texts(project)["handbook/rest.md"] == "Changed."
+
+
+def test_a_removed_document_comes_back_and_an_added_one_goes(project):
+    changed(project)
+    assert "never committed" not in project.vmrag("restore", "faq.md").out
+    assert texts(project)["handbook/faq.md"] == "A frequent question."
+    said = project.vmrag("restore", "new.md").out
+    assert f"1 document removed, which {project.pinned[:7]} does not have" in said
+    assert "handbook/new.md" not in texts(project)
+    typed(project, way_back(said))
+    assert texts(project)["handbook/new.md"] == "Never committed."
+
+
+def test_everything_is_given_up_only_when_that_is_confirmed(project):
+    before = changed(project)
+    now = texts(project)
+    for everything in ((), (".",)):
+        error = project.vmrag("restore", *everything, "--json", code=2).error
+        assert (error["code"], error["details"]["uncommitted_count"]) == ("CONFIRMATION_REQUIRED", 2)
+    assert texts(project) == now
+    report = project.ask("restore", "--yes")
+    assert {each["doc_id"]: each["kind"] for each in report["documents"]} == {
+        "new.md": "removed",
+        "rest.md": "modified",
+        "faq.md": "added",
+    }
+    assert {each["doc_id"] for each in report["unsaved"]} == {"new.md", "rest.md"}
+    assert texts(project) == before
+    assert project.status()["kb"]["dirty"] is False
+    project.vmrag("restore", "--source", report["kept"], "--yes")
+    assert texts(project) == now | {"handbook/faq.md": "A frequent question."}
+
+
+def test_nothing_to_give_up_asks_nothing(project):
+    assert project.vmrag("restore", ".").out == f"Nothing differs from {project.pinned[:7]}.\n"
+    assert project.vmrag("restore", "handbook/faq.md").out == f"Nothing differs from {project.pinned[:7]}.\n"
+
+
+def test_documents_come_from_another_place_as_git_restore_takes_files(project):
+    said = project.vmrag("restore", "--source", "feature", "handbook").out
+    assert texts(project) == {
+        "handbook/rest.md": "# Rest\n\nNever rest.\n",
+        "handbook/setup.md": terminal.DOCUMENTS["setup.md"],
+        "handbook/uv.md": "Use uv.",
+    }
+    at = project.ask("diff", "feature")["old"][:7]
+    assert said.splitlines() == [
+        f"2 documents restored from {at}",
+        f"2 documents removed, which {at} does not have",
+        'Next: vmrag commit -m "What changed in the knowledge"',
+    ]
+    assert project.marks() == {
+        "deep/tls.txt": "removed",
+        "faq.md": "removed",
+        "rest.md": "modified",
+        "setup.md": None,
+        "uv.md": "added",
+    }
+    project.vmrag("restore", "-s", "first", "handbook/*.txt")
+    assert "handbook/deep/tls.txt" in texts(project)
+
+
+def test_a_document_brings_its_collection_back_and_a_new_collection_goes_with_everything(project):
+    settings = project.ask("diff", "first", "WORKING")["collections"]
+    project.vmrag("rm", "handbook", "--yes")
+    project.put("a", "text", collection="notes")
+    project.vmrag("restore", "handbook/faq.md")
+    assert set(texts(project)) == {"handbook/faq.md", "notes/a"}
+    assert [each for each in project.ask("diff")["collections"] if each["name"] == "handbook"] == settings == []
+    project.vmrag("restore", ".", "--yes")
+    assert {each.partition("/")[0] for each in texts(project)} == {"handbook"}
+    assert project.ask("diff")["collections"] == []
+
+
+def test_changed_settings_of_a_collection_are_kept_as_well(project):
+    from vmrag_link.ops.documents.collection_writes import modify
+
+    with opened(project) as ws:
+        modify(ws, "handbook", metadata={"owner": "Ada"})
+    said = project.vmrag("restore", "handbook").out
+    assert project.ask("diff")["collections"] == []
+    typed(project, way_back(said))
+    assert project.ask("diff")["collections"][0]["fields"][0]["after"] == '{"owner":"Ada"}'
+
+
+def test_who_looks_for_a_removed_document_is_told_how_it_comes_back(project):
+    project.drop("faq.md")
+    error = project.vmrag("show", "faq.md", "--json", code=3).error
+    assert error["message"] == "handbook/faq.md was removed here; the removal is not committed."
+    typed(project, error["hint"])
+    assert project.vmrag("show", "faq.md").out == "A frequent question."
+
+
+def test_what_is_not_there_is_an_error_and_nothing_changes(project):
+    before = changed(project)
+    now = texts(project)
+    assert project.vmrag("restore", "rest.md", "nope.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
+    assert project.vmrag("restore", "-s", "nope", "rest.md", "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
+    assert texts(project) == now != before
+
+
+def test_during_a_merge_one_document_can_be_restored_and_not_all(project):
+    project.vmrag("merge", "feature", "--no-commit")
+    assert project.marks()["rest.md"] == "modified"
+    project.vmrag("restore", "rest.md")
+    assert project.marks()["rest.md"] is None
+    error = project.vmrag("restore", ".", "--yes", "--json", code=1).error
+    assert error["code"] == "MERGE_CONFLICT"
+    assert "vmrag merge --abort" in error["hint"]
+    assert project.marks()["uv.md"] == "added"
+
+
+# -- rm --------------------------------------------------------------------------------------------
+
+
+def test_one_document_is_removed_by_its_name_without_a_question(project):
+    assert project.vmrag("rm", "handbook/faq.md").out.startswith("handbook: 1 document removed\nNext: vmrag commit")
+    assert project.vmrag("rm", "deep/tls.txt", "rest.md").out.startswith("handbook: 2 documents removed\n")
+    assert set(texts(project)) == {"handbook/setup.md"}
+
+
+@pytest.mark.parametrize(
+    ("names", "gone"),
+    [
+        (["handbook/deep"], ["deep/tls.txt"]),
+        (["*.txt"], ["deep/tls.txt"]),
+        (["handbook/[fr]*.md"], ["faq.md", "rest.md"]),
+        (["--collection", "handbook", "*.md"], ["faq.md", "rest.md", "setup.md"]),
+        (["handbook"], ["deep/tls.txt", "faq.md", "rest.md", "setup.md"]),
+    ],
+)
+def test_what_means_several_documents_is_removed_when_that_is_confirmed(project, names, gone):
+    before = texts(project)
+    listed = project.vmrag("rm", "-n", *names).out.splitlines()
+    assert [line for line in listed if not line.endswith("(the collection)")] == [
+        f"rm handbook/{each}" for each in gone
+    ]
+    assert project.vmrag("rm", *names, "--json", code=2).error["code"] == "CONFIRMATION_REQUIRED"
+    assert texts(project) == before
+    removed = project.ask("rm", *names, "--yes")["removed"]
+    assert [each["doc_id"] for each in removed] == gone
+    assert set(before) - set(texts(project)) == {f"handbook/{each}" for each in gone}
+
+
+def test_a_removed_collection_is_gone_and_comes_back_as_a_whole(project):
+    project.put("new.md", "Never committed.")
+    before = texts(project)
+    said = project.vmrag("rm", "handbook", "--yes").out
+    assert said.startswith("collection handbook removed, with 5 documents\nOne was never committed.")
+    with opened(project) as ws:
+        assert ws.engine.collections(ws.at()) == []
+    typed(project, way_back(said))
+    assert texts(project) == before
+
+
+def test_a_name_that_means_nothing_removes_nothing(project):
+    before = texts(project)
+    error = project.vmrag("rm", "faq.md", "nope/*.md", "--json", code=3).error
+    assert error["code"] == "COLLECTION_NOT_FOUND"
+    assert texts(project) == before

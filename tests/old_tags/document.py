@@ -1,0 +1,87 @@
+"""Writes what docs/adopting-old-tags.md prints: `python -m tests.old_tags.document`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from tests.support import pages
+from tests.support.repos import make_repo
+from tests.support.terminal import Project
+
+PAGE = pages.DOCS / "adopting-old-tags.md"
+
+TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
+
+STORIES = {
+    "release": (
+        "git switch -qc knowledge/v1 v1",
+        "vmrag init --empty",
+        "vmrag import docs --collection handbook",
+        'vmrag commit -m "The handbook of release 1"',
+        'git commit -qm "Pin the knowledge of release 1"',
+        "git tag v1-knowledge",
+        "git push -q origin knowledge/v1 v1-knowledge",
+    ),
+    "answers": (
+        "git switch -q main",
+        'vmrag query "when do requests time out" -k 1',
+        'vmrag query "when do requests time out" -k 1 --at v1-knowledge',
+    ),
+    "today": (
+        "git switch -qc hotfix v2",
+        "vmrag pin",
+    ),
+    "clone": (
+        "git clone -q ../hub.git ../clone",
+        "cd ../clone",
+        "git switch -qc hotfix v2",
+        "vmrag init",
+        "vmrag init --empty",
+    ),
+}
+
+
+def page() -> str:
+    """docs/adopting-old-tags.md with what the program prints today."""
+    return pages.filled(PAGE, {name: pages.console(told) for name, told in printed().items()})
+
+
+def printed() -> dict[str, str]:
+    """What the steps of each story print, one story after the other in one repository."""
+    with pages.folder() as folder:
+        return pages.told(STORIES, _project(folder), _run, folder)
+
+
+def _project(folder: Path) -> Project:
+    """Two releases, and knowledge since then."""
+    project = Project(make_repo(folder / "project").top)
+    project.write("docs/proxies.md", "# Proxies\n\nThere are none.\n")
+    for number, seconds in enumerate((5, 10), 1):
+        project.commit(f"Release {number}", **{"docs/timeouts.md": TIMEOUTS.format(seconds)})
+        project.git("add", "-A")
+        project.git("commit", "-q", "--amend", "--no-edit")
+        project.git("tag", f"v{number}")
+    project.write("docs/timeouts.md", TIMEOUTS.format(30))
+    project.vmrag("init")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "The handbook")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Pin the knowledge")
+    project.git("init", "-q", "--bare", str(folder / "hub.git"))
+    project.git("remote", "add", "origin", "../hub.git")
+    project.push("origin", "main", "--tags")
+    return project
+
+
+def _run(project: Project, step: str) -> str:
+    program, *arguments = shlex.split(step)
+    if program == "git":
+        project.git(*arguments)
+        return ""
+    done = project.vmrag(*arguments, code=None)
+    return done.out + done.err
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

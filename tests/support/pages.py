@@ -1,0 +1,124 @@
+"""Pages of docs/ of which a part is written by the program: what is between two marks, and what
+commands print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+REVISION = r"(?<![0-9a-f-])(?:[0-9a-f]{7}|[0-9a-f]{10}|[0-9a-f]{12}|[0-9a-f]{40})(?![0-9a-f-])"
+"""Whole or short, as our commands shorten revisions and commits, and no part of a UUID."""
+
+TIME = r"\d{4}-\d\d-\d\dT[\d:]{8}Z"
+
+
+def filled(page: Path, parts: Mapping[str, str]) -> str:
+    """The page with each text between `<!-- MARK -->` and `<!-- end of MARK -->`, by its mark."""
+    whole = page.read_text()
+    for mark, text in parts.items():
+        before, begin, rest = whole.partition(f"<!-- {mark} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {mark} -->")
+        assert all((begin, end, begin not in after)), f"docs/{page.name} has no place for what is {mark}"
+        whole = f"{before}{begin}\n{text}\n\n{end}{after}"
+    return whole
+
+
+def console(text: str) -> str:
+    return f"```console\n{text}```"
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for projects, beside an empty home."""
+    with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
+        isolate(patch, Path(made, "home"))
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        yield Path(made).resolve()
+
+
+@contextlib.contextmanager
+def newcomer(files: Mapping[str, str]) -> Iterator[Project]:
+    """A project with these files, all settings as they are without any, in an empty home."""
+    with folder() as made:
+        project = new_project(made / "project", settings="")
+        for name, text in files.items():
+            project.write(name, text)
+        project.vmrag("init")
+        project.git("add", "-A")
+        project.git("commit", "-q", "-m", "begin")
+        yield project
+
+
+def session(steps: Iterable[str], run: Callable[[str, list[str]], str]) -> str:
+    """Commands as they are typed, each with what `run` says that it prints; revisions `steady`."""
+    return steady("".join(f"$ {step}\n{run(*_split(step))}" for step in steps))
+
+
+def told(
+    stories: Mapping[str, Iterable[str]],
+    project: Project,
+    run: Callable[[Project, str], str],
+    home: Path,
+    begin: Callable[[Project, str], None] = lambda project, story: None,
+) -> dict[str, str]:
+    """What the steps of each story print, one story after the other, by the story's name. `begin`
+    brings the project to where a story begins.
+
+    `cd` goes to another project, a step that begins with `#` says what happens elsewhere: both are
+    shown as they are, and `run` is asked what the other steps, and those with `#`, print. Revisions
+    are `steady`, times are one, and the folder `home` is called /home/ada.
+    """
+    parts = []
+    for story, steps in stories.items():
+        begin(project, story)
+        lines = []
+        for step in steps:
+            lines.append(f"{step}\n" if step.startswith("#") else f"$ {step}\n")
+            if step.startswith("cd "):
+                project = Project((project.top / step.removeprefix("cd ")).resolve())
+            else:
+                lines.append(run(project, step))
+        parts.append("".join(lines))
+    text = re.sub(TIME, "2026-01-31T12:00:00Z", steady("\0".join(parts))).replace(str(home), "/home/ada")
+    return dict(zip(stories, text.split("\0"), strict=True))
+
+
+def words(step: str) -> list[str]:
+    """A command as a shell takes it apart."""
+    return shlex.split(step)
+
+
+def _split(step: str) -> tuple[str, list[str]]:
+    program, *arguments = words(step)
+    return program, arguments
+
+
+def steady(
+    text: str,
+    revision: str = REVISION,
+    made: Callable[[bytes], str] = lambda number: hashlib.sha256(number).hexdigest(),
+) -> str:
+    """Each revision, which holds the time, replaced by one that depends on where it stands first,
+    the same where it is short and where it is whole.
+
+    `made` is one of a number.
+    """
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        return names.setdefault(found[0][:7], made(str(len(names)).encode()))[: len(found[0])]
+
+    return re.sub(revision, name, text)

@@ -1,0 +1,82 @@
+"""A real terminal for a `vmrag` that believes that a person sits in front of it.
+
+A test module takes the fixture with `screens = screen.screens`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.terminal import SCRIPT, Project
+
+
+class Screen:
+    """One run; `said` is everything that came."""
+
+    def __init__(self, project: Project, *arguments: str, columns: int = 80, **environ: str) -> None:
+        self.said = ""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._process = subprocess.Popen(
+            [SCRIPT, *arguments],
+            cwd=project.top,
+            env=os.environ | {"TERM": "xterm"} | environ,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_own_terminal,  # noqa: PLW1509  no threads here
+        )
+        os.close(slave)
+
+    def expect(self, text: str) -> str:
+        """What was said from the last answer up to where the text comes."""
+        start = len(self.said)
+        until = time.monotonic() + 30
+        while text not in self.said[start:]:
+            assert self._read(until), f"{text!r} did not come: {self.said}"
+        return self.said[start:]
+
+    def answer(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        while self._read(time.monotonic() + 30):
+            pass
+        return self._process.wait(30)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0, until - time.monotonic()))
+        try:
+            data = os.read(self._master, 4096) if ready else b""
+        except OSError:  # Linux says so when the other side is closed
+            data = b""
+        self.said += data.decode(errors="replace")
+        return bool(data)
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it
+
+
+@pytest.fixture
+def screens() -> Iterator[list[Screen]]:
+    opened: list[Screen] = []
+    yield opened
+    for each in opened:
+        each.close()

@@ -1,0 +1,78 @@
+"""What a server's clients read names no tool that they cannot call."""
+
+from __future__ import annotations
+
+import pytest
+
+from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
+from vmrag_mcp import envelope
+from vmrag_mcp.options import Chosen, ToolSelection, selection
+from vmrag_mcp.prompts import PROMPTS, listed
+from vmrag_mcp.registry import TOOLSETS, catalogue
+from vmrag_mcp.server import protocol_tools
+from vmrag_mcp.wording import mentioned, worded
+
+SERVERS = [
+    Chosen(),
+    Chosen(read_only=True),
+    Chosen(toolsets="all", read_only=True),
+    *(Chosen(toolsets=each) for each in TOOLSETS),
+    *(Chosen(toolsets="all", exclude_tools=each) for each in catalogue()),
+]
+
+
+def texts(server: ToolSelection) -> list[str]:
+    """All that a client of the server is told before it calls anything, and what errors suggest."""
+    found = [server.instructions(), *(each.about for each in listed(server))]
+    for each in protocol_tools(server):
+        shapes = each.input_schema["properties"].values()
+        found += [each.description, *(shape["description"] for shape in shapes if "description" in shape)]
+    for kind in (NoChanges, CollectionMissing, DocumentMissing, IndexFailed):
+        found += envelope.failure(kind("It failed."), server)["suggestions"]
+    return found
+
+
+@pytest.mark.parametrize("chosen", SERVERS, ids=lambda each: f"{each.toolsets}-{each.exclude_tools}-{each.read_only}")
+def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
+    server = selection(chosen)
+    found = texts(server)
+    assert {name for each in found for name in mentioned(each)} <= server.tools.keys()
+    assert all(found), "no text is empty"
+    assert not any(each.endswith((";", ",", ":")) for each in found)
+
+
+def test_a_text_names_tools_as_the_clients_of_the_server_call_them():
+    server = selection(Chosen(prefix="kb_"))
+    assert "kb_chroma_query_documents" in server.instructions()
+    assert all(f"kb_{name}" in text for text in texts(server) for name in mentioned(text.replace("kb_", "")))
+    assert envelope.failure(NoChanges("x"), server)["suggestions"] == ["kb_dolt_status shows what would be committed"]
+
+
+def test_a_part_of_a_sentence_that_names_a_missing_tool_is_left_out_and_words_that_are_parameters_stay():
+    text = "It is stored; dolt_commit keeps it. create_branch=true makes one. Search first."
+    assert worded(text, ["dolt_commit"], "") == text
+    assert worded(text, [], "") == "It is stored. create_branch=true makes one. Search first."
+    assert worded("dolt_commit keeps it.", [], "") == ""
+    assert worded("vmrag add --help; tools: chroma_add_documents", [], "") == "vmrag add --help"
+
+
+def test_a_prompt_that_needs_a_tool_is_not_listed_without_it():
+    assert [each.name for each in listed(selection(Chosen()))] == [*PROMPTS]
+    assert "prepare_knowledge_commit" not in {each.name for each in listed(selection(Chosen(read_only=True)))}
+
+
+@pytest.mark.parametrize("kind", [NoChanges, IndexFailed, VmragError])
+def test_an_error_always_suggests_something(kind):
+    nothing = selection(Chosen(toolsets="toolsets"))
+    assert all(envelope.failure(kind("It failed."), nothing)["suggestions"])
+
+
+def test_an_error_gives_back_the_beginning_and_the_end_of_what_was_too_long():
+    long = f"a{'x' * 9000}z"
+    error = UsageInvalid(f"{long!r} is no name.", hint=f"Not {long}", value=long, unknown=[long], kept=7)
+    answer = envelope.failure(error)
+    assert len(str(answer)) < 5000
+    assert answer["message"].startswith("'axxx")
+    assert answer["message"].endswith("xxxz' is no name.")
+    assert answer["details"]["unknown"] == [answer["details"]["value"]]
+    assert answer["details"]["kept"] == 7

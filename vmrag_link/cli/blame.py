@@ -1,0 +1,59 @@
+"""`vmrag blame`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.log_view import SHORT, SHORT_COMMIT
+from vmrag_link.ops.history import blame
+from vmrag_link.ops.history.blame import BlameReport
+from vmrag_link.ops.history.log import PinnedRevision
+
+_LONGEST = 20
+"""Characters of an author's name."""
+
+_DAY = len("2026-01-31")
+
+
+@vmrag_command("blame")
+@click.argument("document", metavar="[REF:][COLLECTION/]DOC")
+def command(invocation: Invocation, *, document: str) -> None:
+    """Show for each line of a document which revision wrote it, and the first git commit that
+    pinned that; WORKING for what is uncommitted.
+
+    Of this work tree, or at REF: a git ref, a revision, or a branch of the knowledge base. Lines
+    are followed through merges, and through another name of the document.
+    """
+    with invocation.workspace() as ws:
+        report = blame.blame(ws, document)
+        if invocation.as_json:
+            invocation.emit(report)
+        else:
+            invocation.page(ws, _lines(report))
+
+
+def _lines(report: BlameReport) -> Iterator[str]:
+    known = {each.revision: each for each in report.revisions}
+    own = f"{report.collection}/{report.doc_id}"
+    beside = [_beside(known.get(each.revision)) for each in report.lines]
+    width = max(map(len, beside), default=0)
+    moved = any(each.name != own for each in report.lines)
+    longest = max((len(each.name) for each in report.lines), default=0)
+    digits = len(str(len(report.lines)))
+    for number, (each, who) in enumerate(zip(report.lines, beside, strict=True), start=1):
+        name = f" {each.name:<{longest}}" if moved else ""
+        yield f"{output.style(each.revision[:SHORT], fg='yellow')}{name} {who:<{width}} {number:>{digits}}) {each.text}"
+
+
+def _beside(info: PinnedRevision | None) -> str:
+    """The code that pinned it first, its author, and the day."""
+    if info is None:
+        return "not committed"
+    commit = info.commits[-1].commit[:SHORT_COMMIT] if info.commits else "-" * SHORT_COMMIT
+    author = info.author.partition("<")[0].strip()[:_LONGEST]
+    return f"{commit} {author} {info.date[:_DAY]}"

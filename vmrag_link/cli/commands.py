@@ -1,0 +1,76 @@
+"""Every command: its topic, its name, and what it does in a line.
+
+A command's module in `vmrag_link.cli` has its name, or the one in `MODULES`.
+"""
+
+from __future__ import annotations
+
+TOPICS = {
+    "Begin": {
+        "init": "Start a knowledge base for this repository.",
+        "clone": "Fetch the knowledge base of a repository that was just cloned.",
+        "demo": "See the whole loop on the documentation of Python's library.",
+        "trust": "Agree to what a clone's settings ask for.",
+    },
+    "Documents": {
+        "add": "Store one document from a file or standard input.",
+        "import": "Store files and folders as documents.",
+        "export": "Write the documents back as files.",
+        "list": "List the documents.",
+        "show": "Print a document, or what a revision changed.",
+        "rm": "Remove documents, folders or collections.",
+        "restore": "Discard uncommitted changes, or bring documents back.",
+        "refresh": "Ask again for the web pages of libraries.",
+    },
+    "Search": {
+        "query": "Search the knowledge of the code that is checked out.",
+        "grep": "Find the lines of the documents that match a pattern.",
+        "ask": "Answer a question from the documents, with citations.",
+        "check": "Ask the golden queries, and compare the answers.",
+    },
+    "History": {
+        "status": "Show whether pin, knowledge base and index agree.",
+        "commit": "Commit the documents and pin the new revision.",
+        "log": "Show the history of the knowledge base.",
+        "diff": "Show which documents differ between two places.",
+        "blame": "Show which revision wrote each line of a document.",
+        "fingerprint": "Print the hash that decides how queries rank.",
+    },
+    "Code and knowledge": {
+        "pin": "Let .dolt-version name a revision.",
+        "sync": "Bring knowledge base and index to the pin.",
+        "branch": "List the branches of the knowledge base, or write on another one.",
+        "merge": "Take other knowledge into that of the checked-out code.",
+        "resolve": "Decide about what both sides of a merge changed.",
+        "link": "Link a code commit to the revision of the knowledge.",
+        "links": "Show which revision belongs to which code commit.",
+        "verify": "Find the code commits that drop knowledge.",
+    },
+    "With others": {
+        "remote": "Show where the knowledge base travels.",
+        "fetch": "Bring what a remote's knowledge base holds.",
+        "pull": "Fetch, and merge what others wrote on this branch.",
+        "push": "Push the knowledge that the code pins.",
+        "adopt": "Take the knowledge that a fork's code pins.",
+        "serve": "Let others clone, fetch and push knowledge bases over HTTP.",
+    },
+    "Agents and tests": {
+        "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
+        "issue": "Write down what was found out about an issue, and find it.",
+        "doc": "Write down what should be known of a tool, and find it.",
+        "learning": "Write down test results, checks and errors as evidence, and what was learnt.",
+    },
+    "This machine": {
+        "install": "Install the git hooks.",
+        "uninstall": "Remove the git hooks.",
+        "doctor": "Find out what is wrong, and mend it.",
+        "gc": "Give back the space of what nothing needs.",
+        "path": "Print where things lie.",
+        "completion": "Print the shell completion script for bash, zsh or fish.",
+        "help": "Explain a command.",
+    },
+}
+
+COMMANDS = {name: line for commands in TOPICS.values() for name, line in commands.items()}
+
+MODULES = {"import": "import_", "rm": "remove", "list": "list_", "help": "help_"}

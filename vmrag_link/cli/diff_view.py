@@ -1,0 +1,102 @@
+"""How a diff is printed: by `vmrag diff`, `log -p` and `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import click
+
+from vmrag_link import terminal_text, worddiff
+from vmrag_link.cli import output
+from vmrag_link.cli.base import described, title_beside
+from vmrag_link.errors import plural
+from vmrag_link.models import ChangeKind
+from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words
+from vmrag_link.worddiff import Piece
+
+Form = Literal["names", "status", "stat", "text"]
+
+DETAILS: dict[Form, Detail] = {"names": "names", "status": "names", "stat": "stat", "text": "text"}
+"""What has to be read for each form."""
+
+MARKS = {"added": ("A", "green"), "modified": ("M", "yellow"), "removed": ("D", "red")}
+COLOURS = {"delete": "red", "insert": "green", "omitted": "cyan"}
+INDENT = "    "
+
+
+def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--stat`, `--name-only` and `--name-status`: `form` of the function, None without them."""
+    stat = click.option("--stat", "form", flag_value="stat", help="How many words each document gained and lost.")
+    names = click.option("--name-only", "form", flag_value="names", help="The names of the documents that differ.")
+    status = click.option("--name-status", "form", flag_value="status", help="Names, with A, M or D before them.")
+    return stat(names(status(function)))
+
+
+def lines(diff: WordDiff, form: Form) -> Iterator[str]:
+    """The documents are read while the lines are taken."""
+    return {"names": _names, "status": _status, "stat": _stat, "text": _changes}[form](diff)
+
+
+def _names(diff: WordDiff) -> Iterator[str]:
+    return (_name(each) for each in diff.documents())
+
+
+def _status(diff: WordDiff) -> Iterator[str]:
+    return (f"{MARKS[each.kind][0]}\t{_name(each)}" for each in diff.documents())
+
+
+def _changes(diff: WordDiff) -> Iterator[str]:
+    yield from _collections(diff)
+    for each in diff.documents():
+        yield _headline(each.kind, f"{_names_of(each)}{title_beside(each.doc_id, each.title)}")
+        yield from _fields(each.fields)
+        if each.text:
+            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
+    yield described(diff.found.changes)
+
+
+def _stat(diff: WordDiff) -> Iterator[str]:
+    yield from _collections(diff)
+    width = max((len("/".join(each.key)) for each in diff.found.documents), default=0)
+    inserted = deleted = 0
+    for each in diff.documents():
+        words = each.words or Words()
+        inserted, deleted = inserted + words.inserted, deleted + words.deleted
+        yield f"{_headline(each.kind, _names_of(each).ljust(width))} | +{words.inserted} -{words.deleted}"
+    said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
+    yield described(diff.found.changes) + said
+
+
+def _collections(diff: WordDiff) -> Iterator[str]:
+    for each in diff.collections:
+        yield _headline(each.kind, f"{each.name}/ (the collection's settings)")
+        yield from _fields(each.fields)
+
+
+def _fields(fields: Iterable[FieldDiff]) -> Iterator[str]:
+    for each in fields:
+        yield f"{INDENT}{each.name}: {_render(worddiff.difference(each.before, each.after))}"
+
+
+def _render(pieces: Iterable[Piece]) -> str:
+    """The marks stay beneath the colours: they are all there is where the output is no terminal."""
+    return worddiff.render(pieces, style=_coloured)
+
+
+def _coloured(op: worddiff.Op, text: str) -> str:
+    """Line by line: a pager forgets a colour at the end of a line."""
+    return "\n".join(output.style(line, fg=COLOURS[op]) if line else "" for line in text.split("\n"))
+
+
+def _name(each: DocumentDiff) -> str:
+    return f"{each.collection}/{each.doc_id}"
+
+
+def _names_of(each: DocumentDiff) -> str:
+    return f"{each.old_name} -> {_name(each)}" if each.old_name else _name(each)
+
+
+def _headline(kind: ChangeKind, name: str) -> str:
+    letter, colour = MARKS[kind]
+    return f"{output.style(letter, fg=colour)}  {name}"

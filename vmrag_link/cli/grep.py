@@ -1,0 +1,86 @@
+"""`vmrag grep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli import answering, output, passage_view
+from vmrag_link.cli.base import Invocation, title_beside
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import FAILED_CHECK, OK
+from vmrag_link.ops.documents import grep as operation
+from vmrag_link.ops.documents.grep import GrepReport, MatchedDocument, Pattern
+from vmrag_link.ops.follow import provenance
+
+_BREAK = output.style("--", dim=True)
+
+
+@vmrag_command("grep")
+@click.argument("pattern")
+@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="PATTERN is the text itself, no regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Small and capital letters are alike.")
+@click.option("-l", "shown", flag_value="names", help="Only the names of the documents.")
+@click.option("-c", "shown", flag_value="counts", help="Only how many lines of each document match.")
+@click.option(
+    "-U", "--context", type=click.IntRange(0, 10_000), default=0, metavar="N", help="N lines above and below, too."
+)
+@click.option(
+    "--collection",
+    multiple=True,
+    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+)
+@click.option("--at", "ref", metavar="REF", help="At a git ref, a revision, or a branch of the knowledge base.")
+@answering.strict_option
+def command(
+    invocation: Invocation,
+    *,
+    pattern: str,
+    fixed: bool,
+    ignore_case: bool,
+    shown: str | None,
+    context: int,
+    collection: tuple[str, ...],
+    ref: str | None,
+    strict: bool,
+) -> int:
+    """Find the lines of the documents that a regular expression matches.
+
+    The expression is Python's, and is looked for in each line by itself. Uncommitted documents are
+    searched, too. Exit code 1 where nothing matches.
+    """
+    with invocation.workspace() as ws:
+        wanted = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
+        report = operation.grep(ws, wanted, collections=collection, ref=ref, context=context)
+        provenance.refuse_outdated(ws, report.notes, strict=strict)
+    answering.emit(invocation, report, _lines(report, shown, parted=context > 0), report.notes)
+    return OK if report.documents else FAILED_CHECK
+
+
+def _lines(report: GrepReport, shown: str | None, *, parted: bool) -> Iterator[str]:
+    for number, each in enumerate(report.documents):
+        name = output.style(f"{each.collection}/{each.doc_id}", bold=True)
+        if shown == "names":
+            yield f"{name}{title_beside(each.doc_id, each.title)}"
+        elif shown == "counts":
+            yield f"{name}:{each.count}"
+        else:
+            if parted and number:
+                yield _BREAK
+            yield from _document(each, name, parted=parted)
+
+
+def _document(found: MatchedDocument, name: str, *, parted: bool) -> Iterator[str]:
+    """As grep writes it: `NAME:LINE:TEXT`, and `NAME-LINE-TEXT` of a line that is only near.
+
+    `parted`: with a break between lines that do not follow each other.
+    """
+    before = 0
+    for line in found.lines:
+        if parted and 0 < before < line.number - 1:
+            yield _BREAK
+        mark = ":" if line.matched else "-"
+        number = output.style(str(line.number), fg="green")
+        yield f"{name}{mark}{number}{mark}{passage_view.shortened(line.text, line.matches)}"
+        before = line.number

@@ -1,0 +1,88 @@
+"""What git ignores, and what a repository says is generated: git itself is asked.
+
+A folder that is imported may hold other repositories, as submodules, or lie in one, or in none.
+Each path is a question to the repository that it lies in, and all of one repository are one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vmrag_link import env, proc
+from vmrag_link.git.run import failure, git, git_in
+from vmrag_link.paths import Places
+
+_GENERATED = "linguist-generated"
+"""The attribute by which GitHub's and others' diffs fold files that nobody wrote."""
+
+
+class Repositories:
+    """The work tree `places` and all others around paths; remembers where each folder belongs."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._top = Path(os.path.realpath(places.top))
+        self._roots: dict[Path, Path | None] = {}
+
+    def ignored(self, paths: Iterable[Path]) -> set[Path]:
+        """Those of these paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's
+        own list. A tracked file is none. Raises `GitFailed`.
+        """
+        found: set[Path] = set()
+        for root, names in self._by_root(paths):
+            done = self._ask(root, ("check-ignore", "-z", "--stdin"), names, fine=(0, 1))  # 1: none is ignored
+            found.update(root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
+        return found
+
+    def generated(self, files: Iterable[Path]) -> dict[Path, bool]:
+        """Those of these files of which `.gitattributes` says whether they are generated.
+
+        Raises `GitFailed`.
+        """
+        found: dict[Path, bool] = {}
+        for root, names in self._by_root(files):
+            said = self._ask(root, ("check-attr", "-z", "--stdin", _GENERATED), names).stdout.split(b"\0")
+            for name, value in zip(said[::3], said[2::3], strict=False):
+                if value != b"unspecified":
+                    found[root / os.fsdecode(name)] = value in (b"set", b"true")
+        return found
+
+    def _ask(
+        self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)
+    ) -> proc.Finished:
+        # A repository that a stranger packed must not name a program. The monitor of its files is
+        # one, and so is the ssh that would fetch a `.gitattributes` of which it has only the name.
+        safely = ("-c", "core.fsmonitor=false", *arguments)
+        stdin = b"".join(name + b"\0" for name in names)
+        if root == self._top:  # named outright: a work tree of core.worktree has no .git of its own
+            done = git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        else:
+            done = git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        if done.returncode not in fine:
+            raise failure(arguments, done)
+        return done
+
+    def _by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+        names: dict[Path, list[bytes]] = {}
+        for path in paths:
+            if root := self._root(path.parent):
+                name = os.fsencode(path.relative_to(root))
+                names.setdefault(root, []).append(b"./" + name)  # a name that begins with ":" would be a pattern
+        yield from names.items()
+
+    def _root(self, folder: Path) -> Path | None:
+        """The top of the work tree that a folder lies in; None in no repository."""
+        above: list[Path] = []
+        root: Path | None = None
+        for each in (folder, *folder.parents):
+            if each in self._roots:
+                root = self._roots[each]
+                break
+            above.append(each)
+            if each == self._top or os.path.lexists(each / ".git"):
+                root = each
+                break
+        self._roots.update(dict.fromkeys(above, root))
+        return root

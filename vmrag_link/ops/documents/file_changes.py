@@ -1,0 +1,273 @@
+"""Which files differ from the documents that were imported from them.
+
+Cheap enough for each `vmrag status`: what has not changed since it was last read is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from vmrag_link import terminal_text
+from vmrag_link.conversion import formats
+from vmrag_link.conversion.converter import Converter
+from vmrag_link.conversion.limits import limits_of
+from vmrag_link.documents import import_base
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, leads_out
+from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
+from vmrag_link.errors import quoted
+from vmrag_link.git import listing, settings
+from vmrag_link.models import (
+    COMPOUNDING,
+    ISSUES,
+    KNOWLEDGE,
+    LIBRARY,
+    At,
+    Collection,
+    DocumentHeader,
+    Record,
+    metadata_of,
+)
+from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.paths import Places
+from vmrag_link.workspace import Workspace
+
+Kind = Literal["added", "modified", "removed"]
+
+CONVERTING_SECONDS = 2.0
+"""How long files are converted that another process has to convert; the next time goes on."""
+
+_MOST = 10
+"""Files that a command names one by one."""
+
+_ELSEWHERE = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)
+"""Kinds of collections into which no folder is imported, or that follow their files by themselves.
+"""
+
+
+class FileDifference(Record, frozen=True):
+    """`path` below the root of the repository, or an absolute one.
+
+    `added`: in an imported folder, and no document yet; `doc_id` is empty then. `removed`: gone
+    since it was last seen here.
+    """
+
+    collection: str
+    path: str
+    doc_id: str
+    kind: Kind
+
+
+class FileChanges(Record, frozen=True):
+    """`commands` make the documents as the files are.
+
+    `unknown`: how many files have not been compared, because converting them would take long or is
+    not possible here.
+    """
+
+    files: tuple[FileDifference, ...] = ()
+    commands: tuple[str, ...] = ()
+    unknown: int = 0
+
+
+def file_changes(ws: Workspace, at: At) -> FileChanges:
+    """Compare the files with the documents at a place.
+
+    A file differs if its text does, or if the document lacks something of its front matter.
+    """
+    seen = FileRecord(ws.places.seen_files)
+    found: list[FileDifference] = []
+    commands: list[str] = []
+    unknown = 0
+    with Converter(limits_of(ws.config.ingest)) as converter:
+        comparison = _Comparison(ws.places, seen, converter)
+        for collection in ws.engine.collections(at):
+            base = _base(ws, collection)
+            if base is None:
+                continue
+            documents = base.stored_sources(ws.engine.sources(at, collection.name))
+            if not documents:
+                continue
+            headers = {each.doc_id: each for each in ws.engine.headers(at, collection=collection.name)}
+            folders = seen.folders(collection.name) if base.recorded != OUTSIDE else {}
+            documents += _in_folders(ws, base, folders, documents, headers)
+            changes: list[FileDifference] = []
+            for doc_id, source in documents:
+                kind = comparison.kind(base, source, headers.get(doc_id))
+                if kind == "unknown":
+                    unknown += 1
+                elif kind:
+                    changes.append(FileDifference(collection.name, _shown(base, source), doc_id, kind))
+            commands += _commands(ws, collection.name, changes, folders)
+            found += sorted(changes, key=lambda each: each.path)
+    seen.save()
+    return FileChanges(tuple(found), tuple(commands), unknown)
+
+
+def _base(ws: Workspace, collection: Collection) -> ImportBase | None:
+    """From where the sources count; None for a collection without files, or whose files are on
+    another machine.
+    """
+    if collection.kind in _ELSEWHERE or import_base.problem(collection.import_base or ROOT):
+        return None
+    if collection.import_base != OUTSIDE:
+        return import_base.of_record(collection.import_base or ROOT, import_base.located(ws.places.top))
+    folder = settings.import_folder(ws.places, collection.name)
+    return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(ws.places.top)) if folder else None
+
+
+class _Comparison:
+    def __init__(self, places: Places, seen: FileRecord, converter: Converter) -> None:
+        self._seen, self._converter = seen, converter
+        self._git_dirs = [os.path.realpath(each) for each in (places.git_dir, places.common)]
+        self._until = time.monotonic() + CONVERTING_SECONDS
+        self._inside: dict[str, bool] = {}
+        self._unknown: set[tuple[int, int, str]] = set()
+
+    def kind(self, base: ImportBase, source: str, header: DocumentHeader | None) -> Kind | Literal["unknown"] | None:
+        """None for a file that is as its document, and for what cannot be a file here."""
+        path = f"{base.origin}/{source}"
+        if leads_out(source) or not self._lies_in(str(base.origin), path):
+            return None
+        try:
+            status = _status(path, str(base.origin))
+        except (FileNotFoundError, NotADirectoryError):
+            return "removed" if header and self._seen.known(path) else None
+        if status is None or header is None:
+            return "added" if status and stat.S_ISREG(status.st_mode) else None
+        text = self._text(path, status)
+        if text is None:
+            return "unknown"
+        return None if _says(header, text) else "modified"
+
+    def _text(self, path: str, status: os.stat_result) -> SeenText | None:
+        """A file that holds no text is read once, however many documents, and links, name it."""
+        file = (status.st_dev, status.st_ino, os.path.splitext(path)[1])  # noqa: PTH122
+        if file in self._unknown:
+            return None
+        text = self._seen.text(path, status, self._converter if time.monotonic() < self._until else None)
+        if text is None:
+            self._unknown.add(file)
+        return text
+
+    def _lies_in(self, origin: str, path: str) -> bool:
+        """Not so where a link, perhaps a stranger's, leads out, and in git's own directories, whose
+        files nobody should be told to import. Each folder is looked up once.
+        """
+        folder = os.path.dirname(path)  # noqa: PTH120
+        if folder not in self._inside:
+            real = os.path.realpath(folder)
+            self._inside[folder] = _is_below(real, origin) and not any(_is_below(real, each) for each in self._git_dirs)
+        return self._inside[folder]
+
+
+def _status(path: str, origin: str) -> os.stat_result | None:
+    """None for a link that leads out, and for a name, perhaps a stranger's, that cannot be one.
+
+    Raises `FileNotFoundError` and `NotADirectoryError`.
+    """
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISLNK(found.st_mode):
+            return found
+        return os.stat(path) if _is_below(os.path.realpath(path), origin) else None  # noqa: PTH116  thousands of them
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError):
+        return None
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _says(header: DocumentHeader, text: SeenText) -> bool:
+    """Whether a document has what its file says; `vmrag add --metadata` may have said more."""
+    if header.content_hash != text.content_hash:
+        return False
+    if text.metadata in ("{}", header.metadata):
+        return True
+    stored = metadata_of(header)
+    return all(key in stored and stored[key] == value for key, value in metadata_of(text).items())
+
+
+def _in_folders(
+    ws: Workspace,
+    base: ImportBase,
+    folders: Mapping[str, FileSelection],
+    documents: Sequence[tuple[str, str]],
+    headers: Mapping[str, DocumentHeader],
+) -> Iterator[tuple[str, str]]:
+    """The other files of imported folders that an import would take, with the id of the document
+    that it would replace; empty if there is none.
+    """
+    known = {source for _, source in documents}
+    taken = {doc_id for doc_id, _ in documents}
+    for folder, selection in folders.items():
+        below = (
+            each for each in listing.files_below(ws.places, [folder]) if each not in known and _is_importable(each)
+        )
+        files = [base.top / each for each in below]
+        left_out = LeavingOut(ws.places, selection, base.top)([], files, False) if files else {}
+        for path in (base.source(each) for each in files if each not in left_out):
+            doc_id = path.removeprefix(base.prefix)
+            yield (doc_id if doc_id in headers and doc_id not in taken else "", path)
+            known.add(path)
+
+
+def _is_importable(path: str) -> bool:
+    if path.startswith(".") or "/." in path:  # hidden
+        return False
+    found = formats.by_suffix(path)
+    return found is not None and not formats.missing_extra(found)
+
+
+def _shown(base: ImportBase, source: str) -> str:
+    return terminal_text.one_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
+
+
+def _commands(
+    ws: Workspace, collection: str, changes: Sequence[FileDifference], folders: Mapping[str, FileSelection]
+) -> Iterator[str]:
+    """What to type to make a collection's documents as the files are."""
+    homes = {each: next((folder for folder in folders if _is_in(each.path, folder)), None) for each in changes}
+    into = ["--collection", quoted(collection)]
+    for selection in dict.fromkeys(folders.values()):
+        inside = {each: home for each, home in homes.items() if home is not None and folders[home] == selection}
+        prune = ["--prune"] if any(each.kind == "removed" for each in inside) else []
+        if inside:
+            yield _typed(ws, "import", sorted({*inside.values()}), [*into, *_options(selection), *prune])
+    files = [each.path for each, home in homes.items() if home is None and each.kind != "removed"]
+    if len(files) > _MOST:
+        files = [os.path.commonpath([os.path.dirname(each) for each in files]) or "."]  # noqa: PTH120
+    if files:
+        yield _typed(ws, "import", files, into)
+    gone = [each for each, home in homes.items() if home is None and each.kind == "removed"]
+    if gone:
+        names = [quoted(f"{collection}/{each.doc_id}") for each in gone[:_MOST]]
+        yield " ".join(["vmrag", "rm", *names, *(["…"] if len(gone) > _MOST else [])])
+
+
+def _options(selection: FileSelection) -> Iterator[str]:
+    for pattern in selection.exclude:
+        yield from ("--exclude", quoted(pattern))
+    if selection.include_ignored:
+        yield "--include-ignored"
+    if selection.include_generated:
+        yield "--include-generated"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return folder == ROOT or _is_below(path, folder)
+
+
+def _typed(ws: Workspace, command: str, paths: Sequence[str], more: Sequence[str]) -> str:
+    """The command as it can be typed in the current directory."""
+    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
+    away = not _is_below(here, top)
+    start = top if away else here
+    named = [quoted(os.path.relpath(os.path.join(top, each), start)) for each in paths]  # noqa: PTH118
+    return " ".join(["vmrag", *(["-C", quoted(top)] if away else []), command, *named, *more])

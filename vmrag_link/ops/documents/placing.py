@@ -1,0 +1,137 @@
+"""Which document of a collection a file is: the one that came from it, under whatever path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase, leads_out
+from vmrag_link.documents.importing import ImportedDocument
+from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.git import renames
+from vmrag_link.models import At, Record
+from vmrag_link.workspace import Workspace
+
+
+class Renamed(Record, frozen=True):
+    """A document whose file was renamed: sources, as `ImportBase.source` forms them."""
+
+    doc_id: str
+    before: str
+    now: str
+
+
+class Placing(Record, frozen=True):
+    """Documents under the ids that their files have already, if they have one.
+
+    `moved`: those that were stored from a file elsewhere, which is gone; of the `renamed` among
+    them it is known to be the same file.
+    """
+
+    documents: tuple[ImportedDocument, ...]
+    moved: frozenset[str]
+    renamed: tuple[Renamed, ...]
+
+
+def stored(ws: Workspace, at: At, collection: str, base: ImportBase) -> list[tuple[str, str]]:
+    """The documents of the collection that came from files, with the sources of these files."""
+    return base.stored_sources(ws.engine.sources(at, collection))
+
+
+def followed(
+    ws: Workspace, at: At, collection: str, base: ImportBase, documents: Sequence[ImportedDocument]
+) -> dict[str, str]:
+    """The former sources of files that were renamed, by the present ones.
+
+    git is asked, and where it does not know, a file of the very text of exactly one that is gone
+    is that one. Call it without a lock. Raises `GitFailed`.
+    """
+    there = stored(ws, at, collection, base)
+    known = base.ids_by_source(there)
+    new = {each.source: each for each in documents if each.source not in known}
+    gone = {source: doc_id for doc_id, source in there if new and _lost(base, source)}
+    if not gone or not new:
+        return {}
+    found: dict[str, str] = {}
+    if base.recorded != OUTSIDE:
+        found = {now: old for old, now in renames.renamed(ws.places, list(gone)).items() if now in new}
+    left = {source: doc_id for source, doc_id in gone.items() if source not in found.values()}
+    hashes = {
+        each.doc_id: each.content_hash for each in ws.engine.headers(at, collection=collection, ids=left.values())
+    }
+    before = _unique({source: hashes.get(doc_id, "") for source, doc_id in left.items()})
+    now = _unique(
+        {source: each.content_hash for source, each in new.items() if source not in found and each.content.strip()}
+    )
+    return found | {now[text]: before[text] for text in now.keys() & before.keys()}
+
+
+def place(
+    collection: str,
+    documents: Sequence[ImportedDocument],
+    base: ImportBase,
+    there: Sequence[tuple[str, str]],
+    followed: Mapping[str, str],
+) -> Placing:
+    """`there`: as `stored`; `followed`: as the function. Raises `UsageInvalid` for two files of one
+    id.
+    """
+    known = base.ids_by_source(there)
+    renamed = [Renamed(known[old], old, now) for now, old in followed.items() if old in known and now not in known]
+    ids = known | {each.now: each.doc_id for each in renamed}
+    placed: dict[str, ImportedDocument] = {}
+    for each in documents:
+        doc_id = ids.get(each.source, each.doc_id)
+        if doc_id in placed:
+            raise _one_id(base, collection, placed[doc_id], each)
+        placed[doc_id] = each if doc_id == each.doc_id else msgspec.structs.replace(each, doc_id=doc_id)
+    moved = (
+        doc_id
+        for doc_id, before in there
+        if doc_id in placed and placed[doc_id].source != before and _lost(base, before)
+    )
+    return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda each: each.doc_id)))
+
+
+def gone(base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]) -> Iterator[str]:
+    """Documents whose file lay in one of the folders and is there no more."""
+    for doc_id, source in there:
+        path = base.origin / source
+        below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
+        if below and _is_gone(path):
+            yield doc_id
+
+
+def _unique(texts: Mapping[str, str]) -> dict[str, str]:
+    """Sources by the hash of their text, where it has no other."""
+    found: dict[str, list[str]] = {}
+    for source, text in texts.items():
+        found.setdefault(text, []).append(source)
+    return {text: sources[0] for text, sources in found.items() if len(sources) == 1}
+
+
+def _one_id(base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument) -> UsageInvalid:
+    paths = [str(base.origin / each.source) for each in (one, other)]
+    return UsageInvalid(
+        f"{paths[0]} and {paths[1]} would both become the document {one.doc_id!r}.",
+        hint=f"vmrag import {quoted(paths[1])} --collection {collection}-2",
+        doc_id=one.doc_id,
+        paths=paths,
+    )
+
+
+def _lost(base: ImportBase, source: str) -> bool:
+    return not leads_out(source) and _is_gone(base.origin / source)
+
+
+def _is_gone(path: Path) -> bool:
+    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False

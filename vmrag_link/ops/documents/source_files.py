@@ -1,0 +1,75 @@
+"""The file that a document came from, if it lies on this machine, and the lines of its text there.
+
+What is stored of a file was perhaps written by a stranger: nothing outside of the work tree, or of
+the folder that this person imported, is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vmrag_link.conversion import formats
+from vmrag_link.documents import import_base
+from vmrag_link.git import settings
+from vmrag_link.models import Collection, Document
+from vmrag_link.paths import Places, read_regular
+
+MOST_BYTES = 4 << 20
+"""Of a file that is read to find a line in it."""
+
+_AS_WRITTEN = frozenset(each.file_type for each in formats.FORMATS if each.where == "here")
+
+
+def source_file(places: Places, collection: Collection, document: Document) -> Path | None:
+    """The file that a document came from; None if it came from none, or it is not here."""
+    stored = document.source
+    if not stored or "://" in stored or import_base.leads_out(stored):
+        return None
+    outside = collection.import_base == import_base.OUTSIDE
+    folder = settings.import_folder(places, collection.name) if outside else places.top
+    if folder is None:
+        return None
+    root = Path(os.path.realpath(folder))
+    path = Path(os.path.realpath(root / stored))
+    own = (Path(os.path.realpath(each)) for each in (places.git_dir, places.common))
+    if not path.is_relative_to(root) or any(path.is_relative_to(each) for each in own):
+        return None
+    try:
+        return root / stored if path.is_file() else None
+    except OSError:  # a name that the system refuses to look up
+        return None
+
+
+def written_lines(path: Path, document: Document) -> list[str] | None:
+    """The lines of a document's file; None if they are not those of the text, which was converted,
+    or cannot be read.
+    """
+    if document.file_type not in _AS_WRITTEN:
+        return None
+    try:
+        data = read_regular(path, MOST_BYTES)
+        return _lines(data.decode()) if len(data) < MOST_BYTES else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def line_of(line: int, lines: list[str], document: Document) -> int | None:
+    """The line of the file that is this line of the document's text; both count from 1.
+
+    Front matter stands above the text in the file. In a file that was changed since, the line is
+    where the same text stands, if it stands there once.
+    """
+    texts = _lines(document.content)
+    if not 0 < line <= len(texts):
+        return None
+    above = len(lines) - len(texts)
+    if above >= 0 and lines[above:] == texts:
+        return above + line
+    sought = texts[line - 1]
+    return lines.index(sought) + 1 if sought.strip() and lines.count(sought) == 1 else None
+
+
+def _lines(text: str) -> list[str]:
+    """As editors count them."""
+    return [line.removesuffix("\r") for line in text.split("\n")]

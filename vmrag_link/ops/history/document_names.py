@@ -1,0 +1,349 @@
+"""Which documents a name on the command line means: one rule for every command.
+
+`COLLECTION/DOC` is a document's full name. Both parts may have slashes, so the collections that are
+there decide where the first one ends; `COLLECTION//DOC` says it where there are two readings. `DOC`
+alone is a document's id, where a single collection has it. Full names go first: each document has
+one that means no other.
+
+`select` takes more: folders, collections, and patterns, in which `*` matches slashes, too, as in
+git.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from vmrag_link.engines.base import RowSource
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentAmbiguous,
+    DocumentMissing,
+    GitReferenceMissing,
+    UsageInvalid,
+    VmragError,
+    quoted,
+)
+from vmrag_link.models import At, Record
+from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import revparse
+from vmrag_link.suggest import nearest, no_collection
+from vmrag_link.workspace import DocumentStore, Workspace, local_store
+
+EVERYTHING = "."
+"""What `select` takes for all collections."""
+
+_SEPARATORS = ("/", "//")
+
+_LISTED = 10
+"""Candidates that an error names in its hint; the details have all."""
+
+
+class DocumentName(Record, frozen=True, order=True):
+    """The key of a document; as a text its full name."""
+
+    collection: str
+    doc_id: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.collection, self.doc_id)
+
+    def __str__(self) -> str:
+        return f"{self.collection}/{self.doc_id}"
+
+
+class DocumentPlace(NamedTuple):
+    """Where a document is looked up; `revision`: of a working set the one that it is based on."""
+
+    at: At
+    revision: str
+
+
+class NamedSelection(Record, frozen=True):
+    """`documents` are sorted; `collections` were meant as a whole, and may be empty.
+
+    `exact`: each name was that of one document.
+    """
+
+    documents: tuple[DocumentName, ...]
+    collections: tuple[str, ...] = ()
+    exact: bool = False
+
+
+# -- one document
+
+
+def find(rows: RowSource, places: Sequence[At], name: str) -> DocumentName:
+    """The document that a name means at the first of these places that has one.
+
+    Raises `DocumentAmbiguous`, and `DocumentMissing` or `CollectionMissing` with what is near.
+    """
+    for at in places:
+        if found := candidates(rows, at, name):
+            _require_one(name, found)
+            return found[0]
+    raise missing(rows, places[0], name)
+
+
+def candidates(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+    """The documents that a name may mean at a place; looks up, reads no list of documents."""
+    return _named_in_full(rows, at, name) or _named_by_id(rows, at, name)
+
+
+def _named_in_full(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+    there = [each.name for each in rows.collections(at)]
+    for separator in _SEPARATORS:
+        parts = ((each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator))
+        if found := [DocumentName(*each) for each in parts if each[1] and _has(rows, at, *each)]:
+            return found
+    return []
+
+
+def _named_by_id(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+    return [DocumentName(*each.key) for each in rows.headers(at, ids=[name])] if name else []
+
+
+def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
+    """The document that `[REF:]NAME` means, and where; without REF, or with `WORKING`: here.
+
+    REF, anything that `revparse.resolve_rev` takes, ends at the first colon at which it is one.
+    Documents may have colons, too: `WORKING:NAME` names one whose name begins like a REF. Raises as
+    `find` and `resolve_rev`. What is not versioned has no REF, and its revision is empty.
+    """
+    if not isinstance(ws, Workspace):
+        return DocumentPlace(local_store.AT, ""), find(ws.engine, [local_store.AT], name)
+    place, rest = split_ref(ws, name)
+    return place, find_in(ws.engine, place, rest)
+
+
+def find_in(rows: RowSource, place: DocumentPlace, name: str) -> DocumentName:
+    """As `find`; of a document that was removed since it was committed, the error says so."""
+    try:
+        return find(rows, [place.at], name)
+    except DocumentMissing as error:
+        removed = [] if place.at == place.revision else candidates(rows, place.revision, name)
+        if not removed:
+            raise
+        message = f"{removed[0]} was removed here; the removal is not committed."
+        raise DocumentMissing(message, hint=command_of("restore", [str(removed[0])]), **error.details) from None
+
+
+def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
+    """The place and NAME of `[REF:]NAME`, which is not looked up there. Raises as `find_at`."""
+    unknown: GitReferenceMissing | None = None
+    for colon in re.finditer(":", name):
+        ref, rest = name[: colon.start()], name[colon.end() :]
+        if ref == revparse.WORKING:
+            return _here(ws), rest
+        try:
+            revision = revparse.resolve_rev(ws, ref) if ref and rest else None
+        except GitReferenceMissing as error:
+            unknown = unknown or error
+        else:
+            if revision:
+                return DocumentPlace(revision, revision), rest
+    here = _here(ws)
+    if unknown is None or candidates(ws.engine, here.at, name):
+        return here, name
+    if any(name.startswith(f"{each.name}/") for each in ws.engine.collections(here.at)):
+        return here, name
+    raise unknown
+
+
+def _here(ws: Workspace) -> DocumentPlace:
+    move_and_warn(ws)
+    return DocumentPlace(ws.at(), ws.revision())
+
+
+def among(there: Collection[DocumentName], name: str) -> DocumentName | None:
+    """The one of these that a name means; None if it means none. Raises `DocumentAmbiguous`."""
+    for text in (str, _apart, _by_id):
+        if found := [each for each in there if text(each) == name]:
+            _require_one(name, found)
+            return found[0]
+    return None
+
+
+def _has(rows: RowSource, at: At, collection: str, doc_id: str) -> bool:
+    return any(True for _ in rows.headers(at, collection=collection, ids=[doc_id]))
+
+
+# -- several
+
+
+def select(rows: RowSource, places: Sequence[At], names: Iterable[str], *, within: str | None = None) -> NamedSelection:
+    """The documents that are at any of these places and that these names mean.
+
+    A name is, in this order, that of a document, of a folder or a collection, or a pattern; first
+    of full names, then of ids in a single collection. `within`: names are those of this collection,
+    taken without its name. Raises as `find` for a name that means nothing.
+    """
+    reading = _Reading(rows, places, within)
+    found = [reading.meant(name) for name in names]
+    documents = {document for each in found for document in each.documents}
+    whole = {collection for each in found for collection in each.collections}
+    return NamedSelection(tuple(sorted(documents)), tuple(sorted(whole)), all(each.exact for each in found))
+
+
+class _Reading:
+    """The documents at some places; a list of them is read only for what is no document's name."""
+
+    def __init__(self, rows: RowSource, places: Sequence[At], within: str | None) -> None:
+        self._rows, self._places, self._within = rows, places, within
+        self._listed: list[DocumentName] | None = None
+        self._collections = sorted({each.name for at in places for each in rows.collections(at)})
+        if within is not None and within not in self._collections and not self._all():
+            raise no_collection(within, self._collections)
+
+    def meant(self, name: str) -> NamedSelection:
+        if name == EVERYTHING:
+            whole = self._collections if self._within is None else [self._within]
+            return NamedSelection(tuple(self._all()), tuple(whole))
+        collection = name.rstrip("/")
+        if self._within is None and collection in self._collections:
+            return self._collection(name, collection)
+        if exact := self._exact(name):
+            return NamedSelection(tuple(exact), exact=True)
+        if found := self._folder(collection) or self._pattern(name):
+            return NamedSelection(tuple(found))
+        raise missing(self._rows, self._places[0], name, within=self._within)
+
+    def _collection(self, name: str, collection: str) -> NamedSelection:
+        """A document of that id is no less meant, unless a slash follows the name."""
+        if name == collection and (found := self._exact(name)):
+            raise _ambiguous(name, [f"{collection}/", *map(str, found)])
+        return NamedSelection(tuple(each for each in self._all() if each.collection == collection), (collection,))
+
+    def _exact(self, name: str) -> list[DocumentName]:
+        for at in self._places:
+            if self._within is None:
+                found = candidates(self._rows, at, name)
+            else:
+                found = [DocumentName(self._within, name)] if _has(self._rows, at, self._within, name) else []
+            if found:
+                _require_one(name, found)
+                return found
+        return []
+
+    def _folder(self, folder: str) -> list[DocumentName]:
+        for text in self._texts():
+            if found := [each for each in self._all() if text(each).startswith(f"{folder}/")]:
+                _require_one_collection(folder, found)
+                return found
+        return []
+
+    def _pattern(self, name: str) -> list[DocumentName]:
+        if not re.search(r"[*?\[]", name):
+            return []
+        matches = re.compile(fnmatch.translate(name)).match
+        for text in self._texts():
+            if found := [each for each in self._all() if matches(text(each))]:
+                if text is _by_id:
+                    _require_one_collection(name, found)
+                return found
+        return []
+
+    def _texts(self) -> tuple[Callable[[DocumentName], str], ...]:
+        """How documents may be named, in the order in which it counts."""
+        return (str, _apart, _by_id) if self._within is None else (_by_id,)
+
+    def _all(self) -> list[DocumentName]:
+        if self._listed is None:
+            keys = (each.key for at in self._places for each in self._rows.headers(at, collection=self._within))
+            self._listed = sorted({DocumentName(*key) for key in keys})
+        return self._listed
+
+
+def _by_id(name: DocumentName) -> str:
+    return name.doc_id
+
+
+def _apart(name: DocumentName) -> str:
+    return f"{name.collection}//{name.doc_id}"
+
+
+def _require_one(name: str, found: Sequence[DocumentName]) -> None:
+    """Two readings of one full name are written with the slashes that tell them apart."""
+    if len(found) > 1:
+        alike = len({str(each) for each in found}) < len(found)
+        raise _ambiguous(name, [_apart(each) if alike else str(each) for each in found])
+
+
+def _require_one_collection(name: str, found: Sequence[DocumentName]) -> None:
+    homes = dict.fromkeys(each.collection for each in found)
+    if len(homes) > 1:
+        raise _ambiguous(
+            name, [_apart(DocumentName(each, name)) if "/" in each else f"{each}/{name}" for each in homes]
+        )
+
+
+def command_of(command: str, names: Sequence[str], within: str | None = None, *, source: str | None = None) -> str:
+    """What to type for `vmrag rm` or `vmrag restore` of these names; see `select`."""
+    options = [] if source is None else ["--source", quoted(source)]
+    options += [] if within is None else ["--collection", quoted(within)]
+    return " ".join(["vmrag", command, *options, *map(quoted, names)])
+
+
+# -- errors
+
+
+def missing(rows: RowSource, at: At, name: str, *, within: str | None = None) -> VmragError:
+    """The error for a name that means no document at a place."""
+    if within is not None:
+        return no_document(rows, at, within, name)
+    there = [each.name for each in rows.collections(at)]
+    collection = max(
+        (each for each in there if name.startswith(f"{each}/") and name != f"{each}/"), key=len, default=""
+    )
+    if collection:
+        return no_document(rows, at, collection, name.removeprefix(f"{collection}/"))
+    if name.rstrip("/") in there:
+        return UsageInvalid(
+            f"{name!r} is a collection, not a document.", hint=f"vmrag list --collection {quoted(name.rstrip('/'))}"
+        )
+    near = _nearest(rows, at, name)
+    if "/" not in name:
+        where = f" Is it {near!r}?" if near else ""
+        return DocumentMissing(f"No collection has a document {name!r}.{where}", hint="vmrag list", doc_id=name)
+    error = no_collection(name.partition("/")[0], there)
+    if near:
+        error.message = f"There is no collection {error.collection!r}, and no document {name!r}. Is it {near!r}?"
+    return error
+
+
+def no_document(rows: RowSource, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
+    """The error for a document that its collection does not have, or without the collection."""
+    there = [each.name for each in rows.collections(at)]
+    if collection not in there:
+        return no_collection(collection, there)
+    near = nearest(doc_id, (each.doc_id for each in rows.headers(at, collection=collection)))
+    return DocumentMissing(
+        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
+        hint=f"vmrag list --collection {quoted(collection)}",
+        collection_name=collection,
+        doc_id=doc_id,
+    )
+
+
+def _nearest(rows: RowSource, at: At, name: str) -> str | None:
+    """The full name of the document whose full name or id is the most similar."""
+    texts: dict[str, str] = {}
+    for each in rows.headers(at):
+        full = str(DocumentName(*each.key))
+        texts.setdefault(each.doc_id, full)
+        texts[full] = full
+    near = nearest(name, texts)
+    return texts[near] if near else None
+
+
+def _ambiguous(name: str, names: Sequence[str]) -> DocumentAmbiguous:
+    more = f" … ({len(names)} in all)" if len(names) > _LISTED else ""
+    return DocumentAmbiguous(
+        f"{name!r} is ambiguous: there are {len(names)} of that name.",
+        hint=f"Write one of: {', '.join(map(quoted, names[:_LISTED]))}{more}",
+        name=name,
+        candidates=list(names),
+    )

@@ -1,0 +1,166 @@
+"""`vmrag log`: the revisions that a name means, or those that changed one document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
+from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange
+from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import document_names, log, rev_range
+from vmrag_link.ops.history.diff import Diff, diff
+from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops.history.log import PinnedRevision
+from vmrag_link.ops.history.rev_range import Reach
+from vmrag_link.ops.history.trail import DocumentVisit, Trail
+from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
+from vmrag_link.workspace import Workspace
+
+_MOST = 2
+_EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
+
+
+class LogStep(NamedTuple):
+    """A revision that is shown. `parents`: those that the graph leads to.
+
+    `document`: what it did to the document that was asked for.
+    """
+
+    info: PinnedRevision
+    parents: tuple[str, ...]
+    document: HeaderChange | None = None
+
+
+class RevisionReport(PinnedRevision, frozen=True):
+    """`changes` against the first parent; `diff`: if asked for, or of the document asked for."""
+
+    changes: ChangeCounts
+    diff: DiffReport | None
+
+
+class Revisions:
+    """What is asked of a step is read then. `more`: there are older ones."""
+
+    def __init__(self, ws: Workspace, steps: Sequence[LogStep], *, more: bool) -> None:
+        self._ws = ws
+        self.steps = steps
+        self.more = more
+
+    def changes(self, step: LogStep) -> ChangeCounts:
+        """Of all documents."""
+        return log.changes_of(self._ws.engine, step.info)
+
+    def diff(self, step: LogStep, detail: Detail) -> WordDiff:
+        """Against the first parent; of the document alone, if one was asked for."""
+        old = step.info.parents[0] if step.info.parents else None
+        if step.document is None:
+            found = diff(self._ws.engine, old, step.info.revision)
+        else:
+            found = Diff(old, step.info.revision, (step.document,), ())
+        return WordDiff(self._ws.engine, found, detail)
+
+    def reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
+        for step in self.steps:
+            shown = detail or ("names" if step.document else None)
+            yield report(step.info, self.changes(step), self.diff(step, shown).report() if shown else None)
+
+
+def report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | None) -> RevisionReport:
+    return RevisionReport(
+        info.revision, info.parents, info.message, info.author, info.date, info.commits, info.refs, changes, made
+    )
+
+
+def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
+    """`limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
+
+    Raises `DocumentMissing` or `CollectionMissing` for a document that none of them ever had,
+    `DocumentAmbiguous`, `UsageInvalid`, and as `rev_range.reach`.
+    """
+    if len(names) > _MOST:
+        raise UsageInvalid("A log is of one revision or range, and of one document.", hint=_EXAMPLE)
+    move_and_warn(ws)
+    reach, document = _asked(ws, names)
+    hidden = log.hidden(ws.engine, reach)
+    if document is None:
+        found = list(islice(log.reached(ws.engine, reach.heads, hidden), limit + 1))
+        infos = log.pinned(ws, found[:limit])
+        steps = [LogStep(each, tuple(one for one in each.parents if one not in hidden)) for each in infos]
+        return Revisions(ws, steps, more=len(found) > limit)
+    trail = Trail(ws.engine, reach.heads, hidden)
+    for name in _readings(ws, document):
+        if visits := _visits(trail, name, limit):
+            return _of_document(ws, visits, limit)
+    if document_names.candidates(ws.engine, ws.at(), document):
+        return Revisions(ws, [], more=False)  # of a range in which nothing happened to it
+    unknown = document_names.missing(ws.engine, ws.at(), document)
+    if len(names) == 1 and isinstance(unknown, CollectionMissing):
+        rev_range.reach(ws, document)  # raises: it is more like the name of a revision
+    raise unknown
+
+
+def _asked(ws: Workspace, names: Sequence[str]) -> tuple[Reach, str | None]:
+    """Revisions, and the name of a document. One name is that of a document if there is one, or if
+    it is that of no revision and may be one that was removed.
+    """
+    if len(names) == _MOST:
+        return rev_range.reach(ws, names[0]), names[1]
+    if not names or document_names.candidates(ws.engine, ws.at(), names[0]):
+        return rev_range.reach(ws, None), names[0] if names else None
+    try:
+        return rev_range.reach(ws, names[0]), None
+    except GitReferenceMissing:
+        if "/" not in names[0]:
+            raise
+        return rev_range.reach(ws, None), names[0]
+
+
+def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
+    """What a document's name may mean: the one that is here, else one that was."""
+    if document_names.candidates(ws.engine, ws.at(), name):
+        yield document_names.find(ws.engine, [ws.at()], name)
+        return
+    for slashes in re.finditer("//?", name):
+        collection, doc_id = name[: slashes.start()], name[slashes.end() :]
+        if collection and doc_id:
+            yield DocumentName(collection, doc_id)
+
+
+def _visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]:
+    """As far back as the revision after the last one that is shown; none if nothing ever changed
+    it.
+    """
+    visits: list[DocumentVisit] = []
+    changed = 0
+    for each in trail.visits(name):
+        visits.append(each)
+        changed += each.changed
+        if changed > limit:
+            break
+    return visits if changed else []
+
+
+def _of_document(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> Revisions:
+    """The revisions that changed it; each leads to the next ones that did."""
+    next_changed: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
+    parents: dict[str, tuple[str, ...]] = {}
+    for each in reversed(visits):
+        before = (next_changed.get(origin, (origin.revision,)) for origin in each.origins)
+        found = tuple(dict.fromkeys(chain.from_iterable(before)))
+        parents[each.info.revision] = found
+        next_changed[each.info.revision, each.name] = (each.info.revision,) if each.changed else found
+    shown = {each.info.revision: each for each in reversed(visits) if each.changed}
+    chosen = [*reversed(shown.values())]
+    infos = log.pinned(ws, (each.info for each in chosen[:limit]))
+    steps = [
+        LogStep(info, parents[info.revision], _change(each)) for info, each in zip(infos, chosen[:limit], strict=True)
+    ]
+    return Revisions(ws, steps, more=len(chosen) > limit)
+
+
+def _change(visit: DocumentVisit) -> HeaderChange:
+    kind: ChangeKind = "modified" if visit.before and visit.after else "added" if visit.after else "removed"
+    return HeaderChange(kind, visit.before, visit.after)

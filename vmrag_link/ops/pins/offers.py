@@ -1,0 +1,91 @@
+"""Which knowledge a commit that pins none could take: that of an old tag, say, or of another
+branch from before there was a pin.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from vmrag_link.engines.base import root_of
+from vmrag_link.errors import PinMissing, enumerated, plural
+from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.models import Record
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.workspace import Workspace
+
+NO_DOCUMENTS = "no documents, to import this commit's own"
+
+_MOST = 3
+"""Branches that are named."""
+
+
+class Offer(Record, frozen=True):
+    """A revision with its number of documents; `commit` of the code introduced its pin, and the
+    `branches` of the code end with it.
+    """
+
+    revision: str
+    documents: int
+    commit: str
+    branches: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return f"vmrag pin {self.revision}"
+
+    @property
+    def described(self) -> str:
+        """`7 documents, of main`; `7 documents, of commit 1a2b3c4`."""
+        whose = enumerated(self.branches[:_MOST]) or (f"commit {self.commit[:7]}" if self.commit else "")
+        return plural(self.documents, "document") + (f", of {whose}" if whose else "")
+
+
+def offers(ws: Workspace) -> tuple[Offer, ...]:
+    """Where the work tree stands, and what was pinned first after HEAD; the newest pin, too, where
+    the work tree stands nowhere.
+
+    Only what is here and can be read, and nothing where no other commit pins documents. The
+    revision without documents, which every knowledge base begins with, is not among them.
+    """
+    code = plumbing.head(ws.places).commit
+    commits: dict[str, str] = {}
+    for pin, introduced in history_pins.read(ws.places, reflogs=False):
+        commits.setdefault(pin.dolt_commit, introduced[0])
+    stands = _usable(ws, filter(None, [ws.standing_revision]))
+    later = (pin.dolt_commit for pin in history_pins.after(ws.places, code)) if code else ()
+    found = [*stands, *_usable(ws, later), *([] if stands else _usable(ws, commits))]
+    ends = _ends(ws)
+    return tuple(
+        Offer(each, ws.engine.count(each), commits.get(each, ""), tuple(ends.get(each, ())))
+        for each in dict.fromkeys(found)
+    )
+
+
+def undecided(found: Sequence[Offer], *, empty: str) -> PinMissing:
+    """The error where a person has to say which it should be; `empty`: the command for none."""
+    return PinMissing(
+        "This code commit pins no knowledge, while others do, and nothing says which it should have.",
+        hint=f"{', '.join(f'{each.command} ({each.described})' for each in found)}, or {empty} ({NO_DOCUMENTS})",
+        offers=[{"revision": each.revision, "documents": each.documents} for each in found],
+    )
+
+
+def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
+    """The first of these revisions that can be taken, if any can."""
+    engine, root = ws.engine, root_of(ws.engine)
+    usable = (each for each in revisions if each != root and engine.has_revision(each) and not engine.refusal(each))
+    return list(itertools.islice(usable, 1))
+
+
+def _ends(ws: Workspace) -> dict[str, list[str]]:
+    """Each revision that a local branch of the code ends with, and these branches."""
+    found: dict[str, list[str]] = {}
+    for name, data in history.pins_of(
+        ws.places, sorted(BRANCHES + each for each in worktrees.code_branches(ws.places))
+    ).items():
+        if pin := parsed(data):
+            found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))
+    return found

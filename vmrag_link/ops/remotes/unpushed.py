@@ -1,0 +1,74 @@
+"""Pins that were pushed without the knowledge that they name, as far as this clone can tell."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from vmrag_link.git import remotes, tracking
+from vmrag_link.models import Record
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.paths import write_atomically
+from vmrag_link.pin import Pin
+from vmrag_link.workspace import Workspace
+
+
+class UnpushedPin(Record, frozen=True):
+    """The tracking branch `ref` pins `revision`, which no remote holds: whoever checks that out has
+    no knowledge to it. `remote`: the one that should hold it.
+    """
+
+    ref: str
+    revision: str
+    remote: str
+
+
+def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...]:
+    """Asks no network: remotes hold what they held when they were fetched or pushed to last.
+
+    A revision that is not here is somebody else's to push. `remember`: where nothing was found,
+    it is not looked for again until a tracking branch moves.
+    """
+    if not ws.initialized or ws.engine.shared:  # on a server, everybody has all of it
+        return ()
+    stamp = tracking.stamp(ws.places)
+    if stamp and stamp == _remembered(_note(ws)):
+        return ()
+    found = _look(ws)
+    if remember and stamp and not found:
+        with contextlib.suppress(OSError):  # a courtesy to the next query
+            write_atomically(_note(ws), stamp.encode(errors="surrogateescape"))
+    return found
+
+
+def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
+    refs = tracking.pushed(ws.places)
+    data = tracking.pins(ws.places, refs.values())
+    found = [(ref, pin) for ref, commit in refs.items() if (pin := pinning.parsed(data.get(commit)))]
+    if not found:
+        return ()
+    revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
+    nowhere = set(ws.engine.unreachable(revisions, heads=ws.engine.known_heads()))
+    return tuple(
+        UnpushedPin(ref.removeprefix(tracking.REMOTES), pin.dolt_commit, _remote(ws, ref, pin))
+        for ref, pin in found
+        if pin.dolt_commit in nowhere
+    )
+
+
+def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
+    """Where it should be, for people."""
+    own = destinations.own_ref(ws, pin.dolt_remote)
+    return ref.removeprefix(tracking.REMOTES).partition("/")[0] if own else remotes.shown(pin.dolt_remote)
+
+
+def _note(ws: Workspace) -> Path:
+    return ws.places.shared / "pushed"
+
+
+def _remembered(note: Path) -> str:
+    try:
+        return note.read_bytes().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,227 @@
+"""`vmrag uninstall --all`: take out of a repository what `vmrag init` put there, and never the only
+copy of something that a person wrote.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link import config, locks
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
+from vmrag_link.errors import Busy, KnowledgeNotPushed, RemoteError, plural, quoted
+from vmrag_link.git import pin_merge, plumbing, settings, worktrees
+from vmrag_link.models import Record
+from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.follow.recovery import recover
+from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.setup.init import require_no_links
+from vmrag_link.paths import Places, write_atomically
+from vmrag_link.sync import background
+from vmrag_link.transport import connection
+from vmrag_link.trust import agreements
+from vmrag_link.workspace import Workspace, local_store
+
+DISCARD = "vmrag uninstall --all --discard-knowledge"
+LET_TRAVEL = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
+
+
+class Losses(Record, frozen=True):
+    """What only this machine has.
+
+    `uncommitted`: the KB branches with uncommitted documents; `set_aside`: those with documents
+    that were set aside. `commits`, on `branches` or pinned by the code's history, that no remote
+    holds; `problem`: why a remote could not be asked. `merge`: the one that is open. `local`: there
+    are documents that are never pushed.
+    """
+
+    uncommitted: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()
+    commits: int = 0
+    branches: tuple[str, ...] = ()
+    problem: str = ""
+    merge: str = ""
+    local: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.uncommitted or self.set_aside or self.commits or self.merge or self.local)
+
+
+class RemovalReport(Record, frozen=True):
+    """`changed`: the files that git tracks and that were changed or deleted; `kept`: the settings
+    file, where its content was never committed. `settings`: the keys that git's configuration had.
+    `agreed`: there was something that the person had agreed to. `knowledge`: where the knowledge
+    base was, None if there was none; `lost` with it.
+    """
+
+    changed: tuple[str, ...]
+    kept: tuple[str, ...]
+    settings: tuple[str, ...]
+    agreed: bool
+    knowledge: str | None
+    lost: Losses | None
+
+
+def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
+    """What would be lost. Asks the remotes. Changes nothing but what killed commands left to do.
+
+    Raises `KnowledgeNotPushed`, which names it, unless it is to be discarded.
+    """
+    require_no_links(ws.places)
+    if not ws.initialized:
+        return None
+    recover(ws)
+    losses = _losses(ws)
+    if losses.nothing:
+        return None
+    if not discard:
+        raise KnowledgeNotPushed(
+            f"Nothing was removed, because only this machine has {_described(losses)}.",
+            hint=f"{_saving(ws, losses)} (or, to lose that: {DISCARD})",
+            **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
+        )
+    return losses
+
+
+def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
+    """Remove settings, agreements, attributes, and last of all the knowledge base with its indexes.
+    Run it again after a kill.
+
+    The pin stays, and the knowledge base of a Dolt server. Raises `Busy` while a process of ours
+    works in the background.
+    """
+    places = ws.places
+    _wait(ws)
+    knowledge = str(places.kb) if ws.initialized else None
+    ws.close()
+    files = [places.top / ATTRIBUTES, places.config]
+    tracked = [each.name for each in files if plumbing.blob(places, f":{each.name}") is not None]
+    gone: list[str] = []
+    with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
+        gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
+        gone += [places.config.name] if _delete_settings(places) else []
+        agreed = agreements.revoke(places)
+        keys = settings.forget_all(places)
+        for folder in _folders(places):
+            shutil.rmtree(folder)
+    changed = tuple(name for name in gone if name in tracked)
+    kept = (places.config.name,) if places.config.exists() else ()
+    return RemovalReport(changed, kept, keys, agreed, knowledge, losses)
+
+
+# -- what would be lost
+
+
+def _losses(ws: Workspace) -> Losses:
+    local = ws.local.there and ws.local.engine.count(local_store.AT) > 0
+    if ws.engine.shared:  # the server keeps all of it
+        return Losses(local=local)
+    branches = ws.engine.branches()
+    aside = tuple(each.name for each in branches if each.name.startswith(ASIDE_PREFIX))
+    own = [each for each in branches if not reserved(each.name)]
+    pinned = [pin.dolt_commit for pin, _ in history_pins.read(ws.places) if ws.engine.has_revision(pin.dolt_commit)]
+    heads, problem = _remote_heads(ws)
+    known = {*heads, root_of(ws.engine)}
+    lacking = set(ws.engine.unreachable([*(each.head for each in own), *pinned], heads=known))
+    merge = merge_state.current(ws)
+    return Losses(
+        tuple(each.name for each in own if each.dirty),
+        aside,
+        ahead_behind.beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
+        tuple(each.name for each in own if each.head in lacking),
+        problem if lacking else "",
+        merge.source if merge else "",
+        local,
+    )
+
+
+def _remote_heads(ws: Workspace) -> tuple[set[str], str]:
+    """The heads of all branches of the remotes to which `vmrag push` goes, as they are now, and why
+    one of them could not be asked.
+    """
+    heads: set[str] = set()
+    try:
+        for place in destinations.to_push(ws, None):
+            with connection.opened(ws.places, ws.engine, place, timeout=ws.lock_timeout) as peer:
+                heads |= set(peer.heads().values()) if peer.fetch() else set()
+    except RemoteError as error:
+        return heads, error.message
+    return heads, ""
+
+
+def _described(losses: Losses) -> str:
+    return "; ".join(_parts(losses))
+
+
+def _parts(losses: Losses) -> Iterator[str]:
+    if losses.uncommitted:
+        yield f"uncommitted documents on {', '.join(map(repr, losses.uncommitted))}"
+    if losses.set_aside:
+        yield f"documents that were set aside ({', '.join(losses.set_aside)})"
+    if losses.commits:
+        where = f" on {', '.join(map(repr, losses.branches))}" if losses.branches else ""
+        why = f" (as far as is known: {losses.problem.rstrip('.')})" if losses.problem else ""
+        yield f"{plural(losses.commits, 'commit')} of the knowledge base{where}{why}"
+    if losses.merge:
+        yield f"the open merge of {losses.merge}"
+    if losses.local:
+        yield "documents that are never pushed (system.versioned: false)"
+
+
+def _saving(ws: Workspace, losses: Losses) -> str:
+    """The command that keeps the first of it, or shows where it is."""
+    if losses.merge:
+        return "vmrag resolve && vmrag commit -m 'Merge'"
+    if losses.uncommitted:
+        own = ws.kb_branch()
+        return "vmrag commit -m 'What changed'" if own and own.name in losses.uncommitted else "vmrag branch"
+    if losses.set_aside:
+        return f"vmrag merge {quoted(losses.set_aside[0])}"
+    return "vmrag push --all" if losses.commits else LET_TRAVEL
+
+
+# -- files
+
+
+def _take_out_attribute(path: Path) -> bool:
+    """Remove our line; the file, if nothing else is in it."""
+    before = path.read_bytes() if path.is_file() else b""
+    lines = [line for line in before.splitlines(keepends=True) if not pin_merge.names_driver(line)]
+    after = b"".join(lines)
+    if after == before:
+        return False
+    if after.strip():
+        write_atomically(path, after)
+    else:
+        path.unlink()
+    return True
+
+
+def _delete_settings(places: Places) -> bool:
+    """Delete the settings file, unless it holds what is neither in git's index nor our template."""
+    content = config.own_text(places.config)
+    if content is None or content not in (plumbing.blob(places, f":{places.config.name}"), config.template().encode()):
+        return False
+    places.config.unlink()
+    return True
+
+
+def _folders(places: Places) -> list[Path]:
+    """Ours in each work tree's git directory, and the one that they share, which is the last."""
+    own = [each / "vmrag" for each in worktrees.git_dirs(places)]
+    folders = [each for each in dict.fromkeys((*own, places.own)) if each != places.shared]
+    return [each for each in (*folders, places.shared) if each.is_dir() and not each.is_symlink()]
+
+
+def _wait(ws: Workspace) -> None:
+    for job in (background.sync_of(ws.places), background.chroma_of(ws.places)):
+        if not background.ended(job, within=ws.lock_timeout):
+            raise Busy(
+                "A process of vmrag works in the background of this repository.",
+                hint="vmrag status (then again: vmrag uninstall --all)",
+            )

@@ -1,0 +1,94 @@
+"""What a person should know before the next push: hooks that git does not run here, and knowledge
+that is not where its code is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vmrag_link import env
+from vmrag_link.errors import plural
+from vmrag_link.git import hook_scope, hooks, plumbing
+from vmrag_link.git.hooks import MissingHooks
+from vmrag_link.models import Record
+from vmrag_link.ops.remotes.unpushed import UnpushedPin, unpushed
+from vmrag_link.workspace import Workspace
+
+_EFFECT = {
+    "pre-push": "a push takes no knowledge along",
+    "post-checkout": "a checkout does not move it",
+}
+_NAMED = 3
+
+
+class Caution(Record, frozen=True):
+    """`hint` is a command."""
+
+    code: Literal["HOOKS_MISSING", "KNOWLEDGE_NOT_PUSHED"]
+    message: str
+    hint: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.message} Next: {self.hint}"
+
+
+def cautions(ws: Workspace, *, remember: bool = False) -> tuple[Caution, ...]:
+    """Nothing where the code pins no knowledge. Asks no network. `remember`: as `unpushed`."""
+    if not ws.initialized or plumbing.pin_bytes(ws.places) is None:
+        return ()
+    found = (missing_hooks(ws), _not_pushed(ws, unpushed(ws, remember=remember)))
+    return tuple(each for each in found if each)
+
+
+def missing_hooks(ws: Workspace) -> Caution | None:
+    """Looks at files only. Nothing with `VMRAG=0`: then they would do nothing anyway. Nothing in a
+    job of GitHub Actions: its checkout has none, and the Action verifies.
+    """
+    gone = None if env.switched_off() or env.in_github_actions() else hooks.missing(ws.places)
+    if gone is None:
+        return None
+    return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
+
+
+def _sentence(gone: MissingHooks) -> str:
+    names = ", ".join(gone.hooks)
+    if gone.why == "elsewhere":
+        return "vmrag's git hooks act in other work trees only"
+    if gone.why == "bypassed":
+        return f"git looks for hooks in {gone.folder} by now, where vmrag's are not"
+    if gone.why == "replaced":
+        return f"{gone.tool[0].upper()}{gone.tool[1:]} has written over these git hooks of vmrag's: {names}"
+    if gone.why == "some":
+        return f"git does not run these hooks of vmrag's: {names}"
+    return "vmrag's git hooks are not installed in this clone"
+
+
+def _effect(gone: MissingHooks) -> str:
+    effects = [effect for hook, effect in _EFFECT.items() if hook in gone.hooks]
+    return f": {', and '.join(effects)}." if effects else "."
+
+
+def _command(ws: Workspace, gone: MissingHooks) -> str:
+    if gone.why == "elsewhere":
+        return "vmrag install --worktree"
+    usual = gone.folder == str(ws.places.common / "hooks") or gone.tool in ("husky", "lefthook", "pre-commit")
+    # What else core.hooksPath may name, installing may refuse: that says what to do instead.
+    return hook_scope.install_command(ws.places) if usual else "vmrag doctor"
+
+
+def _not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
+    if not found:
+        return None
+    names = ", ".join(each.ref for each in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    revisions = {each.revision: each.remote for each in found}
+    which = f"revision {found[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
+    here = ws.trigger().branch or ""
+    alone = all(each.ref.partition("/")[2] == here for each in found)
+    return Caution(
+        "KNOWLEDGE_NOT_PUSHED",
+        f"{names}{more}: the code that was pushed there pins {which} of the knowledge, which was not pushed to "
+        f"{' and '.join(dict.fromkeys(revisions.values()))}.",
+        "vmrag push" if alone else "vmrag push --all",
+    )

@@ -1,0 +1,229 @@
+"""Documents that stay on this machine: shared by all work trees, whatever is checked out.
+
+    <git common dir>/vmrag/local/kb/      their rows, on one branch that is never committed
+    <git common dir>/vmrag/local/index/   an index of them, which follows when it is next read
+
+No pin names them, and nothing that travels reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from vmrag_link import clock, permissions
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import Engine, root_of
+from vmrag_link.errors import (
+    AlreadyInitialized,
+    BranchExists,
+    Busy,
+    EngineFailed,
+    EngineUnwritable,
+    IndexFailed,
+    MassDeletion,
+    file_failures,
+    quoted,
+)
+from vmrag_link.git import plumbing, sharing
+from vmrag_link.index import directories
+from vmrag_link.index.working import WorkingCopy
+from vmrag_link.models import Working
+from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.workspace.reader import ATTEMPTS, View
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.cache import EmbeddingCache
+    from vmrag_link.paths import Places
+    from vmrag_link.progress import Progress
+    from vmrag_link.settings import Config
+    from vmrag_link.sync.indexer import Indexer
+    from vmrag_link.workspace.models import Models
+    from vmrag_link.workspace.worktree import WorkTree
+
+BRANCH = "local"
+AT = Working(BRANCH)
+"""Where all rows are."""
+
+_AUTHOR = "vmrag-link <vmrag-link@localhost>"
+
+T = TypeVar("T")
+
+
+class LocalStore:
+    """What a work tree's tools keep on this machine. It has the work tree's settings and models."""
+
+    def __init__(self, ws: WorkTree) -> None:
+        self._ws = ws
+        self._engine: Engine | None = None
+        self.reader = LocalReader(self)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+            self.__dict__.pop("base", None)  # another one may lie there when it is opened again
+
+    @property
+    def places(self) -> Places:
+        return self._ws.places
+
+    @property
+    def progress(self) -> Progress:
+        return self._ws.progress
+
+    @property
+    def models(self) -> Models:
+        return self._ws.models
+
+    @property
+    def config(self) -> Config:
+        return self._ws.settings.config
+
+    @property
+    def ranking(self) -> Ranking:
+        return fusion.ranking(self.config.retrieval)
+
+    @property
+    def lock_timeout(self) -> float:
+        return self._ws.settings.lock_timeout
+
+    @property
+    def embedding_cache(self) -> EmbeddingCache:
+        return self._ws.embedding_cache
+
+    def indexer(self) -> Indexer:
+        from vmrag_link.sync.indexer import Indexer
+
+        return Indexer(self.engine, self.embedding_cache, self.models.of, self.progress)
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    @property
+    def there(self) -> bool:
+        """Whether anything was ever kept here."""
+        return opening.there(self.places.local_kb)
+
+    @property
+    def remedy(self) -> str:
+        """What helps where the rows are damaged: a new beginning, beside them."""
+        folder = self.places.local_kb
+        return f"mv {quoted(folder)} {quoted(folder.with_name('kb.damaged'))}   (nothing else holds what is in there)"
+
+    @property
+    def engine(self) -> Engine:
+        """The embedded engine, whichever the knowledge base has; made when it is first needed.
+
+        Raises as `opening.open_engine`.
+        """
+        if self._engine is None:
+            self._engine = self._open()
+        return self._engine
+
+    @cached_property
+    def base(self) -> str:
+        """The revision on which the rows lie uncommitted: one without any."""
+        return root_of(self.engine)
+
+    def _open(self) -> Engine:
+        folder = self.places.local_kb
+        if not self.there:
+            sharing.prepare(self.places)
+            with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago
+                opening.create("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
+        try:
+            engine = opening.open_engine(folder, lock_timeout=self.lock_timeout, limits=self._ws.settings.limits)
+        except EngineUnwritable:
+            raise
+        except EngineFailed as error:
+            error.hint = self.remedy  # no remote has it
+            raise
+        try:
+            if engine.branch(BRANCH) is None:
+                with contextlib.suppress(BranchExists):
+                    engine.create_branch(BRANCH, root_of(engine))
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    # -- index -------------------------------------------------------------------------------------
+
+    def index(self) -> WorkingCopy:
+        return WorkingCopy(self.places.local_index, kb_branch=BRANCH, base=self.base, timeout=self.lock_timeout)
+
+
+class LocalReader:
+    """Reads the index, and brings it on first where documents were stored since."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+
+    def read(self, action: Callable[[View], T]) -> T:
+        """As `Reader.read`."""
+        try:
+            with self.view() as view:
+                return action(view)
+        except IndexFailed as error:
+            index = self._store.index()
+            with index.writing():
+                index.drop()
+            self._store.progress.note(f"{error.message.rstrip('.')}. It is built again.")
+        with self.view() as view:
+            return action(view)
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        """The index with all documents that were stored before; nobody changes it meanwhile.
+
+        Raises `FileFailed` where it cannot follow them, and what models raise.
+        """
+        store, index = self._store, self._store.index()
+        followed = False
+        for _ in range(ATTEMPTS):
+            with index.reading() as problem:
+                if not (index.damage() if followed else problem):  # what is stored meanwhile need not be waited for
+                    head = plumbing.head(store.places).commit
+                    yield View(index.path, store.base, BRANCH, dirty=True, git_head=head)
+                    return
+            with file_failures(), index.writing() as stood, store.engine.writing("index documents"):
+                self._follow(index.path, whole=stood != "gone")
+            followed = True
+        raise Busy(
+            f"Other processes damaged or removed the index {ATTEMPTS} times while it was to be read.",
+            hint="Run the command again when they have finished.",
+        )
+
+    def _follow(self, folder: Path, *, whole: bool) -> None:
+        """Bring the index, which the caller holds alone, to the rows as they are.
+
+        By comparing all of them: the rows alone are known to have survived a kill. Writers wait, or
+        the rows would be others when they are counted.
+        """
+        if whole and _embedded(folder):
+            with contextlib.suppress(IndexFailed, MassDeletion):  # where most of it is gone, building is cheaper
+                self._update(folder, create=False)
+                return
+        directories.remove(folder)
+        permissions.make_folder(folder.parent)
+        self._update(folder, create=True)
+
+    def _update(self, folder: Path, *, create: bool) -> None:
+        from vmrag_link.index.store import IndexStore
+
+        with IndexStore(folder, create=create) as index:
+            done = self._store.indexer().update(index, AT, base=None)
+            index.manifest.forget_touched()  # there is no commit that they could be part of
+            index.seal(revision=self._store.base, added=done.plan.add)
+
+
+def _embedded(folder: Path) -> bool:
+    """Whether an index lacks no vectors. A service that did not give them then may do so now."""
+    from vmrag_link.index.manifest import Manifest
+
+    with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+        return not manifest.unembedded()
