@@ -65,3 +65,13 @@ def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp
         "The git hooks act in other work trees only. For this one, too: vmrag install --worktree"
         in other.vmrag("init").out
     )
+
+
+def test_a_lock_that_a_killed_git_left_is_named_with_the_way_out(project: Project) -> None:
+    lock = project.top / ".git" / "config.lock"
+    lock.touch()
+    refused = project.vmrag("init", "--json", code=3).error
+    assert refused["code"] == "GIT_FAILED"
+    assert refused["hint"].endswith(f"if none is running: rm {lock}")
+    lock.unlink()
+    project.vmrag("init")

@@ -273,10 +273,12 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
         project = new_project(tmp_path / f"project-{number}")
         dice.count(killed(project, dice.moment(duration), "init"))
         again = project.run_quietly("init", "--json")
-        if (lock := project.top / ".git" / "index.lock").exists():  # git was killed, too, while it staged the pin
-            assert f"rm {lock}" in error_of(again)["hint"]
-            lock.unlink()
-            again = project.run_quietly("init", "--json")
+        # git was killed, too, while it staged the pin or wrote a setting.
+        for lock in [project.top / ".git" / name for name in ("index.lock", "config.lock")]:
+            if lock.exists():
+                assert f"rm {lock}" in error_of(again)["hint"]
+                lock.unlink()
+                again = project.run_quietly("init", "--json")
         assert again.code == 0 or error_of(again)["code"] == "ALREADY_INITIALIZED"
         project.put("note.md", "A note about zebras.")
         project.vmrag("commit", "-m", "note")

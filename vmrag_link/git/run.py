@@ -4,12 +4,18 @@ outright.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from vmrag_link import env, proc
-from vmrag_link.errors import GitFailed
+from vmrag_link.errors import GitFailed, quoted
 from vmrag_link.paths import Places
+
+_HELD = re.compile(
+    r"(?:Unable to create '(?P<lock>[^\n]+\.lock)'|could not lock config file (?P<locked>[^\n]+)): File exists"
+)
+"""A file that another git command writes, or wrote when it was killed."""
 
 
 def git_in(
@@ -70,8 +76,15 @@ def failure(arguments: tuple[str, ...], done: proc.Finished, *, hint: str = "") 
     said = done.failure
     return GitFailed(
         f"git {arguments[0]} failed: {said}",
-        hint=hint or "Run the git command by itself: git " + " ".join(arguments),
+        hint=hint or _unlocking(said) or "Run the git command by itself: git " + " ".join(arguments),
         arguments=list(arguments),
         exit_code=done.returncode,
         said=said,
     )
+
+
+def _unlocking(said: str) -> str:
+    if not (held := _HELD.search(said)):
+        return ""
+    lock = held["lock"] or f"{held['locked']}.lock"
+    return f"Wait for the git command that holds it; if none is running: rm {quoted(lock)}"
