@@ -54,7 +54,7 @@ class Growth(Record, frozen=True):
         return self.after - self.before
 
 
-class Sizes(Record, frozen=True):
+class KnowledgeSize(Record, frozen=True):
     """What the whole knowledge base holds. `characters`: of all texts. `chunks`: None where one of
     the revisions has no index here.
     """
@@ -174,7 +174,7 @@ class ReportSummary(Record, frozen=True):
     missing: int
     counts: DocumentCounts
     words: Words
-    sizes: Sizes
+    size: KnowledgeSize
     collections: tuple[CollectionDiff, ...]
     documents: tuple[DocumentLine, ...]
     queries: ComparedQueries

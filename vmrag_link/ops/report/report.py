@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from typing import Self
 
 import msgspec
 
@@ -59,7 +60,7 @@ class KnowledgeReport:
         """All of it in memory."""
         return FullReport(self.summary, list(self.documents()))
 
-    def __enter__(self) -> KnowledgeReport:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
