@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Literal
 
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.models import Record
+from vmrag_link.models import ChangeKind, Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words
+from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.worddiff import Piece
 
 DocumentKind = Literal["added", "changed", "moved", "removed"]
@@ -55,8 +55,9 @@ class Growth(Record, frozen=True):
 
 
 class KnowledgeSize(Record, frozen=True):
-    """What the whole knowledge base holds. `characters`: of all texts. `chunks`: None where one of
-    the revisions has no index here.
+    """`documents`: of the whole knowledge base. `characters`: of the texts of those that differ;
+    the others are not read. `chunks`: of the whole index, None where one of the revisions has none
+    here.
     """
 
     documents: Growth
@@ -104,17 +105,39 @@ class DocumentLine(Record, frozen=True):
         return f"{self.old_collection}/{self.old_doc_id}" if self.kind == "moved" else ""
 
 
-class ReportedDocument(DocumentLine, frozen=True):
-    """The same with what differs: `fields` of changed and moved documents, and the `text`, word by
-    word; a new document is one insertion, a removed one one deletion.
+class TextChange(Record, frozen=True):
+    """A difference, word by word.
 
-    Equal text far from a change is left out, with an `omitted` piece in its place; so is what
-    follows when a difference is long. `left_out`: the characters of that.
+    Equal text far from a change is left out, with an `omitted` piece in its place. Of a long
+    difference only the beginning is in `pieces`; `left_out`: the characters of the rest.
     """
 
-    fields: tuple[FieldDiff, ...]
-    text: tuple[Piece, ...]
-    left_out: int
+    pieces: tuple[Piece, ...] = ()
+    left_out: int = 0
+
+
+class FieldChange(Record, frozen=True):
+    """A value besides the text; what is no text as JSON. `name`: such as title or metadata."""
+
+    name: str
+    change: TextChange
+
+
+class ReportedDocument(DocumentLine, frozen=True):
+    """The same with what differs: `fields` of changed and moved documents, and the `text`; a new
+    one is one insertion, a removed one one deletion.
+    """
+
+    fields: tuple[FieldChange, ...]
+    text: TextChange
+
+
+class ReportedCollection(Record, frozen=True):
+    """A collection whose settings differ; `fields` of modified ones."""
+
+    kind: ChangeKind
+    name: str
+    fields: tuple[FieldChange, ...]
 
 
 class QueryChange(Record, frozen=True):
@@ -175,7 +198,7 @@ class ReportSummary(Record, frozen=True):
     counts: DocumentCounts
     words: Words
     size: KnowledgeSize
-    collections: tuple[CollectionDiff, ...]
+    collections: tuple[ReportedCollection, ...]
     documents: tuple[DocumentLine, ...]
     queries: ComparedQueries
     verified: bool
