@@ -36,7 +36,7 @@ OPEN = 30
 MOST = 5_000
 """Documents on a page; a browser takes seconds for more."""
 
-_BUFFERED = 256
+_BUFFERED = 32
 """Stretches of the page that are handed on together."""
 
 _MESSAGE = 2_000
@@ -164,7 +164,7 @@ def _environment() -> Environment:
     made = Environment(
         autoescape=True,
         finalize=_shown,
-        loader=FunctionLoader(_part),
+        loader=FunctionLoader(part),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -185,8 +185,8 @@ def _environment() -> Environment:
         "rank_rows": rank_rows,
         "worsened": worsened,
         "version": vmrag_link.__version__,
-        **_own("style", _part("page.css")),
-        **_own("script", _part("page.js")),
+        **_own("style", part("page.css")),
+        **_own("script", part("page.js")),
     }
     return made
 
@@ -199,7 +199,8 @@ def _own(name: str, text: str) -> dict[str, str]:
     return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file of the page's."""
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
