@@ -5,6 +5,7 @@ GitHub takes 1 MiB of a step and drops all of it when there is more.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 
@@ -29,6 +30,13 @@ def text(value: object) -> str:
     """
     lines = terminal_text.lines(terminal_text.visible(str(value)))
     return "<br>".join(_PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", line) for line in lines)
+
+
+def beginning(value: str, room: int) -> str:
+    """As much of a text, from its beginning, as makes at most `room` bytes of Markdown."""
+    longest = min(len(value), max(0, room))
+    kept = bisect.bisect_right(range(1, longest + 1), room, key=lambda length: len(text(value[:length]).encode()))
+    return value[:kept]
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:

@@ -35,7 +35,8 @@ def between(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
     gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
     at_ends = [log.info(ws.engine, each.revision) for each in places if each.revision]
     shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
-    known = {each.revision: each for each in log.pinned(ws, shown.values())}
+    code = [each.commit for each in places if each.commit]
+    known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)}
     one, parted, other = (
         ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None) for each in places
     )
