@@ -22,9 +22,11 @@ import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
 from vmrag_link.golden.comparison import RankChange, ranking_changes
+from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
+from vmrag_link.ops.report.wording import basis, named
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ def page(report: KnowledgeReport) -> Iterator[str]:
         .stream(
             report=summary,
             verdict=verdict(summary),
+            basis=basis(summary),
+            base=named(summary.base),
+            start=named(summary.start),
+            head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
             open=len(summary.documents) <= OPEN,
@@ -84,15 +90,9 @@ def grouped(documents: Sequence[DocumentLine], most: int) -> list[Group]:
     what small ones leave is the large ones'.
     """
     by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
-    room, shares = most, dict[str, int]()
-    for waiting, (name, lines) in zip(
-        range(len(by_name), 0, -1), sorted(by_name, key=lambda each: len(each[1])), strict=True
-    ):
-        shares[name] = min(len(lines), room // waiting)
-        room -= shares[name]
+    share = fair_share([len(lines) for _, lines in by_name], most)
     return [
-        Group(number, name, lines[: shares[name]], len(lines) - shares[name])
-        for number, (name, lines) in enumerate(by_name, start=1)
+        Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
     ]
 
 

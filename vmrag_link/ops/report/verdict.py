@@ -8,6 +8,7 @@ from typing import Literal
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.ops.report.records import ComparedQueries, DocumentCounts, QueryChange, ReportSummary
+from vmrag_link.ops.report.wording import named
 
 Tone = Literal["good", "look", "bad"]
 
@@ -67,19 +68,17 @@ def _wrong(summary: ReportSummary) -> Iterator[str]:
 def _documents(summary: ReportSummary) -> str:
     settings = plural(len(summary.collections), "collection")
     if not summary.documents:
-        return (
-            f"{summary.head.name} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
-        )
+        return f"{named(summary.head)} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
     (kind, number), *rest = counted(summary.counts)
     parts = [f"{VERBS[kind]} {plural(number, 'document')}", *(f"{VERBS[kind]} {number}" for kind, number in rest)]
     of = plural(len({each.collection for each in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
-    return f"{summary.head.name} {_listed(parts)} in {of}.{also}"
+    return f"{named(summary.head)} {_listed(parts)} in {of}.{also}"
 
 
 def _lost(summary: ReportSummary) -> Iterator[str]:
     if summary.lost.total:
-        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {summary.base.name} had."
+        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {named(summary.base)} had."
 
 
 def _answers(queries: ComparedQueries) -> Iterator[str]:
