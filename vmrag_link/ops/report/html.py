@@ -1,9 +1,9 @@
 """A report as one page of HTML that needs nothing else: no script to be read, no network at all.
 
-Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it, and
-before that `terminal_text` makes visible what would turn or hide the text around it. No attribute
-holds any of it; ids are numbers. The page's own style and script are the only ones that its policy
-lets a browser use.
+Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it,
+and before that `terminal_text` makes visible what would turn or hide the text around it. No
+attribute holds any of it; ids are numbers. The page's own style and script are the only ones that
+its policy lets a browser use.
 """
 
 from __future__ import annotations
@@ -12,42 +12,41 @@ import base64
 import functools
 import hashlib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
-from vmrag_link.golden.comparison import RankChange, ranking_changes
-from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, TextChange
+from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.markdown_text import fair_share
+from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
+from vmrag_link.ops.report.wording import basis, named
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Line = TypeVar("Line", bound=DocumentLine)
+OPEN, OPEN_WORDS = 30, 5_000
+"""Up to so many documents with so many words that differ are shown open."""
 
-OPEN = 30
-"""Up to so many documents are shown open."""
+MOST = 5_000
+"""Documents on a page; a browser takes seconds for more."""
 
-ROOM = 10_000_000
-"""Characters of all documents' texts; each of many gets its share, so that none displaces another."""
-
-LEAST = 300
-"""Characters of a document that are shown in any case."""
-
-_BUFFERED = 256
+_BUFFERED = 32
 """Stretches of the page that are handed on together."""
 
 _MESSAGE = 2_000
 """Characters of a message, a query, a finding."""
 
 _BLOCKS = 5
+
+_COLLECTION = attrgetter("collection")
 
 
 def page(report: KnowledgeReport) -> Iterator[str]:
@@ -56,54 +55,104 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     Raises `IndexExtraMissing` where Jinja2 is not installed.
     """
     summary = report.summary
-    stream = _environment().get_template("page.html").stream(
-        report=summary,
-        verdict=verdict(summary),
-        groups=[_group(number, list(lines)) for number, (_, lines) in _by_collection(summary.documents)],
-        documents=_by_collection(report.documents()),
-        room=max(LEAST, ROOM // max(1, len(summary.documents))),
-        open=len(summary.documents) <= OPEN,
-        same_in_terminal=_command(summary),
+    groups = grouped(summary.documents, MOST)
+    stream = (
+        _environment()
+        .get_template("page.html")
+        .stream(
+            report=summary,
+            verdict=verdict(summary),
+            basis="" if summary.start == summary.base else basis(summary),
+            base=named(summary.base),
+            start=named(summary.start),
+            head=named(summary.head),
+            groups=groups,
+            sections=_sections(groups, report.documents()),
+            renamed={each.old_name: each.name for each in summary.documents if each.old_name},
+            open=len(summary.documents) <= OPEN and _words(summary) <= OPEN_WORDS,
+            same_in_terminal=_command(summary),
+        )
     )
     stream.enable_buffering(_BUFFERED)
     return stream
 
 
 class Group(NamedTuple):
-    """A collection's documents that differ, in the table of contents."""
+    """A collection's documents that are on the page, and how many are `left_out`."""
 
     number: int
     name: str
     lines: Sequence[DocumentLine]
+    left_out: int
+
+
+def grouped(documents: Sequence[DocumentLine], most: int) -> list[Group]:
+    """By collection, numbered from 1. Of more than `most` documents each collection has its share:
+    what small ones leave is the large ones'.
+    """
+    by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
+    share = fair_share([len(lines) for _, lines in by_name], most)
+    return [
+        Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
+    ]
+
+
+def _sections(
+    groups: Sequence[Group], documents: Iterator[ReportedDocument]
+) -> Iterator[tuple[Group, Iterator[ReportedDocument]]]:
+    """The groups with their documents, which are read as they are taken."""
+    for group, (_, some) in zip(groups, groupby(documents, _COLLECTION), strict=True):
+        yield group, islice(some, len(group.lines))
 
 
 class RankRow(NamedTuple):
-    """What stands at a place of two rankings."""
+    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more."""
 
     place: int
-    before: RankChange | None
-    after: RankChange | None
+    before: RankedChunk | None
+    gone: bool
+    after: RankedChunk | None
+    was: Was | None
 
 
-def rank_rows(query: QueryChange) -> list[RankRow]:
-    """Both rankings side by side, the best first."""
-    changes = ranking_changes(query.before, query.after)
-    old = sorted((each for each in changes if each.rank_before), key=lambda each: each.rank_before or 0)
-    new = [each for each in changes if each.rank_after]
-    return [RankRow(place, *both) for place, both in enumerate(zip_longest(old, new), start=1)]
+class Was(NamedTuple):
+    """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
+    its document.
+    """
+
+    place: int
+    same_chunk: bool
 
 
-def fitting(change: TextChange, room: int) -> TextChange:
-    """As much of it as `room` characters hold."""
-    shown: list[Piece] = []
-    left = room
-    for each in change.pieces:
-        if left <= 0:
-            break
-        shown.append(each if len(each.text) <= left else Piece(each.op, each.text[:left]))
-        left -= len(each.text)
-    cut = sum(len(each.text) for each in change.pieces) - sum(len(each.text) for each in shown)
-    return TextChange(tuple(shown), change.left_out + cut)
+def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
+    """Both rankings side by side, the best first. `renamed`: the new names of moved documents.
+
+    A document's chunks have other numbers as soon as it grows at its beginning, so what has no
+    chunk of the same number is compared with the next one of its document.
+    """
+    was = _matches(query, renamed)
+    kept = {each.place for each in was.values()}
+    both = zip_longest(query.before, query.after)
+    return [
+        RankRow(place, before, place not in kept, after, was.get(place))
+        for place, (before, after) in enumerate(both, start=1)
+    ]
+
+
+def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
+    """By place in the new ranking."""
+    old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
+    new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
+    found: dict[int, Was] = {}
+    for same_chunk in (True, False):
+        waiting: dict[object, list[int]] = {}
+        for place, key in old.items():
+            waiting.setdefault(key if same_chunk else key[0], []).append(place)
+        for place, key in new.items():
+            if place not in found and (places := waiting.get(key if same_chunk else key[0])):
+                found[place] = Was(places.pop(0), same_chunk)
+        old = {place: key for place, key in old.items() if place not in {each.place for each in found.values()}}
+    return found
 
 
 def piece_text(piece: Piece) -> str:
@@ -133,13 +182,8 @@ def blocks(line: DocumentLine) -> str:
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
 
 
-def _group(number: int, lines: list[DocumentLine]) -> Group:
-    return Group(number, lines[0].collection, lines)
-
-
-def _by_collection(documents: Iterable[Line]) -> Iterator[tuple[int, tuple[str, Iterator[Line]]]]:
-    """Numbered from 1; documents are taken as they are wanted."""
-    return enumerate(groupby(documents, attrgetter("collection")), start=1)
+def _words(summary: ReportSummary) -> int:
+    return summary.words.inserted + summary.words.deleted
 
 
 def _command(summary: ReportSummary) -> str:
@@ -159,24 +203,29 @@ def _environment() -> Environment:
     made = Environment(
         autoescape=True,
         finalize=_shown,
-        loader=FunctionLoader(_part),
+        loader=FunctionLoader(part),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"beginning": _beginning, "day": _day, "plural": plural, "grouped": "{:,}".format, "signed": "{:+,}".format}
+    made.filters |= {
+        "beginning": _beginning,
+        "day": _day,
+        "plural": plural,
+        "grouped": "{:,}".format,
+        "signed": _signed,
+    }
     made.globals |= {
         "blocks": blocks,
         "counted": counted,
-        "fitting": fitting,
         "mended": mended,
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
         "rank_rows": rank_rows,
         "worsened": worsened,
         "version": vmrag_link.__version__,
-        **_own("style", _part("page.css")),
-        **_own("script", _part("page.js")),
+        **_own("style", part("page.css")),
+        **_own("script", part("page.js")),
     }
     return made
 
@@ -189,7 +238,8 @@ def _own(name: str, text: str) -> dict[str, str]:
     return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file of the page's."""
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
@@ -201,6 +251,10 @@ def _shown(value: Any) -> Any:
 def _beginning(text: str) -> str:
     """Of a text that is meant to be short: a message, a query."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def _signed(number: int) -> str:
+    return f"{number:+,}".replace("-", "−") if number else "0"  # noqa: RUF001  the sign, not a hyphen
 
 
 def _day(date: str) -> str:
