@@ -1,4 +1,6 @@
-"""Reports out of texts, for what shows them: the records are the program's, the history in them is made up."""
+"""Reports out of texts, for what shows them: the records are the program's, the history in them is
+made up.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from vmrag_link import worddiff
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.pinned_by import GitCommit
 from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.ops.report.documents import line
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
-    DocumentLine,
     FieldChange,
     Growth,
     KnowledgeSize,
@@ -28,6 +30,10 @@ from vmrag_link.ops.report.records import (
 from vmrag_link.ops.report.report import KnowledgeReport, Spool
 
 Name = tuple[str, str]
+
+NO_QUERIES = ComparedQueries(
+    ".vmrag/queries.yaml", not_compared="feature has no golden queries in .vmrag/queries.yaml."
+)
 
 
 def revision(number: int, message: str, *, author: str = "Ada <ada@example.com>", subject: str = "") -> PinnedRevision:
@@ -66,16 +72,12 @@ def document(
     )
 
 
-def line_of(each: ReportedDocument) -> DocumentLine:
-    return DocumentLine(*(getattr(each, name) for name in DocumentLine.__struct_fields__))
-
-
 def report(
     documents: Iterable[ReportedDocument] = (),
     *,
     base: str = "main",
     head: str = "feature",
-    queries: ComparedQueries = ComparedQueries(".vmrag/queries.yaml"),
+    queries: ComparedQueries = NO_QUERIES,
     gained: Sequence[PinnedRevision] = (),
     **others: Any,
 ) -> KnowledgeReport:
@@ -84,7 +86,7 @@ def report(
     lines = []
     for each in documents:
         spool.add(each)
-        lines.append(line_of(each))
+        lines.append(line(each))
     kinds = [each.kind for each in lines]
     counts = DocumentCounts(*(kinds.count(kind) for kind in ("added", "changed", "moved", "removed")))
     start = ReportEnd(base, f"{1:040x}", revision(1, "Handbook", subject="Begin"))

@@ -1,9 +1,9 @@
 """A report as one page of HTML that needs nothing else: no script to be read, no network at all.
 
-Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it, and
-before that `terminal_text` makes visible what would turn or hide the text around it. No attribute
-holds any of it; ids are numbers. The page's own style and script are the only ones that its policy
-lets a browser use.
+Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it,
+and before that `terminal_text` makes visible what would turn or hide the text around it. No
+attribute holds any of it; ids are numbers. The page's own style and script are the only ones that
+its policy lets a browser use.
 """
 
 from __future__ import annotations
@@ -12,42 +12,41 @@ import base64
 import functools
 import hashlib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
 from vmrag_link.golden.comparison import RankChange, ranking_changes
-from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, TextChange
+from vmrag_link.markdown_text import fair_share
+from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
+from vmrag_link.ops.report.wording import basis, named
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Line = TypeVar("Line", bound=DocumentLine)
-
 OPEN = 30
 """Up to so many documents are shown open."""
 
-ROOM = 10_000_000
-"""Characters of all documents' texts; each of many gets its share, so that none displaces another."""
+MOST = 5_000
+"""Documents on a page; a browser takes seconds for more."""
 
-LEAST = 300
-"""Characters of a document that are shown in any case."""
-
-_BUFFERED = 256
+_BUFFERED = 32
 """Stretches of the page that are handed on together."""
 
 _MESSAGE = 2_000
 """Characters of a message, a query, a finding."""
 
 _BLOCKS = 5
+
+_COLLECTION = attrgetter("collection")
 
 
 def page(report: KnowledgeReport) -> Iterator[str]:
@@ -56,25 +55,53 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     Raises `IndexExtraMissing` where Jinja2 is not installed.
     """
     summary = report.summary
-    stream = _environment().get_template("page.html").stream(
-        report=summary,
-        verdict=verdict(summary),
-        groups=[_group(number, list(lines)) for number, (_, lines) in _by_collection(summary.documents)],
-        documents=_by_collection(report.documents()),
-        room=max(LEAST, ROOM // max(1, len(summary.documents))),
-        open=len(summary.documents) <= OPEN,
-        same_in_terminal=_command(summary),
+    groups = grouped(summary.documents, MOST)
+    stream = (
+        _environment()
+        .get_template("page.html")
+        .stream(
+            report=summary,
+            verdict=verdict(summary),
+            basis=basis(summary),
+            base=named(summary.base),
+            start=named(summary.start),
+            head=named(summary.head),
+            groups=groups,
+            sections=_sections(groups, report.documents()),
+            open=len(summary.documents) <= OPEN,
+            same_in_terminal=_command(summary),
+        )
     )
     stream.enable_buffering(_BUFFERED)
     return stream
 
 
 class Group(NamedTuple):
-    """A collection's documents that differ, in the table of contents."""
+    """A collection's documents that are on the page, and how many are `left_out`."""
 
     number: int
     name: str
     lines: Sequence[DocumentLine]
+    left_out: int
+
+
+def grouped(documents: Sequence[DocumentLine], most: int) -> list[Group]:
+    """By collection, numbered from 1. Of more than `most` documents each collection has its share:
+    what small ones leave is the large ones'.
+    """
+    by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
+    share = fair_share([len(lines) for _, lines in by_name], most)
+    return [
+        Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
+    ]
+
+
+def _sections(
+    groups: Sequence[Group], documents: Iterator[ReportedDocument]
+) -> Iterator[tuple[Group, Iterator[ReportedDocument]]]:
+    """The groups with their documents, which are read as they are taken."""
+    for group, (_, some) in zip(groups, groupby(documents, _COLLECTION), strict=True):
+        yield group, islice(some, len(group.lines))
 
 
 class RankRow(NamedTuple):
@@ -91,19 +118,6 @@ def rank_rows(query: QueryChange) -> list[RankRow]:
     old = sorted((each for each in changes if each.rank_before), key=lambda each: each.rank_before or 0)
     new = [each for each in changes if each.rank_after]
     return [RankRow(place, *both) for place, both in enumerate(zip_longest(old, new), start=1)]
-
-
-def fitting(change: TextChange, room: int) -> TextChange:
-    """As much of it as `room` characters hold."""
-    shown: list[Piece] = []
-    left = room
-    for each in change.pieces:
-        if left <= 0:
-            break
-        shown.append(each if len(each.text) <= left else Piece(each.op, each.text[:left]))
-        left -= len(each.text)
-    cut = sum(len(each.text) for each in change.pieces) - sum(len(each.text) for each in shown)
-    return TextChange(tuple(shown), change.left_out + cut)
 
 
 def piece_text(piece: Piece) -> str:
@@ -133,15 +147,6 @@ def blocks(line: DocumentLine) -> str:
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
 
 
-def _group(number: int, lines: list[DocumentLine]) -> Group:
-    return Group(number, lines[0].collection, lines)
-
-
-def _by_collection(documents: Iterable[Line]) -> Iterator[tuple[int, tuple[str, Iterator[Line]]]]:
-    """Numbered from 1; documents are taken as they are wanted."""
-    return enumerate(groupby(documents, attrgetter("collection")), start=1)
-
-
 def _command(summary: ReportSummary) -> str:
     """What shows the same in a terminal."""
     return f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}"
@@ -159,24 +164,29 @@ def _environment() -> Environment:
     made = Environment(
         autoescape=True,
         finalize=_shown,
-        loader=FunctionLoader(_part),
+        loader=FunctionLoader(part),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"beginning": _beginning, "day": _day, "plural": plural, "grouped": "{:,}".format, "signed": "{:+,}".format}
+    made.filters |= {
+        "beginning": _beginning,
+        "day": _day,
+        "plural": plural,
+        "grouped": "{:,}".format,
+        "signed": _signed,
+    }
     made.globals |= {
         "blocks": blocks,
         "counted": counted,
-        "fitting": fitting,
         "mended": mended,
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
         "rank_rows": rank_rows,
         "worsened": worsened,
         "version": vmrag_link.__version__,
-        **_own("style", _part("page.css")),
-        **_own("script", _part("page.js")),
+        **_own("style", part("page.css")),
+        **_own("script", part("page.js")),
     }
     return made
 
@@ -189,7 +199,8 @@ def _own(name: str, text: str) -> dict[str, str]:
     return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file of the page's."""
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
@@ -201,6 +212,10 @@ def _shown(value: Any) -> Any:
 def _beginning(text: str) -> str:
     """Of a text that is meant to be short: a message, a query."""
     return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def _signed(number: int) -> str:
+    return f"{number:+,}".replace("-", "−") if number else "0"  # noqa: RUF001  the sign, not a hyphen
 
 
 def _day(date: str) -> str:

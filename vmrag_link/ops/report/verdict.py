@@ -8,6 +8,7 @@ from typing import Literal
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.ops.report.records import ComparedQueries, DocumentCounts, QueryChange, ReportSummary
+from vmrag_link.ops.report.wording import named
 
 Tone = Literal["good", "look", "bad"]
 
@@ -27,8 +28,9 @@ def verdict(summary: ReportSummary) -> Verdict:
     wrong = tuple(_wrong(summary))
     changed = _documents(summary)
     answers = _answers(summary.queries)
-    look = bool(summary.queries.rankings or summary.lost.total or summary.queries.not_compared)
-    return Verdict("bad" if wrong else "look" if look else "good", (*wrong, changed, *_lost(summary), *answers))
+    look = bool(summary.queries.rankings or summary.lost.total or summary.queries.hint)
+    told = (*wrong, changed, *_lost(summary), *answers, *_verified(summary))
+    return Verdict("bad" if wrong else "look" if look else "good", told)
 
 
 def worsened(query: QueryChange) -> bool:
@@ -66,27 +68,32 @@ def _wrong(summary: ReportSummary) -> Iterator[str]:
 def _documents(summary: ReportSummary) -> str:
     settings = plural(len(summary.collections), "collection")
     if not summary.documents:
-        return f"{summary.head.name} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
+        return f"{named(summary.head)} changes {f'no document, but {settings}' if summary.collections else 'no knowledge'}."
     (kind, number), *rest = counted(summary.counts)
     parts = [f"{VERBS[kind]} {plural(number, 'document')}", *(f"{VERBS[kind]} {number}" for kind, number in rest)]
     of = plural(len({each.collection for each in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
-    return f"{summary.head.name} {_listed(parts)} in {of}.{also}"
+    return f"{named(summary.head)} {_listed(parts)} in {of}.{also}"
 
 
 def _lost(summary: ReportSummary) -> Iterator[str]:
     if summary.lost.total:
-        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {summary.start.name} had."
+        yield f"It does not contain {plural(summary.lost.total, 'revision')} that {named(summary.base)} had."
 
 
 def _answers(queries: ComparedQueries) -> Iterator[str]:
-    if queries.not_compared:
+    if queries.not_compared and (queries.hint or queries.total):  # else there are none
         yield queries.not_compared
     elif queries.rankings:
         differ = "are" if queries.rankings > 1 else "is"
         yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
-    elif queries.total:
+    elif queries.total and not queries.not_compared:
         yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
+
+
+def _verified(summary: ReportSummary) -> Iterator[str]:
+    if summary.verified and all(each.level != "error" for each in summary.findings):
+        yield "vmrag verify finds no error."
 
 
 def _listed(parts: Sequence[str]) -> str:
