@@ -339,7 +339,7 @@ def test_with_many_documents_all_are_closed_and_listed_by_collection() -> None:
     assert not found.css("details[open]")
     assert [len(each.css(".line")) for each in found.css("nav > details")] == [40, 40, 40, 40, 40]
     assert len(tree(written(report(many(3)))).css("details.document[open]")) == 3
-    assert not tree(written(report(many(5)))).css("details[open]")  # they have many words
+    assert not tree(written(report(many(5)))).css("main details[open]")  # they have many words
 
 
 def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_so(

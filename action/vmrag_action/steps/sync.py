@@ -55,7 +55,9 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     runner.output("findings", inputs.earlier_findings() + 1)
     rows = [(error.cause, error.message), ("What helps", error.hint)]
     of_pin = failures.is_of_the_pin(error)
-    runner.summarise(markdown_text.facts("Knowledge is not in sync" if of_pin else "Knowledge could not be synced", rows))
+    runner.summarise(
+        markdown_text.facts("Knowledge is not in sync" if of_pin else "Knowledge could not be synced", rows)
+    )
     if of_pin and error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
         failures.annotate(runner, error, "warning")
         return OK

@@ -56,6 +56,7 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     """
     summary = report.summary
     groups = grouped(summary.documents, MOST)
+    few = len(summary.documents) <= OPEN
     stream = (
         _environment()
         .get_template("page.html")
@@ -69,7 +70,8 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             groups=groups,
             sections=_sections(groups, report.documents()),
             renamed={each.old_name: each.name for each in summary.documents if each.old_name},
-            open=len(summary.documents) <= OPEN and _words(summary) <= OPEN_WORDS,
+            few=few,
+            open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
         )
     )
