@@ -9,13 +9,14 @@ from typing import Literal, cast
 
 from vmrag_action.runner import given
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["sync", "verify", "check"]
+Mode = Literal["update", "sync", "verify", "check", "link"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("sync", "verify", "check")
+MODES: tuple[Mode, ...] = ("update", "sync", "verify", "check", "link")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
@@ -38,7 +39,7 @@ def modes() -> tuple[Mode, ...]:
     """In the order in which they run. `check` asks the index, so it includes `sync`."""
     found = [each.strip() for each in (given("mode") or "sync").split(",")]
     if unknown := [each for each in found if each not in MODES]:
-        raise _refusal("mode", "one or more of sync, verify, check, separated by commas", unknown[0])
+        raise _refusal("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
     wanted = {*found, *(["sync"] if "check" in found else [])}
     return tuple(each for each in MODES if each in wanted)
 
@@ -64,6 +65,11 @@ def remote() -> str:
     if found and (flaw := remote_flaw(found)):
         raise UsageInvalid(f"The input remote {flaw}", hint="with: remote: git:")
     return found
+
+
+def branch() -> str:
+    """The branch that `update` brings up to date; empty: the event says which ones."""
+    return given("branch").removeprefix(BRANCHES)
 
 
 def caching() -> Caching:
