@@ -19,6 +19,7 @@ LEAST = 120
 MOST = 20_000
 """Characters of a cell, of which nobody reads more."""
 
+_URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 
@@ -29,6 +30,16 @@ def text(value: object) -> str:
     """
     lines = terminal_text.lines(terminal_text.visible(str(value)))
     return "<br>".join(_PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", line) for line in lines)
+
+
+def link(shown: str, url: str) -> str:
+    """A link to a URL of our own making, or its text if it has a character that could end it."""
+    return f"[{text(shown)}]({url})" if _URL.fullmatch(url) else text(url)
+
+
+def command(line: str) -> str:
+    """A paragraph with a command to copy, as text."""
+    return f"<pre>{text(line)}</pre>\n\n"
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:

@@ -61,5 +61,5 @@ def test_without_any_credential_it_says_what_is_missing(world: World, host: GitS
     finished = run(world, host, tmp_path / "machine", token="", persist=False)
     assert not finished.passed
     errors = [each for each in finished.annotations if each.level == "error"]
-    assert {each.title for each in errors} == {"AUTHENTICATION_FAILED"}
+    assert {(each.title, each.file) for each in errors} == {("The job's environment: AUTHENTICATION_FAILED", "")}
     assert all("did not let us in" in each.message and "persist-credentials" in each.message for each in errors)
