@@ -89,7 +89,7 @@ class GitHub(NamedTuple):
         return self._read(answer, OpenRequest).number, True
 
     def open_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
-        """The open pull requests onto the branch `base`, or from the repository's own branch `head`.
+        """The open pull requests onto the branch `base`, or from the repository's branch `head`.
 
         Raises as `pull_request`.
         """
