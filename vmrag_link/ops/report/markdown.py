@@ -181,9 +181,8 @@ def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     yield heading
     yield from islice(filter(None, (_details(each, share) for each in report.documents())), fits)
     if fits < len(sizes):
-        rest = plural(len(sizes) - fits, "more document")
-        said = f"What differs in {rest} has no room here: it is on the page that vmrag report --html writes."
-        yield f"{text(said)}\n"
+        rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here"
+        yield f"{text(f'{rest}; the texts {_ELSEWHERE}.')}\n"
 
 
 def _details(document: ReportedDocument, room: int) -> str:
