@@ -111,6 +111,14 @@ def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
         raise unreadable(f"the payload is not that of such an event ({error})") from error
 
 
+def repository_name(environ: Mapping[str, str]) -> str:
+    """`owner/name` of the job's own repository. Raises `UsageInvalid`."""
+    try:
+        return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
+    except msgspec.ValidationError as error:
+        raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
+
+
 def unreadable(reason: str) -> UsageInvalid:
     return UsageInvalid(
         f"It cannot be said which commits this job is about: {reason}.",
