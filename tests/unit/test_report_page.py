@@ -407,6 +407,23 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     ]
 
 
+def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "SHOWN", 2)
+    monkeypatch.setattr(html, "PLACES", 3)
+    long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
+    plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
+    worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))
+    scores = msgspec.structs.replace(plain, query="scores", change="scores")
+    given = ComparedQueries("f", 9, (plain, plain, worse, scores, scores, scores))
+    found = tree(written(report(queries=given)))
+    assert [each.text().split("\n")[0] for each in found.css(".query h3")] == ["worse", "plain", "scores", "scores"]
+    assert [len(each.css("tr")) for each in found.css(".ranking tbody")] == [3] * 4
+    places = "5 more places not shown"
+    assert [each.text() for each in found.css("#queries p.note")] == [
+        places, places, "1 more query not shown", places, places, "1 more query not shown",
+    ]  # fmt: skip
+
+
 def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:
     page = written(report([document(1, ("a", "b"), "rotate every 90 days", "rotate every 30 days now")]))
     [text] = tree(page).css(".text")

@@ -38,6 +38,12 @@ OPEN, OPEN_WORDS = 30, 5_000
 MOST = 5_000
 """Documents on a page; a browser takes seconds for more."""
 
+SHOWN = 200
+"""Queries, findings and collections on a page."""
+
+PLACES = 20
+"""Of a ranking; `k` may be 1,000."""
+
 _BUFFERED = 32
 """Stretches of the page that are handed on together."""
 
@@ -69,6 +75,9 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
+            queries=sorted(summary.queries.changed, key=_weight),
+            shown=SHOWN,
+            places=PLACES,
             renamed={each.old_name: each.name for each in summary.documents if each.old_name},
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
@@ -127,14 +136,14 @@ class Was(NamedTuple):
 
 
 def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
-    """Both rankings side by side, the best first. `renamed`: the new names of moved documents.
+    """The first `PLACES` of both rankings side by side. `renamed`: new names of moved documents.
 
     A document's chunks have other numbers as soon as it grows at its beginning, so what has no
     chunk of the same number is compared with the next one of its document.
     """
     was = _matches(query, renamed)
     kept = {each.place for each in was.values()}
-    both = zip_longest(query.before, query.after)
+    both = zip_longest(query.before[:PLACES], query.after[:PLACES])
     return [
         RankRow(place, before, place not in kept, after, was.get(place))
         for place, (before, after) in enumerate(both, start=1)
@@ -153,7 +162,8 @@ def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
         for place, key in new.items():
             if place not in found and (places := waiting.get(key if same_chunk else key[0])):
                 found[place] = Was(places.pop(0), same_chunk)
-        old = {place: key for place, key in old.items() if place not in {each.place for each in found.values()}}
+        taken = {each.place for each in found.values()}
+        old = {place: key for place, key in old.items() if place not in taken}
     return found
 
 
@@ -182,6 +192,11 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+
+
+def _weight(query: QueryChange) -> tuple[bool, bool]:
+    """Sorts rankings before scores, and first what is no longer as expected."""
+    return query.change != "ranking", not worsened(query)
 
 
 def _words(summary: ReportSummary) -> int:
