@@ -13,11 +13,11 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["repair", "sync", "verify", "check"]
+Mode = Literal["repair", "sync", "verify", "check", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("repair", "sync", "verify", "check")
+MODES: tuple[Mode, ...] = ("repair", "sync", "verify", "check", "report")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
