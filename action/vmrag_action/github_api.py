@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from vmrag_action import payload
+from vmrag_action.payload import PullRequest
 from vmrag_link import endpoint
 from vmrag_link.endpoint import NoAnswer
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
@@ -27,6 +28,12 @@ _ALLOWED = (
     "permissions: pull-requests: write; and in the repository's Settings, Actions, General: Allow GitHub Actions to create "
     "and approve pull requests"
 )
+
+_READABLE = "permissions: pull-requests: read"
+_PAGE = 100
+"""Pull requests in an answer, of which GitHub gives no more."""
+
+_MOST_PAGES = 50
 
 
 class OpenRequest(Record, frozen=True):
@@ -81,6 +88,26 @@ class GitHub(NamedTuple):
             raise self._failure(why) from why
         return self._read(answer, OpenRequest).number, True
 
+    def open_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
+        """The open pull requests onto the branch `base`, or from the repository's branch `head`.
+
+        Raises as `pull_request`.
+        """
+        owner = self.repository.partition("/")[0]
+        wanted = ({"base": base} if base else {}) | ({"head": f"{owner}:{head}"} if head else {})
+        found: list[PullRequest] = []
+        for page in range(1, _MOST_PAGES + 1):
+            asked = urlencode({"state": "open", "per_page": _PAGE, "page": page, **wanted})
+            try:
+                answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=_HEADERS)
+            except NoAnswer as why:
+                raise self._failure(why, "The open pull requests could not be listed", _READABLE) from why
+            some = self._read(answer, list[PullRequest])
+            found += some
+            if len(some) < _PAGE:
+                break
+        return found
+
     @property
     def _pulls(self) -> str:
         return f"{self.url}/repos/{self.repository}/pulls"
@@ -103,10 +130,10 @@ class GitHub(NamedTuple):
                 f"{self.url} does not answer as GitHub's API: {error}", hint="See GITHUB_API_URL of the runner."
             ) from error
 
-    def _failure(self, why: NoAnswer) -> VmragError:
-        message = f"No pull request was opened: {self.url} {why.reason}."
+    def _failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
+        message = f"{what}: {self.url} {why.reason}."
         if why.status in endpoint.REFUSALS:
-            return AuthenticationFailed(message, hint=_ALLOWED)
+            return AuthenticationFailed(message, hint=allowed)
         if why.status is not None and why.status < endpoint.SERVER_ERRORS:
-            return RemoteRejected(message, hint=_ALLOWED)
+            return RemoteRejected(message, hint=allowed)
         return RemoteUnreachable(message, hint="Run the job again.")

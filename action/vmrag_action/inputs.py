@@ -10,14 +10,14 @@ from typing import Literal, cast
 
 from vmrag_action.runner import given
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["repair", "sync", "verify", "check", "report"]
+Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("repair", "sync", "verify", "check", "report")
+MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
@@ -66,6 +66,11 @@ def remote() -> str:
     if found and (flaw := remote_flaw(found)):
         raise UsageInvalid(f"The input remote {flaw}", hint="with: remote: git:")
     return found
+
+
+def branch() -> str:
+    """The branch that `update` brings up to date; empty: the event says which ones."""
+    return given("branch").removeprefix(BRANCHES)
 
 
 def caching() -> Caching:

@@ -1,7 +1,7 @@
 """What GitHub says of an event, as far as it decides anything.
 
 A payload holds what strangers wrote. It is read up to a size, by types, and a hash is nothing but a
-hash. Titles, texts and the branch names of heads are never looked at.
+hash. Titles and texts are never looked at, and branch names of heads only to update them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class BaseEnd(Record, frozen=True):
 
 
 class HeadEnd(Record, frozen=True):
-    """`repo` None: the fork was deleted."""
+    """`repo` None: the fork was deleted. `ref`: its branch, as a stranger calls it."""
 
+    ref: Branch
     sha: Hash
     repo: HostedRepository | None
 
@@ -50,6 +51,7 @@ class PullRequest(Record, frozen=True):
     number: _Number
     base: BaseEnd
     head: HeadEnd
+    state: str = ""
     merged: bool | None = None
     merge_commit_sha: Hash | None = None
 

@@ -284,6 +284,7 @@ MERGE = {
     "pin": (PIN, None),
     "staged": bool,
     "notes": [str],
+    "code_behind": bool,
 }
 ROW = (DOCUMENT | {"content": str, "metadata": str}, {"name": str, "chunking": dict}, None)
 """As it is stored: what is in conflict is a cell's text."""

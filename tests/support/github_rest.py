@@ -1,5 +1,5 @@
-"""Stands for GitHub's REST API: the two calls on pull requests that the Action makes, in the shapes
-of GitHub's documentation. It cannot show that GitHub still answers so.
+"""Stands for GitHub's REST API: the calls on pull requests that the Action makes, in the shapes of
+GitHub's documentation. It cannot show that GitHub still answers so.
 
 As GitHub does, it opens no second pull request of the same branches, and tells nothing to whoever
 has another token.
@@ -26,14 +26,16 @@ EXISTS = {
 
 @dataclass
 class GitHubApi:
-    """`pulls`: what is open. `refuses`: the repository's settings forbid it. `late`: lists show a
-    pull request only after somebody tried to open it again.
+    """`pulls`: what is open; `listed`: what lists of a page at a time tell. `refuses`: the
+    repository's settings forbid it. `late`: lists show a pull request only after somebody tried to
+    open it again.
     """
 
     url: str
     token: str
     repository: str = "them/project"
     pulls: list[dict[str, Any]] = field(default_factory=list)
+    listed: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     refuses: bool = False
     late: bool = False
@@ -46,9 +48,7 @@ class GitHubApi:
         if path != f"/api/v3/repos/{self.repository}/pulls":
             return 404, {"message": "Not Found", "status": "404"}
         if method == "GET":
-            head, base = query["head"][0], query["base"][0]
-            found = [each for each in self.pulls if (f"them:{each['head']}", each["base"]) == (head, base)]
-            return 200, [] if self.late else [{**each, "state": "open", "title": "::error::"} for each in found]
+            return 200, self._page(query) if "per_page" in query else self._found(query)
         if self.refuses:
             return 403, REFUSED
         if any((each["head"], each["base"]) == (body["head"], body["base"]) for each in self.pulls):
@@ -56,6 +56,23 @@ class GitHubApi:
             return 422, EXISTS
         self.pulls.append({"number": 40 + len(self.pulls), **body})
         return 201, self.pulls[-1]
+
+    def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        head, base = query["head"][0], query["base"][0]
+        found = [each for each in self.pulls if (f"them:{each['head']}", each["base"]) == (head, base)]
+        return [] if self.late else [{**each, "state": "open", "title": "::error::"} for each in found]
+
+    def _page(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        (state,), bases, heads = query["state"], query.get("base"), query.get("head")
+        found = [
+            each
+            for each in self.listed
+            if each["state"] == state
+            and (bases is None or each["base"]["ref"] in bases)
+            and (heads is None or each["head"]["label"] in heads)
+        ]
+        size, page = int(query["per_page"][0]), int(query["page"][0])
+        return found[(page - 1) * size : page * size]
 
 
 @contextlib.contextmanager

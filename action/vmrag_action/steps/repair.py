@@ -17,7 +17,7 @@ from vmrag_link import env, markdown_text
 from vmrag_link.errors import OK, VmragError, enumerated, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
-from vmrag_link.ops.hosting.repair_branch import BranchRepair, RepairConflict, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
 from vmrag_link.workspace import Workspace
 
 TITLE = "Repair of the knowledge"
