@@ -237,7 +237,12 @@ def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
     dropping.protect(ci.world.hub, "-release;`id`".replace("`", "\\`"))
     ref = "refs/heads/-release;`id`"
     done = ci.on_push(
-        before=landed.before, sha=landed.after, ref=ref, mode="repair", repair_branches="main, -release;`id`", fail_on="never"
+        before=landed.before,
+        sha=landed.after,
+        ref=ref,
+        mode="repair",
+        repair_branches="main, -release;`id`",
+        fail_on="never",
     )
     assert done.passed
     assert done.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"

@@ -181,8 +181,8 @@ def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     yield heading
     yield from islice(filter(None, (_details(each, share) for each in report.documents())), fits)
     if fits < len(sizes):
-        rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here: it is on the page that vmrag report --html writes."
-        yield f"{text(rest)}\n"
+        rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here"
+        yield f"{text(f'{rest}; the texts {_ELSEWHERE}.')}\n"
 
 
 def _details(document: ReportedDocument, room: int) -> str:
