@@ -48,7 +48,7 @@ Bring = Callable[[str | None, str], None]
 """Fetches what is missing of the history between two commits."""
 
 
-class Conflict(Record, frozen=True):
+class RepairConflict(Record, frozen=True):
     """What needs a person: the commit that dropped, and the documents that both sides changed."""
 
     commit: str
@@ -72,7 +72,7 @@ class BranchRepair(Record, frozen=True):
     commit: str | None = None
     revision: str | None = None
     changes: ChangeCounts = ChangeCounts()
-    conflict: Conflict | None = None
+    conflict: RepairConflict | None = None
     offered_on: str = ""
     refusal: str = ""
 
@@ -116,7 +116,7 @@ def _repaired(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     if not found.dropped:
         return found
     pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
-    if isinstance(merged, Conflict):
+    if isinstance(merged, RepairConflict):
         return replace(found, result="conflict", conflict=merged)
     _publish(ws, tip, merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
@@ -150,7 +150,7 @@ def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
     return tuple(each for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.mended_by)
 
 
-def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Conflict:
+def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
     """The revision with everything that the commits dropped; the same for the same commits, on
     every machine.
     """
@@ -159,7 +159,7 @@ def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Con
         while side := dropped_side(ws, each.commit, revision):
             outcome = merged_revision(ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True)
             if outcome.revision is None:
-                return Conflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
+                return RepairConflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
             revision = outcome.revision
     return revision
 
