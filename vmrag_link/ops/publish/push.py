@@ -120,7 +120,7 @@ def push_branch(
         name,
         ahead_behind.beyond(ws.engine, sent, known),
         moved[name].old if name in moved else there,
-        there or sent[0],
+        there or next(iter(sent), target.revision),
         report.uncommitted,
     )
 
