@@ -13,11 +13,11 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["repair", "update", "sync", "verify", "check", "link"]
+Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link")
+MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:

@@ -53,6 +53,9 @@ OUTPUTS: Mapping[str, str] = {
     "repair-branch": r"vmrag/repair-[0-9a-f]{8}",
     "updated": r"[0-9]{1,9}",
     "linked": r"[0-9]{1,9}",
+    "report-path": _PATH,
+    "documents-changed": r"[0-9]{1,9}",
+    "queries-changed": r"[0-9]{1,9}",
     # of one step for the next ones
     "branch-head": COMMIT_NAME,
     "repair": _BOOLEAN,
@@ -61,6 +64,7 @@ OUTPUTS: Mapping[str, str] = {
     "check": _BOOLEAN,
     "update": _BOOLEAN,
     "link": _BOOLEAN,
+    "report": _BOOLEAN,
     "restore": _BOOLEAN,
     "save": _BOOLEAN,
     "packed": _BOOLEAN,
@@ -191,7 +195,7 @@ class Runner:
         issue_command("add-matcher", {}, str(MATCHERS))
 
     def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Append to the job's summary, which `summary` has made harmless and short enough."""
+        """Append to the job's summary, which `markdown_text` has made harmless and short enough."""
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(markdown)

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-from vmrag_action import deepen, events, failures, findings, inputs, payload, summary, work
+from vmrag_action import deepen, events, failures, findings, inputs, payload, work
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import env
+from vmrag_link import env, markdown_text
 from vmrag_link.errors import OK, VmragError, enumerated, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
-from vmrag_link.ops.hosting.repair_branch import BranchRepair, Conflict, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
 from vmrag_link.workspace import Workspace
 
 TITLE = "Repair of the knowledge"
@@ -71,7 +71,7 @@ def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
 def _idle(runner: Runner, reason: str) -> int:
     runner.say(f"Nothing to repair. {reason}")
     runner.output("findings", inputs.earlier_findings())
-    runner.summarise(summary.facts(TITLE, [("Result", f"Nothing to repair. {reason}")]))
+    runner.summarise(markdown_text.facts(TITLE, [("Result", f"Nothing to repair. {reason}")]))
     return OK
 
 
@@ -126,10 +126,10 @@ def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
     done = "repaired" if report.result == "repaired" else "not repaired yet"
     rows += [(each.commit[:12], each.message, done) for each in report.dropped]
     if rows:
-        runner.summarise(summary.table("What was dropped", ("Commit", "What", ""), rows, limit=60_000))
+        runner.summarise(markdown_text.table("What was dropped", ("Commit", "What", ""), rows, limit=60_000))
     if offer:
         label = "The pull request" if offer.number else "Open the pull request"
-        runner.summarise(f"{summary.link(label, offer.page)}, or type:\n\n{summary.command(offer.command)}")
+        runner.summarise(f"{markdown_text.link(label, offer.page)}, or type:\n\n{markdown_text.command(offer.command)}")
     return offer.failure.exit_code if offer and offer.failure else code
 
 
@@ -162,7 +162,7 @@ def _findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFind
             yield ActionFinding(severity, each.code, each.commit[:12], f"{each.message} {waits}", hint)
 
 
-def _in_conflict(branch: str, conflict: Conflict) -> ActionFinding:
+def _in_conflict(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     documents = f"{plural(len(names), 'document')}: {', '.join(names[:_SHOWN])}{more}"
