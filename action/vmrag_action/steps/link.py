@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from vmrag_action import deepen, summary, work
+from vmrag_action import deepen, work
 from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.ops.publish.links import push_links
@@ -22,5 +23,5 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     runner.output("linked", done.changed)
     said = f"{plural(done.commits, 'commit')} with another pin: {plural(done.changed, 'link')} added where the knowledge is."
     runner.say(said)
-    runner.summarise(summary.facts("Links of the code commits", [("Result", said)]))
+    runner.summarise(markdown_text.facts("Links of the code commits", [("Result", said)]))
     return OK

@@ -17,11 +17,11 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, inputs, payload, summary, work
+from vmrag_action import deepen, events, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
-from vmrag_link import env
+from vmrag_link import env, markdown_text
 from vmrag_link.errors import OK, UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
@@ -61,13 +61,13 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     runner.output("updated", updated)
     verdict = reason or f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
     runner.say(verdict)
-    runner.summarise(summary.facts(TITLE, [("Result", verdict)]) + _table(found))
+    runner.summarise(markdown_text.facts(TITLE, [("Result", verdict)]) + _table(found))
     return max((each.code for each in found), default=OK)
 
 
 def _table(found: Sequence[RequestOutcome]) -> str:
     rows = [(f"#{each.number}", each.branch, each.message, each.hint) for each in found]
-    return summary.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
+    return markdown_text.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
 
 
 # -- which ones
