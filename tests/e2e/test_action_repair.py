@@ -51,7 +51,7 @@ def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_al
     assert "1 document modified" in message
     assert message.endswith(f"Vmrag-Repairs: {landed.after}")
     assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == "Ada Lovelace <ada@example.com>"
-    assert "takes in what was dropped" in done.summary
+    assert "takes it in again" in done.summary
     assert done.step("verify").outcome == "success"  # it looks at what was repaired
 
     made = ci.tip
@@ -208,7 +208,7 @@ def killing(folder: Path) -> Path:
         ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "Only the push of a branch is repaired"),
         ("pull_request", "refs/pull/7/merge", {}, "Only the push of a branch is repaired"),
         ("schedule", "refs/heads/main", {}, "Only the push of a branch is repaired"),
-        ("push", "refs/heads/main", {"branches": "release, next"}, "names release and next"),
+        ("push", "refs/heads/main", {"repair_branches": "release, next"}, "names release and next"),
     ],
 )
 @pytest.mark.sample(3)
@@ -237,7 +237,12 @@ def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
     dropping.protect(ci.world.hub, "-release;`id`".replace("`", "\\`"))
     ref = "refs/heads/-release;`id`"
     done = ci.on_push(
-        before=landed.before, sha=landed.after, ref=ref, mode="repair", branches="main, -release;`id`", fail_on="never"
+        before=landed.before,
+        sha=landed.after,
+        ref=ref,
+        mode="repair",
+        repair_branches="main, -release;`id`",
+        fail_on="never",
     )
     assert done.passed
     assert done.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"
