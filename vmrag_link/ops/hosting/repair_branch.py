@@ -25,11 +25,8 @@ from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.hosting import host_commits
 from vmrag_link.ops.merge.repair import dropped_side
-from vmrag_link.ops.publish.push import publish_to
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
-from vmrag_link.transport import address
-from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.workspace import Workspace
 
 ATTEMPTS = 5
@@ -118,7 +115,7 @@ def _repaired(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
     if isinstance(merged, RepairConflict):
         return replace(found, result="conflict", conflict=merged)
-    _publish(ws, tip, merged)
+    publish_revision(ws, knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     made = host_commits.commit_with_pin(
         ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
@@ -169,15 +166,6 @@ def _next_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
     committed_at = ws.engine.info(revision).date
     made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at)
     return pins.format(made)
-
-
-def _publish(ws: Workspace, tip: str, revision: str) -> None:
-    """Let the remote reach a revision. None of its branches moves: their names come from pins."""
-    remote = knowledge_remote(ws, tip)
-    if ws.engine.shared and destinations.own_ref(ws, remote):
-        return  # whoever works on the server has it
-    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
-        publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
