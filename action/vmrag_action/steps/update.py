@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, inputs, payload, work
+from vmrag_action import deepen, events, failures, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -36,7 +36,7 @@ _SHOWN = 10
 """Paths and documents in conflict that a message names."""
 
 
-class RequestOutcome(NamedTuple):
+class BranchLine(NamedTuple):
     """What became of a pull request, and what its people type. `code`: of the job, if not 0."""
 
     number: int
@@ -65,7 +65,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return max((each.code for each in found), default=OK)
 
 
-def _table(found: Sequence[RequestOutcome]) -> str:
+def _table(found: Sequence[BranchLine]) -> str:
     rows = [(f"#{each.number}", each.branch, each.message, each.hint) for each in found]
     return markdown_text.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
 
@@ -101,9 +101,9 @@ def _requests(job: WorkflowJob) -> list[PullRequest]:
 # -- one of them
 
 
-def _told(ws: Workspace, request: PullRequest) -> RequestOutcome:
+def _told(ws: Workspace, request: PullRequest) -> BranchLine:
     base, name = request.base.ref, request.head.ref
-    tell = functools.partial(RequestOutcome, request.number, name)
+    tell = functools.partial(BranchLine, request.number, name)
     if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
         return tell("warning", "git cannot have a branch of that name.")
     try:
@@ -115,7 +115,10 @@ def _told(ws: Workspace, request: PullRequest) -> RequestOutcome:
         wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
         return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
     except VmragError as error:  # the others are looked at all the same
-        return tell("error", f"{name} could not be updated. {error.message}", error.hint, code=error.exit_code)
+        message = f"{name} could not be updated. {error.message}"
+        if failures.is_of_the_pin(error):  # its people's, not this job's
+            return tell("warning", message, error.hint)
+        return tell("error", message, error.hint, code=error.exit_code)
 
 
 def _is_own(request: PullRequest) -> bool:
@@ -123,7 +126,7 @@ def _is_own(request: PullRequest) -> bool:
     return source is not None and source.full_name.lower() == payload.repository_name(os.environ).lower()
 
 
-def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, done: BranchUpdate) -> RequestOutcome:
+def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
     by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
     shown = _shown(done.conflicts)
     match done.result:
@@ -144,7 +147,7 @@ def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, do
             return tell(None, f"{name} can be merged into {base} as it is.")
 
 
-def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[RequestOutcome]) -> RequestOutcome:
+def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[BranchLine]) -> BranchLine:
     """What is in conflict there, and the two commands that its author types."""
     base, source = request.base.ref, request.head.repo
     if source is None:
