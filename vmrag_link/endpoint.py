@@ -90,10 +90,11 @@ def request(
     """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
 
     `secrets` are left out of messages. `most`: bytes of an answer, which then has to be there whole
-    within `seconds`. `once`: a refusal is expected, so nothing is tried again.
+    within `seconds`. `once`: a refusal is expected, so nothing is tried again, and
+    a silent service is asked, too.
     """
     pause = _open_until.get(circuit, 0.0) - time.monotonic()
-    if pause > 0:
+    if pause > 0 and not once:
         raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
     asked = _Asked(
         method,
@@ -225,6 +226,8 @@ def _sentence(content: bytes, secrets: Sequence[str]) -> str:
         found = msgspec.json.decode(content)
     except (UnicodeDecodeError, msgspec.DecodeError):
         return ""
+    if isinstance(found, dict) and isinstance(found.get("error"), str) and isinstance(found.get("message"), str):
+        found = found["message"]  # Chroma's `error` is a class of errors
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and name in found:
             found = found[name]

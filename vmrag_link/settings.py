@@ -216,8 +216,8 @@ class ChromaSettings(Record, frozen=True):
     share: Annotated[
         Literal["follow", "wait", "off"],
         Meta(
-            description="Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before a sync "
-            "ends (`wait`), or never (`off`), so that this machine only downloads.",
+            description="Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before "
+            "`vmrag sync` ends (`wait`), or never (`off`), so that this machine only downloads.",
             extra=_agreed(_first_of("off", "follow", "wait")),
         ),
     ] = "follow"

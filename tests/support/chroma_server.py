@@ -26,11 +26,13 @@ from vmrag_link.chroma_server.client import ChromaClient
 
 HOST = "127.0.0.1"
 _PATIENCE = 60.0
+_PROGRAM = "import sys, chromadb_rust_bindings as b; b.cli(sys.argv[1:])"
+"""The program `chroma`, without importing all of chromadb first, which takes seconds."""
 
 
 @dataclass
 class ChromaServer:
-    """`chroma run` on a folder; the program comes with the package chromadb."""
+    """`chroma run` on a folder."""
 
     folder: Path
     port: int = 0
@@ -43,9 +45,9 @@ class ChromaServer:
     def start(self) -> None:
         """Returns when it answers."""
         self.port = self.port or free_port()
-        program = Path(sys.executable).with_name("chroma")
         self.folder.mkdir(parents=True, exist_ok=True)
-        arguments = [program, "run", "--path", self.folder, "--host", HOST, "--port", str(self.port)]
+        options = ["--path", self.folder, "--host", HOST, "--port", str(self.port)]
+        arguments = [sys.executable, "-c", _PROGRAM, "chroma", "run", *options]
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 arguments, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ}
@@ -206,7 +208,7 @@ class Network:
     `asked`.
     """
 
-    target: str
+    database: Database
     rule: Callable[[Request], Fault | None] = lambda _: None
     asked: list[Request] = field(default_factory=list)
     port: int = 0
@@ -261,7 +263,7 @@ class Network:
             self._hang_up(handler)
 
     def _forward(self, request: Request) -> tuple[int, bytes]:
-        host, port = self.target.removeprefix("http://").split(":")
+        host, port = self.database.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=30)
         try:
             connection.request(request.method, request.path, request.body or None, {"Content-Type": "application/json"})
@@ -280,7 +282,7 @@ class Network:
 @pytest.fixture
 def network(database: Database) -> Iterator[Network]:
     """Before the server of `database`; it passes everything on until it gets a rule."""
-    between = Network(database.url)
+    between = Network(database)
     with serving(between):
         yield between
 

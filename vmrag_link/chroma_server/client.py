@@ -144,7 +144,7 @@ class ChromaClient:
     def delete(self, name: str) -> bool:
         """Whether there was one to delete."""
         try:
-            self._ask("DELETE", f"{self._collections}/{name}")
+            self._ask("DELETE", f"{self._collections}/{name}", once=True)
         except ChromaServerFailed as error:
             if error.details.get("status") == NOT_FOUND:
                 return False

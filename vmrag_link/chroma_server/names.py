@@ -24,12 +24,12 @@ _RECORD_DIGITS = 32
 
 
 def owner_of(root_revision: str) -> str:
-    """The mark of a knowledge base: all of its clones, and nobody else, have this first revision."""
+    """The mark of a knowledge base: all of its clones, and nobody else, begin with this."""
     return hashlib.sha256(f"vmrag-owner\0{root_revision}".encode()).hexdigest()[:12]
 
 
 def contents_of(collection: Collection, headers: Iterable[DocumentHeader]) -> str:
-    """A fingerprint of what a collection holds and what decides its vectors, in 32 digits.
+    """A fingerprint of what a collection holds and what decides its vectors: 32 digits.
 
     The order of the headers does not matter.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Literal
 
+from vmrag_link import endpoint
 from vmrag_link.chroma_server.check import compared, problem
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.contents import SharedContents
@@ -38,16 +39,15 @@ def share(
         return "elsewhere"
     building = lease.collection
     try:
-        _fill(client, contents, lease, seal.count, progress)
-        if client.change(building, name=name, metadata=seal.metadata(contents.label)):
-            return "made"
+        if not client.find(name):  # else its builder had just finished when the lease was free
+            _fill(client, contents, lease, seal.count, progress)
+        return _named(client, building, name, seal, contents.label)
     except LeaseLost:
         return "elsewhere"
     except BaseException:
         with contextlib.suppress(ChromaServerFailed):
             give_up(client, building)
         raise
-    return _overtaken(client, building, name, seal)
 
 
 def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: int, progress: Progress) -> None:
@@ -65,12 +65,19 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
         raise client.failure(f"holds another number of records than it was given, in {building.name}")
 
 
-def _overtaken(client: ChromaClient, building: RemoteCollection, name: str, seal: Seal) -> How:
-    """Whether another client was faster, or the answer to our own last step was lost."""
-    found = client.find(name)
-    if found is None or problem(client, found, seal):
-        raise client.failure(f"did not give the collection {building.name} its name")
-    if found.id != building.id:
-        give_up(client, building)
-        return "there"
-    return "made"
+def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: Seal, label: str) -> How:
+    """Seal the collection and give it its name, unless another client was faster.
+
+    A request or its answer may be lost, so what counts is what is there afterwards.
+    """
+    for _ in range(endpoint.ATTEMPTS):
+        found = client.find(name)
+        if found is None:
+            client.change(building, name=name, metadata=seal.metadata(label))
+            found = client.find(name)
+        if found and found.id == building.id:
+            return "made"
+        if found and not problem(client, found, seal):
+            give_up(client, building)
+            return "there"
+    raise client.failure(f"did not give the collection {building.name} its name")

@@ -43,8 +43,8 @@ def vectors_for(
     vectors = cached(list(texts))
     missing = [chunk for chunk in texts if chunk not in vectors]
     if missing and elsewhere and not model.local and elsewhere():
-        vectors |= cached(missing)
-        missing = [chunk for chunk in missing if chunk not in vectors]
+        vectors = cached(list(texts))  # all: vectors that were here may have been replaced
+        missing = [chunk for chunk in texts if chunk not in vectors]
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
         with progress.task(EMBEDDING if model.local else ASKING, len(missing)) as task:

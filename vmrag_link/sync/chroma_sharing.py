@@ -43,8 +43,8 @@ class SharingState(Record, frozen=True):
     """How the bound index stands to the Chroma server of the settings. It says nothing about
     answers.
 
-    `server` as people read it. `off`: nothing is put there. `error` and `hint`: why it `failed`, and
-    what to type.
+    `server` as people read it. `off`: nothing is put there. `error` and `hint`: why it `failed`,
+    and what to type.
     """
 
     state: State
@@ -104,7 +104,7 @@ class Sharing(NamedTuple):
 
     def follow(self, start: Callable[[], int]) -> None:
         """Let the process that makes Chroma's stores share what is lacking; `start` starts it."""
-        if not self.lacking():
+        if self.mode != "follow" or not self.lacking():
             return
         job = background.chroma_of(self.places)
         with contextlib.suppress(FileSystemError), file_failures():  # `state` tells that it is not there
