@@ -87,8 +87,7 @@ def _run(project: Project, step: str) -> str:
     program, *arguments = pages.words(step)
     match program:
         case "vmrag":
-            done = project.vmrag(*arguments, code=None)
-            return re.sub(r"\(\d+\.\d+ s\)", "(0.12 s)", done.out + done.err)
+            return re.sub(r"\(\d+\.\d+ s\)", "(0.12 s)", pages.vmrag_says(project, arguments))
         case "git":
             return project.run(*arguments).stdout
         case "sed":

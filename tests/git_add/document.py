@@ -124,21 +124,18 @@ def _begin(project: Project, story: str) -> None:
 
 def _know(project: Project, seconds: int, message: str) -> None:
     project.write("docs/timeouts.md", TIMEOUTS.format(seconds))
-    project.vmrag("import", "docs", "--collection", "handbook")
-    project.vmrag("commit", "-m", message)
+    pages.know(project, message)
 
 
 def _record(project: Project, seconds: int, message: str) -> None:
-    _know(project, seconds, message)
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", message)
+    project.write("docs/timeouts.md", TIMEOUTS.format(seconds))
+    pages.record(project, message)
 
 
 def _run(project: Project, step: str) -> str:
     program, *arguments = pages.words(step)
     if program == "vmrag":
-        done = project.vmrag(*arguments, code=None)
-        return done.out + done.err
+        return pages.vmrag_says(project, arguments)
     done = project.run(*arguments, env=ON)
     lines = (done.stdout + done.stderr).splitlines(keepends=True)
     return "".join(line for line in lines if line.startswith(("CONFLICT", "vmrag:")))

@@ -76,14 +76,14 @@ def _project(folder: Path) -> Project:
     for name in FILES:
         _write(project, name, "3")
     project.vmrag("init")
-    _record(project, "The handbook")
+    pages.record(project, "The handbook")
     project.git("init", "-q", "--bare", str(folder / "github.git"))
     project.git("remote", "add", "origin", str(folder / "github.git"))
     project.push("-u", "origin", "main")
     for branch, name in (("shorter", "timeouts"), ("retries", "retries"), ("proxies", "proxies"), ("limits", "limits")):
         project.git("switch", "-qc", branch, "main", env=ON)
         _write(project, name, "5")
-        _record(project, f"Five in {name}")
+        pages.record(project, f"Five in {name}")
         project.push("-u", "origin", branch)
     project.git("clone", "-q", str(folder / "github.git"), str(folder / "buttons"))
     return project
@@ -93,20 +93,12 @@ def _write(project: Project, name: str, number: str) -> None:
     project.write(f"docs/{name}.md", f"# {name.title()}\n\n{FILES[name].format(number)}\n")
 
 
-def _record(project: Project, message: str) -> None:
-    project.vmrag("import", "docs", "--collection", "handbook")
-    project.vmrag("commit", "-m", message)
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", message)
-
-
 def _run(project: Project, step: str) -> str:
     if step.startswith("# GitHub:"):
         return _press(Repo(project.top.parent / "buttons"), step)
     program, *arguments = pages.words(step)
     if program == "vmrag":
-        done = project.vmrag(*arguments, code=None)
-        return done.out + done.err
+        return pages.vmrag_says(project, arguments)
     return _said(project.run(*arguments, env=ON).stderr)
 
 

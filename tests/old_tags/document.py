@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from tests.support import pages
@@ -64,8 +63,7 @@ def _project(folder: Path) -> Project:
         project.git("tag", f"v{number}")
     project.write("docs/timeouts.md", TIMEOUTS.format(30))
     project.vmrag("init")
-    project.vmrag("import", "docs", "--collection", "handbook")
-    project.vmrag("commit", "-m", "The handbook")
+    pages.know(project, "The handbook")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "Pin the knowledge")
     project.git("init", "-q", "--bare", str(folder / "hub.git"))
@@ -75,12 +73,11 @@ def _project(folder: Path) -> Project:
 
 
 def _run(project: Project, step: str) -> str:
-    program, *arguments = shlex.split(step)
+    program, *arguments = pages.words(step)
     if program == "git":
         project.git(*arguments)
         return ""
-    done = project.vmrag(*arguments, code=None)
-    return done.out + done.err
+    return pages.vmrag_says(project, arguments)
 
 
 if __name__ == "__main__":

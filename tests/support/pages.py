@@ -96,6 +96,25 @@ def told(
     return dict(zip(stories, text.split("\0"), strict=True))
 
 
+def know(project: Project, message: str) -> None:
+    """Keep what the folder docs holds as the documents of the collection handbook."""
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", message)
+
+
+def record(project: Project, message: str) -> None:
+    """As `know`, and commit it with the code."""
+    know(project, message)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", message)
+
+
+def vmrag_says(project: Project, arguments: list[str]) -> str:
+    """What a command prints, whether it succeeds or not."""
+    done = project.vmrag(*arguments, code=None)
+    return done.out + done.err
+
+
 def words(step: str) -> list[str]:
     """A command as a shell takes it apart."""
     return shlex.split(step)

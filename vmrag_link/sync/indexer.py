@@ -16,6 +16,7 @@ from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import RowSource
+from vmrag_link.engines.by_key import documents_by_key
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.contents import held_collections, rows_of
 from vmrag_link.index.manifest import Manifest
@@ -201,11 +202,7 @@ class Indexer:
     def _plan_of(self, manifest: Manifest, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
         """As `_plan`, where only these documents differ: its cost is theirs."""
         held = {name: each.collection for name, each in manifest.collections().items()}
-        documents = {
-            document.key: document
-            for name, ids in _by_collection(sorted(changed))
-            for document in self._engine.documents(at, collection=name, ids=ids)
-        }
+        documents = documents_by_key(self._engine, at, sorted(changed))
         target = {key: document.header for key, document in documents.items()}
         return planning.make(held, held, manifest.headers_of(changed), target), documents
 

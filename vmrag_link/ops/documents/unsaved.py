@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from vmrag_link import clock
+from vmrag_link.engines.by_key import documents_by_key
 from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Working
@@ -31,13 +32,7 @@ def of(
 
 def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
     """Changes that lead to what is at a place, with the texts there."""
-    ids: dict[str, list[str]] = {}
-    for each in changes:
-        if each.after:
-            ids.setdefault(each.key[0], []).append(each.key[1])
-    rows = {
-        row.key: row for name, several in ids.items() for row in ws.engine.documents(at, collection=name, ids=several)
-    }
+    rows = documents_by_key(ws.engine, at, [each.key for each in changes if each.after])
     # What somebody removed meanwhile is planned for again: see `writing.write`.
     return tuple(
         DocumentChange(each.kind, each.before, rows.get(each.key))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 
 from vmrag_link.engines.base import Engine
+from vmrag_link.engines.by_key import documents_by_key
 from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.models import (
     At,
@@ -80,15 +80,12 @@ def texts(engine: Engine, found: Diff, changes: Iterable[HeaderChange]) -> Itera
 def _documents(engine: Engine, at: At | None, headers: Sequence[DocumentHeader]) -> dict[tuple[str, str], Document]:
     if at is None:
         return {}
-    found: dict[tuple[str, str], Document] = {}
-    for collection, some in groupby(sorted(each.key for each in headers), key=itemgetter(0)):
-        ids = [doc_id for _, doc_id in some]
-        found |= {each.key: each for each in engine.documents(at, collection=collection, ids=ids)}
-        for doc_id in ids:
-            if (collection, doc_id) not in found:
-                raise KnowledgeMoved(
-                    f"{collection}/{doc_id} was removed while it was compared.", hint="Compare again.", doc_id=doc_id
-                )
+    found = documents_by_key(engine, at, [each.key for each in headers])
+    for collection, doc_id in (each.key for each in headers):
+        if (collection, doc_id) not in found:
+            raise KnowledgeMoved(
+                f"{collection}/{doc_id} was removed while it was compared.", hint="Compare again.", doc_id=doc_id
+            )
     return found
 
 

@@ -11,7 +11,7 @@ from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import first_with, nothing_at
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -81,7 +81,9 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
             return None
         names = " or ".join(each.text for each in addresses)
         ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
-        return _first(ws, addresses)
+        source = _first(ws, addresses)
+    shared_links.take_in(ws, source)
+    return source
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -137,6 +137,7 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
             raise nothing_at(address)
         task.advance(1)
         after = peer.heads()
+    shared_links.take_in(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
