@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.chroma_server import names
-from vmrag_link.chroma_server.names import Seal, contents_of, seal_of
+from vmrag_link.chroma_server.names import CollectionSeal, contents_of, seal_of
 from vmrag_link.models import Chunking, Collection, DocumentHeader, content_hash
 
 COLLECTION = Collection(
@@ -66,7 +66,7 @@ def test_another_name_is_not_ours(name):
 
 
 def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
-    seal = Seal(3, "abc", 17)
+    seal = CollectionSeal(3, "abc", 17)
     assert seal_of(seal.metadata("api")) == seal
     assert seal.metadata("api")["collection"] == "api"
     for strange in (None, {}, {"vmrag_count": "3"}, seal.metadata("x") | {"vmrag_format": 2}, {"vmrag_count": True}):

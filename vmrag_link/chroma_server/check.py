@@ -10,13 +10,13 @@ from collections.abc import Set as AbstractSet
 from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow
 from vmrag_link.chroma_server.contents import SharedContents
-from vmrag_link.chroma_server.names import Seal
+from vmrag_link.chroma_server.names import CollectionSeal
 
 ALIKE = 0.1
 """How far apart two vectors of length 1 may be that one model made on two processors."""
 
 
-def problem(client: ChromaClient, found: RemoteCollection, wanted: Seal) -> str:
+def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
     """Why a collection cannot have the records that it is to have; empty if it may. Cheap."""
     seal = names.seal_of(found.metadata)
     if seal is None:

@@ -10,7 +10,7 @@ from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed, Vectors
 from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import SharedRow
 from vmrag_link.chroma_server.limits import BATCH_BYTES, ServerLimits
-from vmrag_link.chroma_server.names import Seal
+from vmrag_link.chroma_server.names import CollectionSeal
 from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import content_hash
@@ -51,10 +51,10 @@ class SharedContents(NamedTuple):
         """The hash of each record's text, by the record's id."""
         return {_record_id(each): content_hash(each.text) for chunks in self._chunks() for each in chunks}
 
-    def seal(self) -> Seal:
+    def seal(self) -> CollectionSeal:
         """What the collection says of itself when it is complete."""
         hashes = self.hashes()
-        return Seal(len(hashes), names.records_digest(hashes), int(time.time()))
+        return CollectionSeal(len(hashes), names.records_digest(hashes), int(time.time()))
 
     def rows(self, limits: ServerLimits) -> Iterator[list[SharedRow]]:
         """All records, as many in a request as the server takes."""

@@ -79,7 +79,7 @@ def vectors_digest(vectors: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-class Seal(Record, frozen=True):
+class CollectionSeal(Record, frozen=True):
     """What a complete collection says of itself, in its metadata.
 
     `records`: as `records_digest`; `made`: the seconds since 1970. It is a server's word: a client
@@ -96,11 +96,11 @@ class Seal(Record, frozen=True):
         return {"collection": label} | {f"vmrag_{name}": value for name, value in msgspec.to_builtins(self).items()}
 
 
-def seal_of(metadata: Mapping[str, Any] | None) -> Seal | None:
+def seal_of(metadata: Mapping[str, Any] | None) -> CollectionSeal | None:
     """The seal of a collection; None if it has none that this version reads."""
     found = {name.removeprefix("vmrag_"): value for name, value in (metadata or {}).items()}
     try:
-        seal = msgspec.convert(found, Seal)
+        seal = msgspec.convert(found, CollectionSeal)
     except msgspec.ValidationError:
         return None
     return seal if seal.format == FORMAT else None

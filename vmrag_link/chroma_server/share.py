@@ -10,7 +10,7 @@ from vmrag_link.chroma_server.check import compared, problem
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.contents import SharedContents
 from vmrag_link.chroma_server.lease import Lease, LeaseLost, give_up
-from vmrag_link.chroma_server.names import Seal
+from vmrag_link.chroma_server.names import CollectionSeal
 from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.progress import QUIET, SHARING, Progress
 
@@ -65,8 +65,8 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
         raise client.failure(f"holds another number of records than it was given, in {building.name}")
 
 
-def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: Seal, label: str) -> How:
-    """Seal the collection and give it its name, unless another client was faster.
+def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str) -> How:
+    """CollectionSeal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.
     """

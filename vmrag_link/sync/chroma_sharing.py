@@ -54,7 +54,7 @@ class SharingState(Record, frozen=True):
     hint: str = ""
 
 
-class Failure(Record, frozen=True):
+class NotShared(Record, frozen=True):
     """Why a snapshot is not on the server; an empty message: it is there."""
 
     message: str = _DONE
@@ -92,7 +92,7 @@ class Sharing(NamedTuple):
             return SharingState("ready", self.address.shown, revision)
         return SharingState("failed", self.address.shown, revision, found.message, found.hint)
 
-    def note(self, revision: str, failure: Failure | None) -> None:
+    def note(self, revision: str, failure: NotShared | None) -> None:
         """Remember of a bound revision how it went; None: it is to be tried again."""
         names = {self._key(each) for each in self._bound()} | {self._key(revision)}
         before = self._noted()
@@ -122,9 +122,9 @@ class Sharing(NamedTuple):
     def _notes(self) -> Path:
         return self.places.builder / "shared.json"
 
-    def _noted(self) -> Mapping[str, Failure]:
+    def _noted(self) -> Mapping[str, NotShared]:
         with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then it is asked for again
-            return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, Failure])
+            return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, NotShared])
         return {}
 
 
@@ -169,7 +169,7 @@ def share_bound(
             share_revision(sharing, revision, shelf, progress=progress, log=log)
         except VmragError as error:
             log(f"not shared: {error.message}")
-            sharing.note(revision, Failure(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+            sharing.note(revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
 
 
 def share_revision(
@@ -194,7 +194,7 @@ def share_revision(
         for contents in collections:
             log(f"{_shared(client, contents, progress)}: {contents.name} ({contents.label!r})")
         vouch(collections, shelf)
-    sharing.note(revision, Failure())
+    sharing.note(revision, NotShared())
 
 
 def vouch(collections: list[SharedContents], shelf: Shelf) -> None:

@@ -18,7 +18,7 @@ from vmrag_link.chroma_server.check import problem
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.download import Expected
 from vmrag_link.chroma_server.lease import is_current
-from vmrag_link.chroma_server.names import Seal
+from vmrag_link.chroma_server.names import CollectionSeal
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
@@ -125,7 +125,7 @@ class SharedVectors:
 
     def _sealed(self, name: str, wanted: Mapping[str, Expected]) -> RemoteCollection | None:
         """The collection, once whoever is building it has finished; None where there is none."""
-        seal = Seal(len(wanted), names.records_digest(wanted), 0)
+        seal = CollectionSeal(len(wanted), names.records_digest(wanted), 0)
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             building = self._client.find(name + names.BUILDING)  # first: it gets the other name when it is complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.errors import VmragError
 from vmrag_link.sync import chroma_sharing
-from vmrag_link.sync.chroma_sharing import Failure
+from vmrag_link.sync.chroma_sharing import NotShared
 from vmrag_link.workspace import Workspace
 
 
@@ -21,5 +21,5 @@ def wait(ws: Workspace) -> None:
     try:
         chroma_sharing.share_revision(ws.sharing, revision, ws.shelf, progress=ws.progress)
     except VmragError as error:
-        ws.sharing.note(revision, Failure(error.message, error.hint))
+        ws.sharing.note(revision, NotShared(error.message, error.hint))
         raise
