@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from vmrag_link import clock
 from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, root_of
 from vmrag_link.models import Collection, Document, content_hash
+from vmrag_link.transport import quarantine
 
 COLLECTION = "vectors"
 _AUTHOR = "vmrag <vmrag@localhost>"
@@ -23,7 +24,7 @@ _DIGEST = r"[0-9a-f]{64}"
 
 def digests(engine: Engine, contents: str) -> set[str]:
     """The digests of the vectors of these contents (`names.contents_of`) that somebody vouches for:
-    here, or in what was last fetched.
+    here, or in what was last fetched. A fork that is only looked at vouches for nothing.
     """
     rows = (engine.ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
     found = (each.partition("-")[2] for ids in rows for each in ids)
@@ -63,8 +64,8 @@ def head_for(engine: Engine, there: str | None) -> str | None:
 
 def _heads(engine: Engine) -> list[str]:
     branch = engine.branch(VECTORS_BRANCH)
-    known = engine.known_heads(VECTORS_BRANCH)
-    return [each for each in sorted({*known} | ({branch.head} if branch else set())) if engine.has_revision(each)]
+    found = engine.known_heads(VECTORS_BRANCH) - {engine.remote_heads(quarantine.KEY).get(VECTORS_BRANCH, "")}
+    return [each for each in sorted(found | ({branch.head} if branch else set())) if engine.has_revision(each)]
 
 
 def _ids(engine: Engine, head: str) -> list[str]:

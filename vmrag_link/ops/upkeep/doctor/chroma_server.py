@@ -11,7 +11,7 @@ from vmrag_link.chroma_server.contents import SharedContents
 from vmrag_link.chroma_server.lease import give_up
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import ChromaServerFailed
+from vmrag_link.errors import ChromaServerFailed, UsageInvalid
 from vmrag_link.ops.follow import chroma_server
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import chroma_sharing, vouchers
@@ -28,7 +28,9 @@ def collections(ws: Workspace) -> Iterator[Finding]:
         client.require_database()
         with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as shared:
             for contents in shared:
-                yield from _looked_at(client, contents, ws.engine, bound.revision)
+                for finding in _looked_at(client, contents, ws.engine, bound.revision):
+                    if finding.code != "CHROMA_SERVER_LACKS" or ws.config.chroma.share != "off":
+                        yield finding
     except ChromaServerFailed as error:
         yield Finding("CHROMA_SERVER_FAILED", "warning", error.message, error.hint)
 
@@ -48,6 +50,11 @@ def _looked_at(client: ChromaClient, contents: SharedContents, engine: Engine, r
 
 def _share(ws: Workspace, finding: Finding) -> str:
     """Put it there; what stands in its place goes first."""
+    if ws.config.chroma.share == "off":
+        raise UsageInvalid(
+            "This machine puts nothing on the Chroma server (chroma.share: off).",
+            hint="git config vmrag.chroma.share follow",
+        )
     if ws.server and names.is_sealed_name(finding.subject):
         client = ChromaClient(ws.server)
         if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
