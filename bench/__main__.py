@@ -32,6 +32,7 @@ from bench import (
     travel,
     verify,
 )
+from bench import report as reports
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -52,6 +53,7 @@ PARTS: dict[str, Part] = {
     "engines": engines.run,
     "chroma_server": lambda folder, _, rounds, env: chroma_server.run(folder, rounds, env),
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
+    "report": lambda folder, _, rounds, env: reports.run(folder, rounds, env),
     "team": lambda folder, _, __, env: team.run(folder, env),
     "growth": lambda folder, _, __, env: growth.run(folder, env),
 }

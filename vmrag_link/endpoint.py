@@ -66,13 +66,32 @@ class _Again(Exception):
         self.reason, self.status, self.wait = reason, status, wait
 
 
-def ask(url: str, body: object, *, key: str | None = None, seconds: float | None = None) -> bytes:
+def ask(
+    url: str,
+    body: object,
+    *,
+    key: str | None = None,
+    seconds: float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
     """The answer to a POST of `body` as JSON, for which each attempt waits `seconds`.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return request("POST", url, body, headers=headers, secrets=(key,) if key else (), seconds=seconds, circuit=url)
+    return request("POST", url, body, headers=_keyed(headers, key), secrets=_secret(key), seconds=seconds, circuit=url)
+
+
+def read(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
+    """The answer to a GET. Raises as `ask`."""
+    return request("GET", url, headers=_keyed(headers, key), secrets=_secret(key), circuit=url)
+
+
+def _keyed(headers: Mapping[str, str] | None, key: str | None) -> dict[str, str]:
+    return dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _secret(key: str | None) -> tuple[str, ...]:
+    return (key,) if key else ()
 
 
 def request(
@@ -90,8 +109,8 @@ def request(
     """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
 
     `secrets` are left out of messages. `most`: bytes of an answer, which then has to be there whole
-    within `seconds`. `once`: a refusal is expected, so nothing is tried again, and
-    a silent service is asked, too.
+    within `seconds`. `once`: a refusal is expected, so nothing is tried again, and a silent service
+    is asked, too.
     """
     pause = _open_until.get(circuit, 0.0) - time.monotonic()
     if pause > 0 and not once:
@@ -100,7 +119,7 @@ def request(
         method,
         url,
         None if body is None else msgspec.json.encode(body),
-        {"Content-Type": "application/json", **headers},
+        headers if body is None else {"Content-Type": "application/json", **headers},
         ANSWER_SECONDS if seconds is None else seconds,
         secrets,
         most,

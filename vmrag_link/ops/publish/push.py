@@ -8,7 +8,7 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.models import Link, Record
+from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
@@ -16,7 +16,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.publish import vouching
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
-from vmrag_link.transport import connection
+from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace, reasons
@@ -68,28 +68,9 @@ def push(
             **error.details,
         ) from error
     if wanted.links:
-        take_in_links(ws, places)
+        for each in places:  # what others shared came with the push
+            shared_links.take_in(ws, each)
     return _report(places, done, uncommitted=bool(own and own.dirty))
-
-
-def push_links(ws: Workspace, rows: Sequence[Link], remote: str | None = None) -> int:
-    """Push these links, and nothing else; returns how many are new there or others.
-
-    However many do so at the same time, the remote has the links of all in the end. Raises
-    `RemoteMissing` and as `ops.remotes.fetch.fetch`.
-    """
-    places = destinations.to_push(ws, remote)
-    for each in places:
-        fetch_from(ws, each)  # links alone are no knowledge base
-    done = [publish_to(ws, each, PublishRequest({}, links=rows)) for each in places]
-    take_in_links(ws, places)
-    return _report(places, done, uncommitted=False).links
-
-
-def take_in_links(ws: Workspace, places: Iterable[Address]) -> None:
-    """What others shared came with the push."""
-    for each in places:
-        shared_links.take_in(ws, each)
 
 
 class BranchPushed(Record, frozen=True):
@@ -140,7 +121,7 @@ def push_branch(
         name,
         ahead_behind.beyond(ws.engine, sent, known),
         moved[name].old if name in moved else there,
-        there or sent[0],
+        there or next(iter(sent), target.revision),
         report.uncommitted,
     )
 
@@ -194,6 +175,14 @@ def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Publi
         vouching.publish_digests(ws, address, peer)
         task.advance(1)
         return done
+
+
+def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
+    """Let the remote that a pin names reach a revision. None of its branches moves."""
+    if ws.engine.shared and destinations.own_ref(ws, remote):
+        return  # whoever works on the server has it
+    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
+        publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str]:

@@ -14,15 +14,15 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from importlib import resources
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
-from vmrag_link.golden.comparison import RankChange, ranking_changes
 from vmrag_link.markdown_text import fair_share
+from vmrag_link.ops.report import rankings
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
@@ -32,11 +32,14 @@ from vmrag_link.worddiff import Piece
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-OPEN = 30
-"""Up to so many documents are shown open."""
+OPEN, OPEN_WORDS = 30, 5_000
+"""Up to so many documents with so many words that differ are shown open."""
 
 MOST = 5_000
 """Documents on a page; a browser takes seconds for more."""
+
+SHOWN = 200
+"""Queries, findings and collections on a page."""
 
 _BUFFERED = 32
 """Stretches of the page that are handed on together."""
@@ -56,19 +59,25 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     """
     summary = report.summary
     groups = grouped(summary.documents, MOST)
+    few = len(summary.documents) <= OPEN
     stream = (
         _environment()
         .get_template("page.html")
         .stream(
             report=summary,
             verdict=verdict(summary),
-            basis=basis(summary),
+            basis="" if summary.start == summary.base else basis(summary),
             base=named(summary.base),
             start=named(summary.start),
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
-            open=len(summary.documents) <= OPEN,
+            queries=sorted(summary.queries.changed, key=_weight),
+            shown=SHOWN,
+            places=rankings.PLACES,
+            renamed=rankings.renamed(summary),
+            few=few,
+            open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
         )
     )
@@ -104,22 +113,6 @@ def _sections(
         yield group, islice(some, len(group.lines))
 
 
-class RankRow(NamedTuple):
-    """What stands at a place of two rankings."""
-
-    place: int
-    before: RankChange | None
-    after: RankChange | None
-
-
-def rank_rows(query: QueryChange) -> list[RankRow]:
-    """Both rankings side by side, the best first."""
-    changes = ranking_changes(query.before, query.after)
-    old = sorted((each for each in changes if each.rank_before), key=lambda each: each.rank_before or 0)
-    new = [each for each in changes if each.rank_after]
-    return [RankRow(place, *both) for place, both in enumerate(zip_longest(old, new), start=1)]
-
-
 def piece_text(piece: Piece) -> str:
     """A changed blank would show nothing: it is drawn. Elsewhere the end of a line is a newline."""
     if piece.op in ("insert", "delete") and piece.text.isspace():
@@ -145,6 +138,15 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+
+
+def _weight(query: QueryChange) -> tuple[bool, bool]:
+    """Sorts rankings before scores, and first what is no longer as expected."""
+    return query.change != "ranking", not worsened(query)
+
+
+def _words(summary: ReportSummary) -> int:
+    return summary.words.inserted + summary.words.deleted
 
 
 def _command(summary: ReportSummary) -> str:
@@ -182,7 +184,7 @@ def _environment() -> Environment:
         "mended": mended,
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
-        "rank_rows": rank_rows,
+        "rank_rows": rankings.rank_rows,
         "worsened": worsened,
         "version": vmrag_link.__version__,
         **_own("style", part("page.css")),
