@@ -36,7 +36,7 @@ _SHOWN = 10
 """Paths and documents in conflict that a message names."""
 
 
-class RequestOutcome(NamedTuple):
+class BranchLine(NamedTuple):
     """What became of a pull request, and what its people type. `code`: of the job, if not 0."""
 
     number: int
@@ -67,7 +67,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return max((each.code for each in found), default=OK)
 
 
-def _table(found: Sequence[RequestOutcome]) -> str:
+def _table(found: Sequence[BranchLine]) -> str:
     rows = [(f"#{each.number}", each.branch, each.message, each.hint) for each in found]
     return markdown_text.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
 
@@ -103,9 +103,9 @@ def _requests(job: WorkflowJob) -> list[PullRequest]:
 # -- one of them
 
 
-def _told(ws: Workspace, request: PullRequest) -> RequestOutcome:
+def _told(ws: Workspace, request: PullRequest) -> BranchLine:
     base, name = request.base.ref, request.head.ref
-    tell = functools.partial(RequestOutcome, request.number, name)
+    tell = functools.partial(BranchLine, request.number, name)
     if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
         return tell("warning", "git cannot have a branch of that name.")
     try:
@@ -128,7 +128,7 @@ def _is_own(request: PullRequest) -> bool:
     return source is not None and source.full_name.lower() == payload.repository_name(os.environ).lower()
 
 
-def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, done: BranchUpdate) -> RequestOutcome:
+def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
     by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
     shown = _shown(done.conflicts)
     match done.result:
@@ -149,7 +149,7 @@ def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, do
             return tell(None, f"{name} can be merged into {base} as it is.")
 
 
-def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[RequestOutcome]) -> RequestOutcome:
+def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[BranchLine]) -> BranchLine:
     """What is in conflict there, and the two commands that its author types."""
     base, source = request.base.ref, request.head.repo
     if source is None:
