@@ -44,9 +44,10 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
 
 def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
     landed = dropping.squash(ci.ada)
-    done = repair(ci, landed, mode="repair,verify")
+    done = repair(ci, landed, mode="repair,verify,link")
     assert done.passed
     assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("true", "")
+    assert done.outputs["linked"] == "2"  # of the repair, too, whose push starts no job
     assert_repaired(ci, landed.after)
     message = ci.world.hub.git("log", "-1", "--format=%B", "main")
     assert "1 document modified" in message

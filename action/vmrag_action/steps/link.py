@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import deepen, events, findings, work
+from vmrag_action import deepen, events, findings, inputs, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
@@ -23,8 +23,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             return findings.nothing_to_do(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
         if not events.is_own(os.environ, ws.places):
             return findings.nothing_to_do(runner, job, "link", TITLE, findings.OTHER_REPOSITORY)
-        deepen.make_comparable(ws.places, about.base, about.head)
-        done = push_links(ws, about.head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
+        head = inputs.looked_at() or about.head  # a repair is pushed by a token that starts no job of its own
+        deepen.make_comparable(ws.places, about.base, head)
+        done = push_links(ws, head, without=about.base, branch=job.ref.removeprefix(BRANCHES))
     runner.output("linked", done.changed)
     said = f"{plural(done.commits, 'commit')} with another pin: {plural(done.changed, 'link')} added where the knowledge is."
     runner.say(said)
