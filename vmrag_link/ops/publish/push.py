@@ -13,6 +13,7 @@ from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.publish import vouching
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.transport import address, connection
@@ -171,6 +172,7 @@ def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Publi
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         done = publish(ws.engine, address.key, peer, wanted)
+        vouching.publish_digests(ws, address, peer)
         task.advance(1)
         return done
 

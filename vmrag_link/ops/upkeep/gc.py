@@ -146,11 +146,15 @@ def needed(ws: Workspace) -> list[str]:
     is in the middle of; that some work tree answers from; and that an interrupted operation goes on
     with.
     """
+    bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
+    return list(dict.fromkeys([*pinned(ws), *bound, *_journaled(ws)]))
+
+
+def pinned(ws: Workspace) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first."""
     uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
     committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
-    pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
-    bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
-    return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
+    return [pin.dolt_commit for pin in (*uncommitted, *committed)]
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:
