@@ -330,7 +330,7 @@ def test_the_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(
     env = {"VMRAG_CHROMA_SHARE": "wait"}
     topics = json.loads(paid.vmrag("doctor", "--json", env=env, code=None).out)["topics"]
     found = [each["code"] for topic in topics for each in topic["findings"] if topic["name"] == "Chroma server"]
-    assert set(found) == {"CHROMA_SERVER_LACKS" if what == "collection" else "CHROMA_SERVER_CHANGED"}
+    assert set(found) == {chroma_server.LACKS if what == "collection" else chroma_server.CHANGED}
     paid.vmrag("doctor", "--fix", env=env, code=None)
     assert {key: (each["vector"], each["text"]) for key, each in database.records(name).items()} == {
         key: (each["vector"], each["text"]) for key, each in before.items()
