@@ -185,7 +185,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
     there = host_commits.branch_tip(ws.places, branch.peer, name)
     found = replace(found, offered_on=name)
     if there is not None:
-        ours = is_repair(ws, there)
+        ours = _is_repair(ws, there)
         if _does_the_same(ws, branch, found, there) and (not ours or _is_as_new(ws, there, made)):
             return replace(found, commit=there)
         if not ours:
@@ -208,6 +208,6 @@ def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
     return objects.parents(ws.places, there) == objects.parents(ws.places, made)
 
 
-def is_repair(ws: Workspace, commit: str) -> bool:
+def _is_repair(ws: Workspace, commit: str) -> bool:
     """Whether a commit says that it is one that this module makes."""
     return bool(objects.trailer_values(ws.places, commit, TRAILER))

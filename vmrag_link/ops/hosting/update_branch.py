@@ -68,8 +68,8 @@ def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
 
 
 def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
-    """As `update_branch` would find two commits, as far as git alone knows: `knowledge` where only
-    the pin is in conflict. Nothing is pushed.
+    """What keeps two commits from being merged, as git alone sees it: `knowledge` where only the
+    pin is in conflict. Nothing is pushed, and no pin is read.
     """
     bring(base, head)
     if transfer.contains(ws.places, head, base):
