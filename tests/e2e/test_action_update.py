@@ -20,7 +20,7 @@ from tests.support.events import FORK, OWN
 from tests.support.github_rest import GitHubApi, github_api
 from tests.support.hosted import Ci
 from tests.support.people import User
-from tests.support.repos import ON, Repo
+from tests.support.repos import Repo
 from vmrag_action.github_api import GitHub
 from vmrag_link.errors import AuthenticationFailed
 
@@ -169,15 +169,15 @@ def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, ap
     """git has two merge bases then, and our driver makes one pin of theirs."""
     ada, hub = ci.ada, ci.world.hub
     ada.vmrag("install", "-q")
-    ada.git("switch", "-q", "topic", env=ON)
+    ada.git("switch", "-q", "topic")
     early = {name: ada.git("rev-parse", name) for name in ("main", "topic")}
-    ada.git("merge", "-q", "--no-edit", early["main"], env=ON)
+    ada.git("merge", "-q", "--no-edit", early["main"])
     ada.write_document("topic.md", "Only the topic knows of seals.")
-    ada.git("push", "-q", "origin", "topic", env=ON)
-    ada.git("switch", "-q", "main", env=ON)
-    ada.git("merge", "-q", "--no-ff", "--no-edit", early["topic"], env=ON)
+    ada.push("origin", "topic")
+    ada.git("switch", "-q", "main")
+    ada.git("merge", "-q", "--no-ff", "--no-edit", early["topic"])
     ada.write_document("rest.md", "# Rest\n\nSleep at two.\n")
-    ada.git("push", "-q", "origin", "main", env=ON)
+    ada.push("origin", "main")
     assert len(ada.git("merge-base", "--all", "main", "topic").split()) == 2
     assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
     api.listed = [request(ci, 7, "topic")]
