@@ -44,7 +44,8 @@ def command(invocation: Invocation, *, base: str, head: str, html: Path | None, 
     on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
     queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
     branches of the knowledge base; a name that git knows is git's. Texts are in the files and in
-    --json. The answers need an index of both sides, which is built if it is not there.
+    --json. The answers need an index of both sides, which is built if it is not there. Nothing that
+    is found fails the command: that is for 'vmrag verify' and 'vmrag check'.
     """
     with (
         invocation.workspace() as ws,
