@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import (
     FileSystemError,
     LockError,
@@ -84,7 +84,7 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
 
     A remote that refuses answers at once. Only one that is silent is not asked again.
     """
-    pin = pinning.parsed(plumbing.pin_bytes(ws.places))
+    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
     if not insist and (earlier := _recent_failure(ws, pin)):
@@ -121,7 +121,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
     """As `require`, for the pins that git merges; a side without a readable one needs nothing."""
     for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
-        if pin := pinning.parsed(data):
+        if pin := pinning.parsed(ws.places.kb, data):
             require(ws, pin, source)
 
 
@@ -140,7 +140,7 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
     data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
         raise PinMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
-    return pins.parse(data, source=f"{name}:{PIN_NAME}")
+    return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
 
 
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:

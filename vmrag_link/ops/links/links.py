@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record
@@ -54,7 +54,7 @@ def show(ws: Workspace, ref: str) -> Link:
     data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}")
     if data is None:
         raise LinkMissing(f"{ref} is linked to no revision.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
-    pin = pins.parse(data, source=f"{ref}:{PIN_NAME}")
+    pin = migrated.read_pin(ws.places.kb, data, source=f"{ref}:{PIN_NAME}")
     return Link(commit, pin.dolt_commit, pin.dolt_branch, linked_at=pin.linked_at)
 
 

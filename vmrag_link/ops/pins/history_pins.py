@@ -12,12 +12,12 @@ from vmrag_link.pin import Pin
 
 def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
     """As `read`, of a commit and its ancestors."""
-    return _readable(history.reachable_pins(places, [commit]))
+    return _readable(places, history.reachable_pins(places, [commit]))
 
 
 def after(places: Places, commit: str) -> Iterator[Pin]:
     """The pins that descendants of a commit introduce, oldest first."""
-    return filter(None, map(parsed, history.pins_after(places, commit).values()))
+    return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
 
 
 def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
@@ -26,10 +26,10 @@ def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> I
 
     Unreadable pins are left out.
     """
-    return _readable(history.pins(places, reflogs=reflogs, also=also))
+    return _readable(places, history.pins(places, reflogs=reflogs, also=also))
 
 
-def _readable(found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
     for data, commits in found.items():
-        if pin := parsed(data):
+        if pin := parsed(places.kb, data):
             yield pin, commits

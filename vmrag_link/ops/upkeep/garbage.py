@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.git import worktrees
 from vmrag_link.index import directories, working
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, stale_temporaries
+from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
 from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
@@ -81,15 +80,6 @@ def prune_vectors(ws: Workspace) -> Excess:
     limits = ws.config.embedding
     cache = ws.embedding_cache
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files below; other processes may remove some meanwhile."""
-    total = 0
-    for path in folder.rglob("*") if folder.is_dir() else [folder]:
-        with contextlib.suppress(FileNotFoundError):
-            total += path.stat().st_size if path.is_file() else 0
-    return total
 
 
 def _spare(ws: Workspace) -> list[Path]:
