@@ -2,7 +2,8 @@
 
 Its branches are moved forward, or elsewhere or deleted after their old head was kept. Revisions
 that none of them reaches then go under its own `vmrag_keep`, which grows from its state there. Ours
-is not pushed: it holds much that was given up here.
+is not pushed: it holds much that was given up here. What a migration noted goes along, unless the
+remote's notes have something that ours have not: a fetch takes that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, root_of
+from vmrag_link.engines.base import KEEP_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.models import Record
 from vmrag_link.transport.connection import Transport
@@ -117,12 +118,25 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
                 branch=name,
                 remote_head=old,
             )
+    if noted := _notes_of_migration(engine, heads, force=bool(wanted.force)):
+        moves.append(noted)
+        if noted.old and not engine.is_ancestor(noted.old, noted.new):
+            displaced.append(noted.old)
     deleted = {name: heads[name] for name in wanted.delete if name in heads}
     after = {name: head for name, head in heads.items() if name not in deleted} | {
         move.branch: move.new for move in moves
     }
     kept = engine.unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
     return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted))
+
+
+def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> Moved | None:
+    ours, old = engine.branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
+    if ours is None or old == ours.head or (old and engine.is_ancestor(ours.head, old)):
+        return None
+    if old and not force and not engine.is_ancestor(old, ours.head):
+        return None
+    return Moved(MIGRATED_BRANCH, old, ours.head)
 
 
 def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:

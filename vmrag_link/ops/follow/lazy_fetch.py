@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import pin_values
 from vmrag_link.engines import migrated
 from vmrag_link.errors import (
     FileSystemError,
@@ -106,12 +107,13 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
-    revision = pin.dolt_commit
     if not ws.initialized:
         bring(ws)
+    revision = migrated.current(ws.places.kb, pin.dolt_commit)
     if ws.engine.has_revision(revision):
         return revision
-    why = _fetch(ws, pin) if ws.config.auto_fetch else None
+    why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.of_another_engine(ws, revision)
+    revision = migrated.current(ws.places.kb, pin.dolt_commit)
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
@@ -148,13 +150,21 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     from vmrag_link.ops.remotes import destinations
     from vmrag_link.ops.remotes.fetch import first_with
 
+    if behind := reasons.of_another_engine(ws, pin.dolt_commit):
+        return behind
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
     except (RemoteError, LockError, FileSystemError) as error:
         why = error
-    if ws.engine.has_revision(pin.dolt_commit):
+    here = migrated.current(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became
+    if ws.engine.has_revision(here):
         return None
+    if why is None and pin_values.written_by(here) != ws.engine.name:
+        return PinRevisionMissing(
+            "It was made before the knowledge base was moved, and was not moved with it.",
+            hint=f"Who still has it takes it along: vmrag migrate --to {ws.engine.name} && vmrag push",
+        )
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import paths, permissions
+from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, engine_of
 from vmrag_link.errors import FileFailed, file_failures, quoted
 from vmrag_link.formats import require_known
@@ -84,6 +84,21 @@ def forget(places: Places) -> None:
 def before(places: Places) -> Path:
     """The folder of the knowledge base that was replaced."""
     return places.migration / "before"
+
+
+def unneeded(places: Places) -> list[Path]:
+    """What is left of migrations that are over or were stopped; a stopped one begins again without
+    it, and none can be undone. Nothing while one is under way.
+    """
+    state = state_of(places)
+    if locks.holder(lock_of(places)) or (state and state.stage != "done") or not places.migration.exists():
+        return []
+    return sorted(places.migration.iterdir())
+
+
+def lock_of(places: Places) -> Path:
+    """The lock of who migrates."""
+    return places.locks / "migrate.lock"
 
 
 def exchange(places: Places, state: State) -> None:

@@ -174,7 +174,7 @@ def _planned(ws: Workspace, to: EngineName, wanted: Plan, size: int) -> MigrateR
 @contextlib.contextmanager
 def _alone(ws: Workspace) -> Iterator[None]:
     sharing.prepare(ws.places)
-    with locks.exclusive(ws.places.locks / "migrate.lock", purpose="migrate the knowledge base", timeout=0):
+    with locks.exclusive(exchange.lock_of(ws.places), purpose="migrate the knowledge base", timeout=0):
         yield
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes import destinations, revision_map
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -68,6 +69,7 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     wanted = pin.dolt_commit if pin else None
     before = bool(wanted and ws.engine.has_revision(wanted))
     found, updates = first_with(ws, destinations.asked(ws, remote), wanted)
+    wanted = wanted and migrated.current(ws.places.kb, wanted)  # it may have been moved elsewhere
     here = bool(wanted and ws.engine.has_revision(wanted))
     return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
 
@@ -125,7 +127,8 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
 def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     """Fetch from one remote; returns the KB branches that moved.
 
-    Raises `RemoteEmpty` where it has no knowledge base.
+    What a migration noted there is taken, too. Raises `RemoteEmpty` where it has no knowledge
+    base, and `KnowledgeRefused` for wrong notes, when everything else has come.
     """
     with (
         ws.progress.task(FETCHING, total=1) as task,
@@ -137,6 +140,7 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
             raise nothing_at(address)
         task.advance(1)
         after = peer.heads()
+    revision_map.take(ws.engine, address.key, progress=ws.progress)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
