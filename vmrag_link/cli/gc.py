@@ -58,11 +58,10 @@ def _lines(report: GcReport) -> Iterator[str]:
         ("spare Chroma store", report.leftovers.chroma),
         ("old working copy", report.leftovers.working_copies),
         ("leftover file", report.leftovers.files),
+        ("migration leftover", report.leftovers.replaced),
     ):
         if swept.names:
             yield f"{removed} {plural(len(swept.names), noun)} ({_megabytes(swept.bytes)})."
-    if report.leftovers.replaced.names:
-        yield f"{removed} the knowledge base of before the migration ({_megabytes(report.leftovers.replaced.bytes)})."
     if report.leftovers.vectors.number:
         vectors = report.leftovers.vectors
         yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."

@@ -141,9 +141,13 @@ def _folders(places: Places, state: State) -> tuple[Path, Path]:
 def _move(source: Path, target: Path, names: Sequence[str]) -> None:
     for name in names:
         if (source / name).exists():
-            (source / name).rename(target / name)
-            paths.fsync(source)
-            paths.fsync(target)
+            _rename(source / name, target / name)
+
+
+def _rename(source: Path, target: Path) -> None:
+    source.rename(target)
+    paths.fsync(source.parent)
+    paths.fsync(target.parent)
 
 
 def _state(places: Places) -> Path:

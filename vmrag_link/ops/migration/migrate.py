@@ -108,6 +108,9 @@ def undo(ws: Workspace) -> UndoReport:
             )
         unfinished.require_none(ws)
         state = msgspec.structs.replace(settled.state, stage="undoing")
+        names.require_nothing_new(ws.engine)
+        exchange.note(ws.places, state)
+        _change(ws, state)  # first: the new knowledge base knows the old names, the old one not the new ones
         with _still(ws, "undo a migration"):
             names.require_nothing_new(ws.engine)
             _exchange(ws, state)
@@ -200,14 +203,18 @@ def _conclude(ws: Workspace, state: State) -> Changed:
     """What follows when the knowledge bases have changed places. It can be repeated."""
     with file_failures():
         shutil.rmtree(ws.places.remotes, ignore_errors=True)  # derived, of what the other one knew
-    back = state.stage == "undoing"
-    with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
-        changed = work_tree.change(ws, state, back=back)
-    ws.reload_settings()
-    if back:
+    changed = _change(ws, state)
+    if state.stage == "undoing":
         exchange.forget(ws.places)
     else:
         exchange.note(ws.places, msgspec.structs.replace(state, stage="done"))
+    return changed
+
+
+def _change(ws: Workspace, state: State) -> Changed:
+    with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
+        changed = work_tree.change(ws, state, back=state.stage == "undoing")
+    ws.reload_settings()
     return changed
 
 

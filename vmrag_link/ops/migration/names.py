@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, Engine, reserved, root_of
-from vmrag_link.errors import KnowledgeMoved, Uncommitted
+from vmrag_link.errors import KnowledgeMoved, Uncommitted, plural
 from vmrag_link.ops.migration.carry import Made
 from vmrag_link.ops.migration.plan import Plan
 from vmrag_link.ops.remotes import revision_map
@@ -20,7 +20,9 @@ def transfer(old: Engine, new: Engine, plan: Plan, made: Made) -> None:
             _branch(new, name, made[head].revision)
         for each in plan.anchors:
             new.anchor(made[each].revision, reason="kept before the migration")
-        revision_map.store(new, _entries(old, new, made))
+        entries = _entries(old, new, made)
+        grown = not entries.items() <= revision_map.read(new).items()
+        revision_map.store(new, entries)
         links = [
             msgspec.structs.replace(link, dolt_commit=made[link.dolt_commit].revision)
             if link.dolt_commit in made
@@ -30,7 +32,7 @@ def transfer(old: Engine, new: Engine, plan: Plan, made: Made) -> None:
         if links != new.links():
             date = new.info(root_of(new)).date
             new.write_links(links, message="Migrate the links", author=_AUTHOR, date=date)
-        if not new.shared:
+        if grown and not new.shared:
             new.collect_garbage()
 
 
@@ -53,8 +55,9 @@ def require_nothing_new(engine: Engine) -> None:
     new = sorted(each for each in engine.parents(heads).keys() - known if not engine.is_bare(each))
     if new:
         raise KnowledgeMoved(
-            f"Since the migration {len(new)} revisions were made here, such as {new[0][:12]}: going back would lose them.",
-            hint="To move on with them: vmrag migrate --to doltlite|dolt",
+            f"Since the migration {plural(len(new), 'revision')} {'was' if len(new) == 1 else 'were'} made here"
+            f" ({new[0][:12]}{', …' * (len(new) > 1)}), which going back would lose.",
+            hint="To move on with them, to another engine: vmrag migrate --help",
             revisions=new[:10],
         )
 

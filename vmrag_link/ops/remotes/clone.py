@@ -12,7 +12,7 @@ from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty,
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations, revision_map
-from vmrag_link.ops.remotes.fetch import first_with, nothing_at
+from vmrag_link.ops.remotes.fetch import first_with, nothing_at, take_map
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -84,7 +84,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
         ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
         source = _first(ws, addresses)
         try:
-            revision_map.take(ws.engine, source.key, progress=ws.progress)
+            take_map(ws, source)
         except KnowledgeRefused as error:  # what newer commits pin is here all the same
             ws.progress.note(error.sentence)
         return source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
@@ -10,7 +10,9 @@ from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations, revision_map
+from vmrag_link.pin import Pin
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -140,10 +142,19 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
             raise nothing_at(address)
         task.advance(1)
         after = peer.heads()
-    revision_map.take(ws.engine, address.key, progress=ws.progress)
+    take_map(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
+
+
+def take_map(ws: Workspace, address: Address) -> None:
+    """Know old names as the remote knows them. Raises `KnowledgeRefused` for a wrong one."""
+
+    def pinned() -> Iterator[Pin]:
+        return (pin for pin, _ in history_pins.read(ws.places, reflogs=False))
+
+    revision_map.take(ws.engine, address.key, pinned=pinned, progress=ws.progress)
 
 
 def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Collection as Container
-from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -22,6 +22,7 @@ from vmrag_link.engines.base import MIGRATED_BRANCH, Engine, Write, root_of
 from vmrag_link.engines.contents import Contents
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Document, Record, canonical_json
+from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET, Progress
 
 MOST = 200_000
@@ -31,6 +32,7 @@ _COLLECTION = Collection("vmrag_migrated", kind="system")
 _AUTHOR = "vmrag <vmrag@localhost>"
 _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
+_SECONDS = len("2026-01-31T12:00:00")
 _MEND = "Ask who pushed it. Who still has the knowledge base of before makes it anew: vmrag migrate --undo, then vmrag migrate"
 
 
@@ -76,10 +78,11 @@ def store(engine: Engine, entries: Entries) -> None:
         refresh(engine)
 
 
-def take(engine: Engine, remote: str, *, progress: Progress = QUIET) -> int:
+def take(engine: Engine, remote: str, *, pinned: Callable[[], Iterable[Pin]], progress: Progress = QUIET) -> int:
     """Add what a remote's map has beyond ours, as it was last fetched; how many entries.
 
-    Raises `KnowledgeRefused` if one of them is wrong, and takes none.
+    `pinned`: what the code's history pins. Raises `KnowledgeRefused` if an entry is wrong, and
+    takes none.
     """
     head = engine.remote_heads(remote).get(MIGRATED_BRANCH)
     ours = engine.branch(MIGRATED_BRANCH)
@@ -89,6 +92,7 @@ def take(engine: Engine, remote: str, *, progress: Progress = QUIET) -> int:
     theirs, held = read(engine, head), read(engine)
     new = {old: entry for old, entry in theirs.items() if held.get(old) != entry}
     require_sound(engine, new, held, progress=progress)
+    _require_times(engine, new, pinned())
     with engine.writing("take what was migrated elsewhere"):
         if ours is None:
             engine.create_branch(MIGRATED_BRANCH, head)
@@ -147,11 +151,22 @@ def _require_names(engine: Engine, new: Entries, held: Entries, there: Container
 def _require_whole(
     engine: Engine, revisions: Iterable[str], held: Entries, parents: Mapping[str, tuple[str, ...]]
 ) -> None:
-    targets = {*revisions, *(entry.revision for entry in held.values()), *engine.parents([root_of(engine)])}
+    before = engine.parents([root_of(engine)]).keys() - {root_of(engine)}
+    targets = {*revisions, *(entry.revision for entry in held.values()), *before}
     for revision in revisions:
         for parent in parents[revision]:
             if parent not in targets:
                 raise _refused(f"an entry is missing: {parent[:12]}, which precedes {revision[:12]}")
+
+
+def _require_times(engine: Engine, new: Entries, pinned: Iterable[Pin]) -> None:
+    """A pin says when its revision was made: that is known without the knowledge base of before."""
+    for pin in pinned:
+        entry = new.get(pin.dolt_commit)
+        if entry and (date := engine.info(entry.revision).date)[:_SECONDS] != pin.linked_at[:_SECONDS]:
+            raise _refused(
+                f"{pin.dolt_commit[:12]} is pinned as of {pin.linked_at}, and {entry.revision[:12]} is of {date}"
+            )
 
 
 def fingerprints(

@@ -63,7 +63,8 @@ def find(ws: Workspace) -> Leftovers:
 def sweep(ws: Workspace) -> Leftovers:
     """Remove what is in no use at this moment, but no vectors.
 
-    All of it serves speed alone, but for the knowledge base of before a migration. This takes no room on the disk but for names of lock files.
+    All of it serves speed alone, but for the knowledge base of before a migration. This takes no
+    room on the disk but for names of lock files.
     """
     before = [_sizes(paths) for paths in (_spare(ws), _stores(ws), _copies(ws), _files(ws))]
     replaced = _swept(_sizes(exchange.unneeded(ws.places)))
