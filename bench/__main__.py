@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import (
     action,
     engines,
+    growth,
     hooks,
     importing,
     issue_logs,
@@ -26,6 +27,7 @@ from bench import (
     merge,
     query,
     switch,
+    team,
     travel,
     verify,
 )
@@ -48,7 +50,11 @@ PARTS: dict[str, Part] = {
     "action": action.run,
     "engines": engines.run,
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
+    "team": lambda folder, _, __, env: team.run(folder, env),
+    "growth": lambda folder, _, __, env: growth.run(folder, env),
 }
+USUAL = [name for name in PARTS if name != "growth"]
+"""A thousand pushes take a quarter of an hour."""
 
 
 def main() -> int:
@@ -56,7 +62,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, help="keep the repositories here, for the next run")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of documents")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--only", default=",".join(USUAL))
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     parts = given.only.split(",")

@@ -31,7 +31,7 @@ REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
 
 _DOLTLITE_LENGTH = 40
 
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z"
+TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z"
 _ILLEGAL_IN_BRANCH = r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$"
 
 _HELPER = r"[A-Za-z0-9+.-]*::"
@@ -156,7 +156,7 @@ def _commit_flaw(value: str) -> str | None:
 
 
 def _time_flaw(value: str) -> str | None:
-    if re.fullmatch(_TIME, value):
+    if re.fullmatch(TIME, value):
         try:
             datetime.fromisoformat(value)
         except ValueError:

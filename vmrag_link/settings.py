@@ -360,6 +360,16 @@ class LlmSettings(Record, frozen=True):
     ] = 60
 
 
+class LinkSettings(Record, frozen=True):
+    share: Annotated[
+        bool,
+        Meta(
+            description="Whether `vmrag push` pushes links, too: those made by hand, and those of the commits of HEAD's history.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = False
+
+
 class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
@@ -528,6 +538,7 @@ class Config(Record, frozen=True):
     retrieval: RetrievalSettings = RetrievalSettings()
     index: IndexSettings = IndexSettings()
     hooks: HookSettings = HookSettings()
+    link: LinkSettings = LinkSettings()
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
     ingest: IngestSettings = IngestSettings()

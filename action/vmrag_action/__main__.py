@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
-STEPS = ("prepare", "sync", "verify", "check", "store", "unsaved")
+STEPS = ("prepare", "sync", "verify", "check", "report", "store", "unsaved")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import inputs, summary
+from vmrag_action import inputs
 from vmrag_action.runner import PIN, Level, Runner, SourceLine
+from vmrag_link import markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK
 from vmrag_link.ops.checks.verify_commits import Level as Severity
 
@@ -36,8 +37,8 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
     runner.output("findings", len(found) + inputs.earlier_findings())
     rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in found]
     facts = [("Result", verdict), ("Findings", len(found))]
-    text = summary.facts(title, facts)
+    text = markdown_text.facts(title, facts)
     if rows:
-        text += summary.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=900_000)
+        text += markdown_text.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=900_000)
     runner.summarise(text)
     return FAILED_CHECK if any(each.severity in fatal for each in found) else OK

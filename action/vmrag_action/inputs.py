@@ -11,11 +11,11 @@ from vmrag_action.runner import given
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["sync", "verify", "check"]
+Mode = Literal["sync", "verify", "check", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("sync", "verify", "check")
+MODES: tuple[Mode, ...] = ("sync", "verify", "check", "report")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
@@ -38,7 +38,7 @@ def modes() -> tuple[Mode, ...]:
     """In the order in which they run. `check` asks the index, so it includes `sync`."""
     found = [each.strip() for each in (given("mode") or "sync").split(",")]
     if unknown := [each for each in found if each not in MODES]:
-        raise _refusal("mode", "one or more of sync, verify, check, separated by commas", unknown[0])
+        raise _refusal("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
     wanted = {*found, *(["sync"] if "check" in found else [])}
     return tuple(each for each in MODES if each in wanted)
 

@@ -29,6 +29,7 @@ OF_EXTRAS = (
     "actions_toolkit",
     "chromadb",
     "doltcli",
+    "jinja2",
     "mcp",
     "numpy",
     "onnxruntime",

@@ -1168,3 +1168,31 @@ def test_a_link_that_no_database_stores_exactly_is_refused_and_none_of_its_compa
     with pytest.raises(ContentRefused):
         _link(engine, Link("1" * 40, "r", "main"), Link("2" * 40, "r", "ma\0in"))
     assert engine.links() == []
+
+
+def test_links_for_a_remote_are_made_on_its_own_head_and_ours_stay(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    mine, theirs, late = (Link(digit * 40, base, "main") for digit in "123")
+    _link(engine, mine)
+    before = engine.branches()
+    with engine.writing("push"):
+        first = engine.links_onto(None, [theirs], message="linked", author=AUTHOR, date=DATE)
+        assert engine.links(at=first) == [theirs]
+        second = engine.links_onto(first, [late, theirs], message="linked", author=AUTHOR, date=DATE)
+        assert engine.links(at=second) == [theirs, late]
+        assert engine.links(at=second, git_commit=late.git_commit) == [late]
+        assert engine.is_ancestor(first, second)
+        assert engine.links_onto(second, [late], message="linked", author=AUTHOR, date=DATE) == second
+    assert (engine.branches(), engine.links()) == (before, [mine])
+    with pytest.raises(RevisionMissing):
+        engine.links(at="0" * len(second))
+    assert engine.links(at=ours) == []
+
+
+def test_links_are_no_content(engine: Engine) -> None:
+    base, _, _ = _two_sides(engine)
+    _link(engine, Link("1" * 40, base, "main"))
+    at = head(engine, LINKS_BRANCH)
+    refused = engine.refusal(at)
+    assert refused is not None
+    assert "git_links" in refused.message

@@ -358,6 +358,13 @@ def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: py
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 
+def test_a_clone_that_was_moved_knows_all_branches_after_a_push(pair: Pair) -> None:
+    """The fixture has copied it from where it was made, with what it remembers."""
+    pair.ada.engine.create_branch("topic", pair.ada.heads()["main"])
+    pair.ada.push("origin", "topic")
+    assert set(pair.ada.heads()) == {"main", "topic"}
+
+
 def test_a_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     """The code moves to another host, where nothing is yet."""
     known = pair.bob.heads()

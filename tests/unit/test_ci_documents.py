@@ -1,28 +1,142 @@
-"""Workflows that the documents show are ones that GitHub takes and zizmor has nothing against."""
+"""Workflows that the documents show are ones that GitHub and GitLab take and zizmor has nothing
+against; they give the Action inputs that it has, and may do what its modes need.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+import vmrag_link
+from vmrag_action.inputs import MODES
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
+DOCS = ROOT / "docs"
+ACTION = yaml.safe_load((ROOT / "action" / "action.yml").read_text())
+NOTHING = "\N{EN DASH}"
+OURS = re.compile(r"vmrag/vmrag-link(/action)?@SHA")
+
+
+class Example(NamedTuple):
+    """A file that a page shows."""
+
+    page: str
+    number: int
+    text: str
+
+    @property
+    def jobs(self) -> dict[str, Any]:
+        return dict(yaml.safe_load(self.text)["jobs"])
+
+    @property
+    def events(self) -> set[str]:
+        found = yaml.safe_load(self.text)[True]  # YAML 1.1 reads `on` so
+        return {found} if isinstance(found, str) else set(found)
+
+    def uses(self) -> Iterator[tuple[Any, Any]]:
+        """Each job that uses the Action, and what it gives it."""
+        for job in self.jobs.values():
+            for step in job["steps"]:
+                if OURS.fullmatch(step.get("uses", "")):
+                    yield job, step.get("with", {})
+
+
+def blocks(start: str) -> list[Example]:
+    found = []
+    for page in sorted(DOCS.glob("*.md")):
+        texts = re.findall(r"(?ms)^```yaml\n(.*?)^```", page.read_text())
+        found += [Example(page.stem, n, text) for n, text in enumerate(texts) if text.startswith(start)]
+    return found
+
+
+WORKFLOWS = blocks("name:")
+OF_GITLAB = blocks("# .gitlab-ci.yml")
+
+each = pytest.mark.parametrize("example", WORKFLOWS, ids=lambda example: f"{example.page}-{example.number}")
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run([TOOLS / argv[0], *argv[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_workflows_in_the_documents_are_valid_and_safe(tmp_path: Path) -> None:
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
-    for page in sorted((ROOT / "docs").glob("ci*.md")):
-        for number, block in enumerate(re.findall(r"(?ms)^```yaml\n(.*?)^```", page.read_text())):
-            if block.startswith("name:"):
-                (folder / f"{page.stem}-{number}.yml").write_text(block.replace("@SHA", f"@{'0' * 40}"))
-    files = [str(path) for path in folder.iterdir()]
-    assert files
-    for argv in (
-        ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files],
-        ["zizmor", "--offline", "--no-progress", "--persona=pedantic", str(tmp_path)],
-    ):
-        done = subprocess.run([TOOLS / argv[0], *argv[1:]], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    for page, number, text in WORKFLOWS:
+        (folder / f"{page}-{number}.yml").write_text(text.replace("@SHA", f"@{'0' * 40}"))
+    run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, folder.iterdir()))
+    run("zizmor", "--offline", "--no-progress", "--persona=pedantic", str(tmp_path))
+
+
+def test_what_the_documents_show_for_gitlab_is_valid(tmp_path: Path) -> None:
+    assert OF_GITLAB
+    for _, number, text in OF_GITLAB:
+        (tmp_path / f"{number}.yml").write_text(text)
+    run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", *map(str, tmp_path.iterdir()))
+
+
+@each
+def test_an_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
+    for job, given in example.uses():
+        assert given.keys() <= ACTION["inputs"].keys()
+        assert job["timeout-minutes"] <= 60
+        [step] = [each for each in job["steps"] if OURS.fullmatch(each.get("uses", ""))]
+        for name in re.findall(r"steps\.vmrag\.outputs\.([\w-]+)", example.text):
+            assert step["id"] == "vmrag"
+            assert name in ACTION["outputs"]
+
+
+def test_documents_install_the_version_that_they_belong_to() -> None:
+    for page in DOCS.glob("ci*.md"):
+        for version in re.findall(r"vmrag-link(?:\[\w+\])?==([\w.]+)", page.read_text()):
+            assert version == vmrag_link.__version__, page.name
+
+
+# -- which mode on which event
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The rows of the table in ci.md, by mode, then by the first line."""
+    text = (DOCS / "ci.md").read_text().partition("<!-- modes -->\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    names = [cell.strip("`") for cell in rows[0]]
+    return {row[0].strip("`"): dict(zip(names, row, strict=True)) for row in rows[2:]}
+
+
+def needed(modes: str) -> dict[str, str]:
+    """The permissions that the table says these modes need."""
+    found: dict[str, str] = {}
+    for mode in modes.split(","):
+        for name, access in re.findall(r"`([\w-]+): (read|write)`", table()[mode.strip()]["permissions"]):
+            found[name] = "write" if "write" in (access, found.get(name)) else "read"
+    return found
+
+
+def test_the_table_names_every_mode_in_the_order_in_which_they_run() -> None:
+    assert tuple(table()) == MODES
+    assert all(needed(mode) for mode in MODES)
+
+
+@each
+def test_an_example_may_do_what_its_modes_need(example: Example) -> None:
+    for job, given in example.uses():
+        allowed = job["permissions"]
+        for name, access in needed(given.get("mode", "sync")).items():
+            assert allowed.get(name) in (access, "write") or "token" in given, (name, access, allowed)
+
+
+@each
+def test_an_example_asks_for_a_mode_where_it_does_something(example: Example) -> None:
+    for _, given in example.uses():
+        for mode in given.get("mode", "sync").split(","):
+            row = table()[mode.strip()]
+            assert any(row[event] != NOTHING for event in example.events), (mode, example.events)

@@ -81,6 +81,7 @@ def test_the_defaults_are_these():
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
         "index": {"keep": 4, "chroma": "follow", "store_documents": True},
         "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
+        "link": {"share": False},
         "mcp": {
             "toolsets": "default",
             "tools": "",

@@ -154,6 +154,11 @@ def kept_line(count: int, command: str) -> str:
     return f"{which} never committed. To get {them} back: {command}"
 
 
+def rest_line(shown: int, total: int, offset: int) -> str:
+    """Below a page of a list that goes on."""
+    return f"{shown} of {total}; more: --offset {offset + shown}"
+
+
 def title_beside(doc_id: str, title: object) -> str:
     """The title of a document whose id tells a person nothing: of libraries, issue logs, agents."""
     return f"  {title}" if isinstance(title, str) and title and _UUID.fullmatch(doc_id) else ""

@@ -33,6 +33,7 @@ TOPICS = {
         "commit": "Commit the documents and pin the new revision.",
         "log": "Show the history of the knowledge base.",
         "diff": "Show which documents differ between two places.",
+        "report": "Show what a pull request does to the knowledge.",
         "blame": "Show which revision wrote each line of a document.",
         "fingerprint": "Print the hash that decides how queries rank.",
     },

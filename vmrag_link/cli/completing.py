@@ -109,7 +109,7 @@ def _ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
 
 
 _BY_METAVAR: tuple[tuple[set[str], Values], ...] = (
-    ({"KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _ends),
+    ({"BASE", "HEAD", "KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _ends),
     ({"DOC"}, _documents),
 )
 _BY_NAME: dict[str, Values] = {

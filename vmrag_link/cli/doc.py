@@ -9,7 +9,7 @@ import click
 
 from vmrag_link.cli import answering, output
 from vmrag_link.cli.add import metadata_object
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.editing import edited
 from vmrag_link.cli.passage_view import lines_from
@@ -114,7 +114,7 @@ def list_(invocation: Invocation, *, tool: str | None, category: str | None, lim
         page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
     lines = [_line(each) for each in page.docs]
     if page.has_more:
-        lines.append(f"{len(page.docs)} of {page.total_count}; more: --offset {offset + len(page.docs)}")
+        lines.append(rest_line(len(page.docs), page.total_count, offset))
     asked = tool is not None or category is not None or offset
     nothing = "No such document." if asked else "No documents yet. Next: vmrag doc add TOOL --category api"
     answering.emit(invocation, page, lines or [nothing], here.notes)

@@ -10,7 +10,7 @@ import click
 
 from vmrag_link.cli import answering, output
 from vmrag_link.cli.add import metadata_object
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.editing import edited
 from vmrag_link.cli.passage_view import lines_from
@@ -133,7 +133,7 @@ def list_(invocation: Invocation, *, project: str | None, limit: int, offset: in
         page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
     lines = [f"{_name(each)}  {each.title}  {_rest(each)}" for each in page.logs]
     if page.has_more:
-        lines.append(f"{len(page.logs)} of {page.total_count}; more: --offset {offset + len(page.logs)}")
+        lines.append(rest_line(len(page.logs), page.total_count, offset))
     asked = project is not None or any(each is not None for each in filters.values())
     nothing = "No such log." if asked or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
     answering.emit(invocation, page, lines or [nothing], here.notes)

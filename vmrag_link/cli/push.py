@@ -52,12 +52,14 @@ def command(
 
 
 def _lines(report: operation.PushReport) -> Iterator[str]:
-    if report.branches or report.kept or report.deleted:
+    if report.branches or report.kept or report.deleted or report.links:
         yield f"To {report.remote}:"
         yield from moves(report.branches)
         yield from (f"  (deleted)  {each}" for each in report.deleted)
         if report.kept:
             yield f"  {plural(len(report.kept), 'revision')} that no branch there reaches"
+        if report.links:
+            yield f"  {plural(report.links, 'link')} between commits and revisions"
     else:
         yield f"{report.remote} has everything already."
     if report.uncommitted:

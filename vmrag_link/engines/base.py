@@ -416,8 +416,14 @@ class Engine(Protocol):
 
     # -- links: which code commit belongs to which revision, on the branch `vmrag_links` -----------
 
-    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
-        """All links, or those of one commit or revision; sorted by git commit."""
+    def links(
+        self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
+    ) -> list[Link]:
+        """All links, or those of one commit or revision; sorted by git commit.
+
+        `at`: a revision of another knowledge base's `vmrag_links`, in place of ours. Raises
+        `RevisionMissing`, `KnowledgeRefused`, `SchemaTooNew`.
+        """
 
     def write_links(
         self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
@@ -425,6 +431,13 @@ class Engine(Protocol):
         """Replace and remove links, by git commit, in one commit of `vmrag_links`.
 
         Commits nothing if nothing changes.
+        """
+
+    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
+        """The next head of a remote's `vmrag_links`, with these links put; ours stays as it is.
+
+        `head` is its present one; None if there is none. Hold the write lock until the result is
+        pushed, because nothing here reaches it. Raises as `links`.
         """
 
     # -- writing -----------------------------------------------------------------------------------

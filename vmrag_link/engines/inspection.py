@@ -6,18 +6,31 @@ written. What differs from a head that was looked at before is enough to look at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from vmrag_link import terminal_text
 from vmrag_link.engines import logical
+from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.engines.tables import Table
 from vmrag_link.errors import KnowledgeRefused
-from vmrag_link.models import Document, Row, content_hash, metadata_from_row
+from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
+from vmrag_link.pin_values import REVISION, TIME
 
 _MOST_SHOWN = 300
+
+MOST_LINKS = 100_000
+"""How many links are taken: one for each commit that introduces a pin."""
+
+LONGEST_LINK = 4096
+"""Bytes of all columns of one link."""
+
+_COMMIT = "[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
 MOST_DOCUMENT_MB = 900
 """What `limits.document_mb` may be at most: doltlite stores a gigabyte."""
@@ -39,7 +52,15 @@ class Look(Protocol):
         """
 
 
-def require_sound(heads: Mapping[str, str], look: Look, *, known: Mapping[str, str], limits: Limits) -> None:
+LookAtLinks = Callable[[str, str], None]
+"""Raises `KnowledgeRefused` for a head of `vmrag_links`, called so in messages, that holds more
+than the table of links, or rows in it that are none.
+"""
+
+
+def require_sound(
+    heads: Mapping[str, str], look: Look, look_at_links: LookAtLinks, *, known: Mapping[str, str], limits: Limits
+) -> None:
     """Look at the heads of a remote's branches, except those that were looked at before (`known`).
 
     Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
@@ -47,14 +68,18 @@ def require_sound(heads: Mapping[str, str], look: Look, *, known: Mapping[str, s
     """
     if len(heads) > limits.branches:
         raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
-    seen = set(known.values())
-    nearby = next(iter(known.values()), None)
+    seen = {(head, name == LINKS_BRANCH) for name, head in known.items()}  # what is allowed there differs
+    nearby = next((head for name, head in known.items() if name != LINKS_BRANCH), None)
     for name, head in heads.items():
-        if head not in seen:
-            seen.add(head)
-            where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
-            if look(head, where, base=known.get(name) or nearby):
-                nearby = nearby or head  # what the next one shares with it is not looked at twice
+        of_links = name == LINKS_BRANCH
+        if (head, of_links) in seen:
+            continue
+        seen.add((head, of_links))
+        where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
+        if of_links:
+            look_at_links(head, where)
+        elif look(head, where, base=known.get(name) or nearby):
+            nearby = nearby or head  # what the next one shares with it is not looked at twice
 
 
 def require_ours(row: Row) -> None:
@@ -65,6 +90,24 @@ def require_ours(row: Row) -> None:
     metadata_from_row(row.metadata)
     if isinstance(row, Document) and row.content_hash != content_hash(row.content):
         raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
+
+
+def require_link(link: Link) -> None:
+    """Raises `ValueError` for a row that none of our commands writes: it is shown, and git is asked
+    about its commits.
+    """
+    for name in ("git_commit", "superseded_by"):
+        if not re.fullmatch(_COMMIT, getattr(link, name)) and (name == "git_commit" or link.superseded_by):
+            raise ValueError(f"a link's {name} is not the hash of a commit")
+    if not re.fullmatch(REVISION, link.dolt_commit):
+        raise ValueError(f"the link of {link.git_commit} names no revision")
+    if link.linked_at and not re.fullmatch(TIME, link.linked_at):
+        raise ValueError(f"the link of {link.git_commit} has a linked_at that is no time")
+    if not all(each.isprintable() for each in (link.dolt_branch, link.git_branch, link.git_repo_url)):
+        raise ValueError(f"the link of {link.git_commit} holds what cannot be printed")
+    metadata_from_row(link.metadata)
+    if sum(len(each.encode()) for each in msgspec.structs.astuple(link)) > LONGEST_LINK:
+        raise ValueError(f"the link of {link.git_commit} has more than {LONGEST_LINK:,} bytes")
 
 
 def twins_query(table: Table) -> str:

@@ -95,7 +95,9 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     which may be gone. The index and the work tree are no commits.
     """
     with _git(places) as console:
-        return _by_content(_introduced_pins(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
+        commits = _commits_that_touch_the_pin(console, also, reflogs=reflogs)
+        partial.bring_at(places, commits, PIN_NAME)
+        return _by_content(_introduced_pins(console, commits))
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:

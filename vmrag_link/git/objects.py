@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -45,10 +45,11 @@ def write_commit(
     """
     listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
     tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
-    return commit_tree(places, tree, parent=parent, message=message, signature=signature)
+    parents = [parent] if parent else []
+    return commit_tree(places, tree, parents=parents, message=message, signature=signature)
 
 
-def commit_tree(places: Places, tree: str, *, parent: str | None, message: str, signature: str) -> str:
+def commit_tree(places: Places, tree: str, *, parents: Sequence[str], message: str, signature: str) -> str:
     """Make a commit of a tree, or of that of another commit, as `write_commit` does."""
     name, _, email = signature.removesuffix(">").partition(" <")
     identity = {
@@ -56,11 +57,24 @@ def commit_tree(places: Places, tree: str, *, parent: str | None, message: str, 
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", name), ("EMAIL", email))
     }
-    arguments = ("commit-tree", f"{tree}^{{tree}}", "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
+    named = [word for parent in parents for word in ("-p", f"{parent}^{{commit}}")]
+    arguments = ("commit-tree", f"{tree}^{{tree}}", "-m", message, *named)
     done = git(places, *arguments, extra=identity)
     if done.returncode != 0:
         raise failure(arguments, done)
     return done.text.strip()
+
+
+def tree_with_file(places: Places, tree: str, name: str, blob: str) -> str:
+    """Make the tree that a tree, or that of a commit, becomes with this file at its top.
+
+    What is in it need not be here: nothing but its top level is read.
+    """
+    listing = demand(places, "ls-tree", "-z", "--full-tree", f"{tree}^{{tree}}").stdout
+    path = name.encode()
+    kept = [each for each in listing.split(b"\0") if each and each.partition(b"\t")[2] != path]
+    made = b"\0".join([*kept, b"100644 blob %b\t%b" % (blob.encode(), path), b""])
+    return demand(places, "mktree", "-z", "--missing", stdin=made).text.strip()
 
 
 def missing_commits(places: Places, commits: Iterable[str]) -> list[str]:

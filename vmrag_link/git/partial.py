@@ -11,21 +11,35 @@ from vmrag_link.paths import Places
 _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
 
 
+def bring_at(places: Places, commits: Iterable[str], path: str) -> None:
+    """As `bring`, of what these commits, by full hash, have at a path."""
+    asked = dict.fromkeys(commits)
+    if not asked or _promisor(places) is None:
+        return
+    options = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=allow-any", "--stdin")
+    bring(places, demand(places, "rev-list", *options, "--", path, stdin=_lines(asked)).text.split())
+
+
 def bring(places: Places, blobs: Iterable[str]) -> None:
     """Fetch the missing ones of these blobs at once; git itself would fetch one after the other.
 
     Does nothing in other clones. If it fails, git tries again when it needs them, and reports why.
     """
-    keys = [key for key, _ in config_entries(places, r"remote\..*\.promisor")]
+    remote = _promisor(places)
     asked = dict.fromkeys(blobs)
-    if not keys or not asked:
+    if remote is None or not asked:
         return
-    remote = keys[0].removeprefix("remote.").removesuffix(".promisor")
     # Without `--missing=print` this would fetch them, too.
     options = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
     here = set(demand(places, "rev-list", *options, stdin=_lines(asked)).text.split())
     if missing := [each for each in asked if each not in here]:
         git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(missing))
+
+
+def _promisor(places: Places) -> str | None:
+    """The remote that has what is missing here; None in other clones."""
+    keys = [key for key, _ in config_entries(places, r"remote\..*\.promisor")]
+    return keys[0].removeprefix("remote.").removesuffix(".promisor") if keys else None
 
 
 def _lines(names: Iterable[str]) -> bytes:

@@ -27,6 +27,7 @@ __all__ = [
     "busy",
     "busy_hint",
     "config_section",
+    "configured_identity",
     "forget_kb_branch",
     "head",
     "identity",
@@ -218,6 +219,13 @@ def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_SECONDS)
+
+
+def configured_identity(places: Places) -> str | None:
+    """The author of a commit, as `Name <email>`, if somebody has said so; git would guess one."""
+    done = git(places, "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT")
+    author = done.text.rsplit(" ", 2)[0]
+    return author if done.returncode == 0 and not author.endswith("<>") else None
 
 
 def identity(places: Places) -> str:

@@ -83,9 +83,10 @@ def of_answer(url: str, done: proc.Finished) -> RemoteError:
     )
 
 
-def of_push(url: str, ref: str, done: proc.Finished) -> RemoteError:
+def of_push(url: str, ref: str, done: proc.Finished, content: str) -> RemoteError:
     """The error for a failed `git push --porcelain` of one ref.
 
+    `content`: what is pushed.
     `RemoteMoved` has git's words in its detail `told`. Something in the way may look the same.
     """
     verdict = re.search(_VERDICT, done.text)
@@ -94,14 +95,14 @@ def of_push(url: str, ref: str, done: proc.Finished) -> RemoteError:
     where, said = shown(url), shown(done.complaint)
     if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, said):
         return RemoteMoved(
-            f"Somebody else pushed knowledge to {where} meanwhile; nothing was pushed.",
+            f"Somebody else pushed {content} to {where} meanwhile; nothing was pushed.",
             hint="vmrag push",
             said=shown(verdict[1]),
             told=said,
         )
     told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
     return RemoteRejected(
-        f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
+        f"{where} does not take {content}: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
         hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA else ''}.",
         said=said,
         remote=where,

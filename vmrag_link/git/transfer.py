@@ -172,26 +172,29 @@ def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = No
     return {name: commit for commit, _, name in lines}
 
 
-def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None) -> None:
+def push(
+    places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str = "knowledge"
+) -> None:
     """Let `ref` of the other side be the commit, if it still is `expected` (None: not there).
 
+    `content`: what messages call that which is pushed.
     Raises `RemoteMoved` where it is not, `RemoteRejected`, and as `fetch`.
     """
     try:
-        _push(places, peer, commit, ref, expected)
+        _push(places, peer, commit, ref, expected=expected, content=content)
     except RemoteMoved:
         if advertised(places, peer, ref) != expected:
             raise
         time.sleep(_LOCK_SECONDS)  # somebody may hold the ref at this moment
         try:
-            _push(places, peer, commit, ref, expected)
+            _push(places, peer, commit, ref, expected=expected, content=content)
         except RemoteMoved as again:
             if advertised(places, peer, ref) != expected:
                 raise
             raise remote_errors.stuck(peer.where, ref, str(again.details["told"])) from again
 
 
-def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
+def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> None:
     """As `push`. Something in the way may look like another person's push."""
     # git refuses to push one ref to a mirror by its name.
     code = places.code or places
@@ -201,7 +204,7 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | Non
     done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
         return
-    raise remote_errors.of_push(peer.where, ref, done)
+    raise remote_errors.of_push(peer.where, ref, done, content)
 
 
 def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:

@@ -86,7 +86,9 @@ class DoltCopy:
             raise RemoteDamaged("What was pushed does not build on what the remote held.", hint="vmrag push")
         if made == before:
             return made
-        commit = objects.commit_tree(self._git, made, parent=before, message=_MESSAGE, signature=_SIGNATURE)
+        commit = objects.commit_tree(
+            self._git, made, parents=[before] if before else [], message=_MESSAGE, signature=_SIGNATURE
+        )
         transfer.set_ref(self._repo, DOLT_DATA, commit)
         return commit
 

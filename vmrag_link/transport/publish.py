@@ -15,9 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vmrag_link.engines.base import KEEP_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
-from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
-from vmrag_link.models import Record
+from vmrag_link import clock
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
+from vmrag_link.engines.inspection import MOST_LINKS, require_link
+from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
+from vmrag_link.merging import link_rows
+from vmrag_link.models import Link, Record
 from vmrag_link.transport.connection import Transport
 
 ATTEMPTS = 40
@@ -31,7 +34,7 @@ class PublishRequest(Record, frozen=True):
     the history of its code pins. A branch at one of them was left there by a revert, or by an older
     pin that is pinned again. A branch that cannot be moved forward is moved all the same (from
     there, and those in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches
-    to delete, after all others.
+    to delete, after all others. `links`: rows that its `vmrag_links` is to say with its own.
     """
 
     branches: Mapping[str, str]
@@ -40,6 +43,7 @@ class PublishRequest(Record, frozen=True):
     lenient: bool = False
     superseded: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
     delete: Collection[str] = ()
+    links: Sequence[Link] = ()
 
 
 class Moved(Record, frozen=True):
@@ -52,17 +56,18 @@ class Moved(Record, frozen=True):
 
 class Published(Record, frozen=True):
     """`branches` that moved, `kept` revisions that `vmrag_keep` now reaches, `behind` branches that
-    stayed, `deleted` ones.
+    stayed, `deleted` ones, `links` that are new or others there.
     """
 
     branches: tuple[Moved, ...] = ()
     kept: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.branches or self.kept or self.deleted)
+        return not (self.branches or self.kept or self.deleted or self.links)
 
 
 def publish(engine: Engine, key: str, transport: Transport, wanted: PublishRequest) -> Published:
@@ -127,7 +132,22 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
         move.branch: move.new for move in moves
     }
     kept = engine.unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
-    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted))
+    links = _new_links(engine, heads.get(LINKS_BRANCH), wanted.links)
+    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted), tuple(links))
+
+
+def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[Link]:
+    """Raises `ContentRefused` for what whoever fetches would have to refuse."""
+    there = engine.links(at=head) if head and rows else []
+    new = link_rows.additions(there, rows)
+    for each in new:
+        try:
+            require_link(each)
+        except ValueError as error:
+            raise ContentRefused(f"No remote takes this: {error}.", hint="vmrag links list") from error
+    if len({each.git_commit for each in (*there, *new)}) > MOST_LINKS:
+        raise ContentRefused(f"A remote holds at most {MOST_LINKS:,} links.", hint="vmrag push, with link.share off")
+    return new
 
 
 def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> Moved | None:
@@ -156,3 +176,8 @@ def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
         forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}
         engine.push(key, url, forward)
         engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)
+        if plan.links:
+            head = engine.links_onto(
+                heads.get(LINKS_BRANCH), plan.links, message="Share links", author=link_rows.AUTHOR, date=clock.now()
+            )
+            engine.push(key, url, {LINKS_BRANCH: head})

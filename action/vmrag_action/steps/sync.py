@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vmrag_action import cache_policy, inputs, summary, work
+from vmrag_action import cache_policy, inputs, work
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import __version__
+from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
 from vmrag_link.ops.index.portable import Provided, provide
 from vmrag_link.workspace import Workspace
@@ -43,7 +43,7 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
         ("Index", origin),
         ("vmrag", __version__),
     ]
-    runner.summarise(summary.facts("Knowledge is in sync", rows))
+    runner.summarise(markdown_text.facts("Knowledge is in sync", rows))
 
 
 def _out_of_sync(runner: Runner, error: VmragError) -> int:
@@ -54,7 +54,7 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     runner.output("cache-hit", False)
     runner.output("findings", 1)
     rows = [(error.cause, error.message), ("What helps", error.hint)]
-    runner.summarise(summary.facts("Knowledge is not in sync", rows))
+    runner.summarise(markdown_text.facts("Knowledge is not in sync", rows))
     if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
         runner.annotate_error(error, "warning")
         return OK

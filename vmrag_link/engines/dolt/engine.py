@@ -16,10 +16,10 @@ from vmrag_link.engines.dolt import (
     program,
     reading,
     remotes,
-    schema,
     server_check,
     server_database,
     transfer,
+    unfinished,
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -324,12 +324,18 @@ class DoltEngine:
 
     # -- links
 
-    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
-        if self.branch(LINKS_BRANCH) is None:
+    def links(
+        self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
+    ) -> list[Link]:
+        if at is not None:
+            self._session.require_revision(at)
+        elif self.branch(LINKS_BRANCH) is None:
             return []
-        self._session.check(LINKS_BRANCH)
+        place = at or LINKS_BRANCH
+        self._session.check(place, with_links=True)
         given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
-        return links.rows(self._session.connection, {name: value for name, value in given.items() if value is not None})
+        asked = {name: value for name, value in given.items() if value is not None}
+        return links.rows(self._session.connection, place, asked)
 
     def write_links(
         self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
@@ -339,11 +345,16 @@ class DoltEngine:
             if self.branch(LINKS_BRANCH) is None:
                 connection.call("dolt_branch", LINKS_BRANCH, session.require_branch(ROOT_BRANCH).head)
             session.check(LINKS_BRANCH)
-            with connection.transaction(LINKS_BRANCH):
-                links.prepare(connection)
-                links.store(connection, put, remove)
-                if schema.is_dirty(connection, LINKS_BRANCH):
-                    schema.commit(connection, LINKS_BRANCH, message, author, date)
+            links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
+
+    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
+        session = self._session
+        with self.writing("link"):
+            start = head or session.require_branch(ROOT_BRANCH).head
+            session.require_revision(start)
+            session.check(start, with_links=True)
+            with unfinished.branch(session.connection, start) as at:
+                return links.commit(session.connection, at, put, (), message=message, author=author, date=date) or start
 
     # -- writing
 

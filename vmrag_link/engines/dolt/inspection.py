@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from vmrag_link.engines import inspection, records
-from vmrag_link.engines.dolt import comparison, history, reading, schema
+from vmrag_link.engines.dolt import comparison, history, links, reading, schema
 from vmrag_link.engines.dolt.comparison import Comparable
 from vmrag_link.engines.dolt.literals import literals
 from vmrag_link.engines.dolt.session import DoltSession
@@ -31,6 +31,7 @@ def require_sound(session: DoltSession, heads: Mapping[str, str], *, known: Mapp
     inspection.require_sound(
         heads,
         functools.partial(_require_head, session),
+        functools.partial(_require_links, session),
         known={name: head for name, head in known.items() if head in here},
         limits=session.limits,
     )
@@ -52,6 +53,27 @@ def _require_head(session: DoltSession, head: str, where: str, *, base: str | No
     except UNREADABLE as error:
         raise inspection.not_taken(where, str(error)) from error
     return bool(version)
+
+
+def _require_links(session: DoltSession, head: str, where: str) -> None:
+    """See `engines.inspection.LookAtLinks`."""
+    try:
+        odd, version = schema.inspect(session.connection, head, also=schema.LINKS)
+        if odd:
+            raise inspection.not_taken(where, odd)
+        if version:
+            if much := links.too_much(session.connection, head):
+                raise inspection.not_taken(where, f"it holds {much}")
+            for each in links.rows(session.connection, head, {}):
+                inspection.require_link(each)
+    except SchemaTooNew:
+        return  # nothing reads it here
+    except StatementGivenUp as error:
+        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
+    except LimitExceeded as error:
+        raise inspection.too_long(where, session.limits) from error
+    except UNREADABLE as error:
+        raise inspection.not_taken(where, str(error)) from error
 
 
 def _require_contents(session: DoltSession, head: str, where: str, since: str | None) -> None:

@@ -27,7 +27,7 @@ class DoltSession(BaseSession):
     def __init__(self, folder: Path, connection: SqlConnection, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.connection = connection
-        self._versions: dict[str, int] = {}
+        self._versions: dict[tuple[str, bool], int] = {}
 
     def close(self) -> None:
         self.connection.release()
@@ -44,14 +44,17 @@ class DoltSession(BaseSession):
         history.require(self.connection, at)
         return self.check(at)
 
-    def check(self, at: str) -> int:
-        """As `version`, for a branch or a revision that is known to be here."""
-        is_revision = history.is_hash(at)
+    def check(self, at: str, *, with_links: bool = False) -> int:
+        """As `version`, for a branch or a revision that is known to be here.
+
+        `with_links`: the table of links may stand there, too.
+        """
+        is_revision, with_links = history.is_hash(at), with_links or at == LINKS_BRANCH
         content = "" if is_revision else self.connection.value("dolt_hashof_db('WORKING')", at=at)
-        key = f"{at} {content}"
+        key = (f"{at} {content}", with_links)
         if key not in self._versions:
             where = f"Revision {at[:12]}" if is_revision else f"Branch {at!r}"
-            also = schema.LINKS if at == LINKS_BRANCH else None
+            also = schema.LINKS if with_links else None
             self._versions[key] = schema.require_ours(self.connection, at, where, also=also)
         return self._versions[key]
 

@@ -17,6 +17,7 @@ from vmrag_link.engines.doltlite import (
     remotes,
     schema,
     transfer,
+    unfinished,
     writing,
 )
 from vmrag_link.engines.doltlite.comparison import DoltliteComparison
@@ -294,13 +295,17 @@ class DoltliteEngine:
 
     # -- links
 
-    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
-        if self.branch(LINKS_BRANCH) is None:
+    def links(
+        self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
+    ) -> list[Link]:
+        if at is not None:
+            self._session.require_revision(at)
+        elif self.branch(LINKS_BRANCH) is None:
             return []
         given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
         asked = {column: value for column, value in given.items() if value is not None}
         where = "WHERE " + " AND ".join(f"{column} = ?" for column in asked) if asked else ""
-        with self._session.connection(LINKS_BRANCH) as connection:
+        with self._session.connection(at or LINKS_BRANCH, with_links=True) as connection:
             return links.rows(connection, where, list(asked.values()))
 
     def write_links(
@@ -311,11 +316,17 @@ class DoltliteEngine:
                 self._session.main.execute(
                     "SELECT dolt_branch(?, ?)", (LINKS_BRANCH, self._session.require_branch(ROOT_BRANCH).head)
                 )
-            with self._session.connection(LINKS_BRANCH) as connection, connection.transaction():
-                links.prepare(connection)
-                links.store(connection, put, remove)
-                if schema.is_dirty(connection):
-                    schema.commit(connection, message, author, date)
+            with self._session.connection(LINKS_BRANCH) as connection:
+                links.commit(connection, put, remove, message=message, author=author, date=date)
+
+    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
+        session = self._session
+        with self.writing("link"):
+            start = head or session.require_branch(ROOT_BRANCH).head
+            session.require_revision(start)
+            connect = functools.partial(session.connection, with_links=True)
+            with unfinished.branch(session.main, start, connect) as connection:
+                return links.commit(connection, put, (), message=message, author=author, date=date) or start
 
     # -- writing
 

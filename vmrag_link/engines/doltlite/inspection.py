@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.engines import inspection
-from vmrag_link.engines.doltlite import history, remotes, schema, validation
+from vmrag_link.engines.doltlite import history, links, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.engines.tables import WITH_TEXTS, Table
@@ -44,7 +44,9 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
 
 def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
     """See `engines.inspection.require_sound`."""
-    inspection.require_sound(heads, functools.partial(_require_head, file, limits=limits), known=known, limits=limits)
+    look = functools.partial(_require_head, file, limits=limits)
+    look_at_links = functools.partial(_require_links, file, limits=limits)
+    inspection.require_sound(heads, look, look_at_links, known=known, limits=limits)
 
 
 def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
@@ -60,6 +62,26 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
         raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
     except LimitExceeded as error:
         raise inspection.too_long(where, limits) from error
+
+
+def _require_links(file: Path, head: str, where: str, *, limits: Limits) -> None:
+    """See `engines.inspection.LookAtLinks`."""
+    try:
+        with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
+            if odd := schema.strange(connection, also=links.OBJECTS):
+                raise inspection.not_taken(where, odd)
+            if much := links.too_much(connection):
+                raise inspection.not_taken(where, f"it holds {much}")
+            for each in links.rows(connection):
+                inspection.require_link(each)
+    except SchemaTooNew:
+        return  # nothing reads it here
+    except StatementGivenUp as error:
+        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
+    except LimitExceeded as error:
+        raise inspection.too_long(where, limits) from error
+    except (EngineError, ValueError) as error:
+        raise inspection.not_taken(where, str(error)) from error
 
 
 def _has_tables(connection: Connection, where: str) -> bool:

@@ -99,10 +99,14 @@ def _require_unmoved(connection: Connection, remote: str, url: str, branch: str,
 
 def _register(connection: Connection, remote: str, url: str) -> None:
     """There is no changing a remote's URL."""
-    name = _name(remote)
-    if connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (name,)) != [(url,)]:
+    if not is_at(connection, remote, url):
         forget(connection, remote)
-        connection.execute("SELECT dolt_remote('add', ?, ?)", (name, url))
+        connection.execute("SELECT dolt_remote('add', ?, ?)", (_name(remote), url))
+
+
+def is_at(connection: Connection, remote: str, url: str) -> bool:
+    """Whether that is where the remote was fetched from or pushed to last."""
+    return connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (_name(remote),)) == [(url,)]
 
 
 def peek(url: str) -> dict[str, str] | None:

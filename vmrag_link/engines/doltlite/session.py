@@ -36,7 +36,7 @@ class DoltliteSession(BaseSession):
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / FILE_NAME
-        self._checked: set[str] = set()
+        self._checked: set[tuple[str, bool]] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}
         self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
 
@@ -46,23 +46,24 @@ class DoltliteSession(BaseSession):
 
     # -- connections
 
-    def connection(self, at: str | None) -> Connection:
+    def connection(self, at: str | None, *, with_links: bool = False) -> Connection:
         """Open one at a revision or a branch; None is the default branch, which is the root's.
 
         Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
-        is anything but our tables. A revision is checked once.
+        is anything but our tables (`with_links`: and that of links). A revision is checked once.
         """
         connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
-        if at is not None and at not in self._checked:
+        with_links = with_links or at == LINKS_BRANCH
+        if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
             try:
-                also = links.OBJECTS if at == LINKS_BRANCH else frozenset()
+                also = links.OBJECTS if with_links else frozenset()
                 schema.require_ours(connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
                 raise
             if is_revision:
-                self._checked.add(at)
+                self._checked.add((at, with_links))
         return connection
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from vmrag_link.engines.doltlite import history, inspection, remotes, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import FileSystemError, KnowledgeRefused
+from vmrag_link.errors import FileSystemError, KnowledgeRefused, RemoteMissing
 from vmrag_link.models import Row
 
 
@@ -22,6 +23,9 @@ def fetch(session: DoltliteSession, remote: str, url: str) -> None:
 
 def push(session: DoltliteSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
     with session.writing(f"push to {remote}"), session.connection(None) as connection:
+        if remotes.heads(connection, remote) and not remotes.is_at(connection, remote, url):
+            with contextlib.suppress(RemoteMissing):  # its copy here was moved: what it has stays known
+                _fetch(session, connection, remote, url)
         refresh = functools.partial(_fetch, session, connection, remote, url) if force else None
         remotes.push(connection, remote, url, heads, refresh=refresh)
 

@@ -52,12 +52,21 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
     sync_and_warn(ws)
     before = RankedRevision(ws.revision_here(), ws.config.retrieval) if old is None else _place(ws, old)
     after = _place(ws, WORKING if new is None else new)
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), compared(ws, golden, before, after))
+
+
+def compared(
+    ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
+) -> tuple[QueryDiff, ...]:
+    """The answers at two places, in the order of the queries; None is where the work tree stands.
+
+    What has no index gets one. Raises as `searching`.
+    """
     pairs = zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True)
-    compared = tuple(
+    return tuple(
         QueryDiff(query.text, query.line, _change(one, other), one.found, other.found, one.problem, other.problem)
         for query, one, other in pairs
     )
-    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), compared)
 
 
 def _place(ws: Workspace, name: str) -> RankedRevision | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.errors import QueriesInvalid, QueriesMissing, quoted
+from vmrag_link.git import plumbing
 from vmrag_link.golden import file
 from vmrag_link.golden.queries import UPDATE, GoldenFile
 from vmrag_link.models import Record
@@ -23,6 +24,15 @@ def load(ws: Workspace) -> StoredQueries:
     """Raises `QueriesMissing`, `QueriesInvalid`, and `FileFailed` for what is no file."""
     data = _read(ws)
     return StoredQueries(file.read(data, QUERIES_NAME), data)
+
+
+def load_at(ws: Workspace, commit: str) -> GoldenFile | None:
+    """Those that a commit holds, by its full hash; None if it has none.
+
+    Raises `QueriesInvalid`, `GitFailed` for what is no file or too long, and `GitReferenceMissing`.
+    """
+    data = plumbing.blob(ws.places, f"{commit}:{QUERIES_NAME}", limit=file.MAX_BYTES)
+    return None if data is None else file.read(data, f"{commit[:12]}:{QUERIES_NAME}")
 
 
 def store(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFile:

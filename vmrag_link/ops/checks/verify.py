@@ -101,7 +101,7 @@ def verify_on(
 
 
 def verify_between(
-    ws: Workspace, base: str | None, head: str, *, base_name: str = "", fork: Fork | None = None
+    ws: Workspace, base: str | None, head: str, *, base_name: str = "", fork: Fork | None = None, ask: bool = True
 ) -> VerifyReport:
     """As `verify_on`, of what `head` has and `base` has not; for CI, which knows them by full
     names.
@@ -109,8 +109,8 @@ def verify_between(
     `base` None: the head is compared with its parents. `base_name`: how messages call the base of a
     pull request, whose pin the head's has to contain, too; empty: what was rewritten is not missed.
     The remote is the code's own, if the head's pin says so, else that of the settings; nobody is
-    asked for a password. Where no commit pins anything, nobody is asked at all. Raises as
-    `verify_on`.
+    asked for a password. Where no commit pins anything, and where `ask` is false, no remote is
+    asked at all. Raises as `verify_on`.
     """
     without = base or next(iter(objects.parents(ws.places, head)), None)
     scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
@@ -118,7 +118,7 @@ def verify_between(
     if not pins.read and not pins.ends:
         flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
         return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
-    lacking = _lacking(ws, destinations.named(ws, _remote_of(ws, head))[0])
+    lacking = _lacking(ws, destinations.named(ws, _remote_of(ws, head))[0]) if ask else None
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
 
 

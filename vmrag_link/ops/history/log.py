@@ -75,11 +75,11 @@ def _first(found: RevisionInfo) -> RevisionInfo:
     return msgspec.structs.replace(found, parents=())
 
 
-def pinned(ws: Workspace, found: Iterable[RevisionInfo]) -> list[PinnedRevision]:
-    """The same revisions with what of the code has them."""
+def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
+    """The same revisions with what of the code has them. `also`: as in `pinned_by.commits`."""
     listed = list(found)
     asked = {each.revision for each in listed}
-    commits, names = pinned_by.commits(ws, asked), pinned_by.names(ws, asked)
+    commits, names = pinned_by.commits(ws, asked, also=also), pinned_by.names(ws, asked)
     return [
         PinnedRevision(
             each.revision,

@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from vmrag_link.engines.base import reserved
 from vmrag_link.git import history as git_history
@@ -22,10 +22,12 @@ class GitCommit(Record, frozen=True):
     subject: str
 
 
-def commits(ws: Workspace, revisions: Collection[str]) -> dict[str, list[GitCommit]]:
-    """By revision, the commits of git's refs that introduced a pin on it, newest first."""
+def commits(ws: Workspace, revisions: Collection[str], *, also: Iterable[str] = ()) -> dict[str, list[GitCommit]]:
+    """By revision, the commits of git's refs that introduced a pin on it, newest first; `also`:
+    commits that no ref may have, by full hash, with their ancestors.
+    """
     pinned: dict[str, str] = {}
-    for pin, introducing in history_pins.read(ws.places, reflogs=False):
+    for pin, introducing in history_pins.read(ws.places, reflogs=False, also=also):
         if pin.dolt_commit in revisions:
             pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
     found: dict[str, list[GitCommit]] = {}

@@ -16,12 +16,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.models import DocumentHeader, RevisionInfo
 from vmrag_link.ops.history import log
 from vmrag_link.ops.history.document_names import DocumentName
-
-MOST_CANDIDATES = 100
-"""Removed documents whose texts are compared with a new one's; those of its file name go first."""
-
-ALIKE = 0.5
-"""Share of the lines that a renamed document has kept, at least."""
+from vmrag_link.ops.history.moved import ALIKE, MOST_CANDIDATES, file_name, likeness, lines_of
 
 
 class DocumentOrigin(NamedTuple):
@@ -97,7 +92,7 @@ class Trail:
             return None
         changes = self._engine.diff_headers(parent, info.revision).documents
         gone = [each.before for each in changes if each.before and not each.after]
-        gone.sort(key=lambda each: (_file_name(each) != _file_name(after), each.collection != after.collection))
+        gone.sort(key=lambda each: (file_name(each) != file_name(after), each.collection != after.collection))
         equal = next((each for each in gone if each.content_hash == after.content_hash), None)
         found = equal or self._most_alike(parent, gone[:MOST_CANDIDATES], info.revision, after)
         return DocumentName(*found.key) if found else None
@@ -108,19 +103,10 @@ class Trail:
         if not gone:
             return None
         new = self._lines(revision, after)
-        shares = [(_share(self._lines(parent, each), new), each) for each in gone]
+        shares = [(likeness(self._lines(parent, each), new), each) for each in gone]
         share, found = max(shares, key=lambda each: each[0])
         return found if share >= ALIKE else None
 
-    def _lines(self, revision: str, header: DocumentHeader) -> Counter[str]:
+    def _lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
         document = self._engine.document(revision, *header.key)
-        return Counter(document.content.splitlines() if document else ())
-
-
-def _file_name(header: DocumentHeader) -> str:
-    return header.doc_id.rpartition("/")[2]
-
-
-def _share(old: Counter[str], new: Counter[str]) -> float:
-    """The share of lines that both have, of the longer one's."""
-    return (old & new).total() / (max(old.total(), new.total()) or 1)
+        return lines_of(document.content if document else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -139,7 +139,12 @@ def document_diff(
     return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut(pieces))
 
 
-def total(documents: Iterable[DocumentDiff]) -> Words:
+class Counted(Protocol):
+    @property
+    def words(self) -> Words | None: ...
+
+
+def total(documents: Iterable[Counted]) -> Words:
     counted = [each.words for each in documents if each.words]
     return Words(sum(each.inserted for each in counted), sum(each.deleted for each in counted))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
 from vmrag_link.git import plumbing, repository
@@ -49,13 +51,14 @@ def show(ws: Workspace, ref: str) -> Link:
     link_queue.flush(ws)
     commit = plumbing.resolve(ws.places, ref)
     rows = ws.engine.links(git_commit=commit)
-    if rows:
+    if rows and rows[0].source == "manual":
         return rows[0]
     data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}")
     if data is None:
         raise LinkMissing(f"{ref} is linked to no revision.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
     pin = migrated.read_pin(ws.places.kb, data, source=f"{ref}:{PIN_NAME}")
-    return Link(commit, pin.dolt_commit, pin.dolt_branch, linked_at=pin.linked_at)
+    known = rows[0] if rows else Link(commit, "", "")  # it may be another clone's
+    return replace(known, dolt_commit=pin.dolt_commit, dolt_branch=pin.dolt_branch, linked_at=pin.linked_at)
 
 
 def rebuild(ws: Workspace) -> RebuildReport:

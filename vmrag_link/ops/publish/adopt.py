@@ -71,6 +71,7 @@ def adopt(
     *,
     start: Path | None = None,
     push: bool = True,
+    ask: bool = True,
     limits: Limits = USUAL_LIMITS,
     services: Iterable[str] = (),
 ) -> AdoptReport:
@@ -78,7 +79,7 @@ def adopt(
 
     `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is
     here, else a branch of the fork. `services`: further paid services that may embed documents of
-    collections.
+    collections. `ask`: a person may be asked for a password.
 
     Everything that the knowledge base of the base repository does not reach is checked first; then
     it is anchored here and (`push`) kept reachable there. Raises `KnowledgeRefused`,
@@ -86,7 +87,7 @@ def adopt(
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
     """
     recover(ws)
-    peer = _peer(ws, source, start or ws.places.top)
+    peer = _peer(ws, source, start or ws.places.top)._replace(ask=ask)
     base = _base(ws, source, peer, push=push)
     known = _accepted_heads(ws, base, ask=push)
     with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:

@@ -8,11 +8,12 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.models import Record
+from vmrag_link.models import Link, Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
+from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -23,7 +24,8 @@ from vmrag_link.workspace import Workspace, reasons
 class PushReport(Record, frozen=True):
     """`branches` that moved on the remote; `kept`: further revisions that it holds now.
 
-    `uncommitted`: documents were left out; `deleted`: branches that are gone there.
+    `uncommitted`: documents were left out; `deleted`: branches that are gone there; `links`: how
+    many rows of links changed there.
     """
 
     remote: str
@@ -31,6 +33,7 @@ class PushReport(Record, frozen=True):
     kept: tuple[str, ...]
     uncommitted: bool
     deleted: tuple[str, ...] = ()
+    links: int = 0
 
 
 def push(
@@ -45,7 +48,13 @@ def push(
     recover(ws)
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
-    wanted = PublishRequest(heads, _pins(ws), force=heads if force else (), superseded=_former_pins(ws, heads))
+    wanted = PublishRequest(
+        heads,
+        _pins(ws),
+        force=heads if force else (),
+        superseded=_former_pins(ws, heads),
+        links=share.of_head(ws) if ws.config.link.share else (),
+    )
     places = destinations.to_push(ws, remote)
     try:
         done = [publish_to(ws, each, wanted) for each in places]
@@ -57,7 +66,29 @@ def push(
             hint=f"To take that in: vmrag pull {name}; to leave it (it stays reachable there): vmrag push {name} --force",
             **error.details,
         ) from error
+    if wanted.links:
+        take_in_links(ws, places)
     return _report(places, done, uncommitted=bool(own and own.dirty))
+
+
+def push_links(ws: Workspace, rows: Sequence[Link], remote: str | None = None) -> int:
+    """Push these links, and nothing else; returns how many are new there or others.
+
+    However many do so at the same time, the remote has the links of all in the end. Raises
+    `RemoteMissing` and as `ops.remotes.fetch.fetch`.
+    """
+    places = destinations.to_push(ws, remote)
+    for each in places:
+        fetch_from(ws, each)  # links alone are no knowledge base
+    done = [publish_to(ws, each, PublishRequest({}, links=rows)) for each in places]
+    take_in_links(ws, places)
+    return _report(places, done, uncommitted=False).links
+
+
+def take_in_links(ws: Workspace, places: Iterable[Address]) -> None:
+    """What others shared came with the push."""
+    for each in places:
+        shared_links.take_in(ws, each)
 
 
 class BranchPushed(Record, frozen=True):
@@ -91,7 +122,7 @@ def push_branch(
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
     name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
-    if not report.branches and not report.kept:
+    if not report.branches and not report.kept and not report.links:
         raise NothingToPush(
             f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
         )
@@ -149,6 +180,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
         tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
         uncommitted=uncommitted,
         deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
+        links=len({link.git_commit for each in done for link in each.links}),
     )
 
 

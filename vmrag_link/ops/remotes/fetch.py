@@ -11,7 +11,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.remotes import destinations, revision_map
+from vmrag_link.ops.remotes import destinations, revision_map, shared_links
 from vmrag_link.pin import Pin
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
@@ -143,6 +143,7 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
         task.advance(1)
         after = peer.heads()
     take_map(ws, address)
+    shared_links.take_in(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)

@@ -1,10 +1,11 @@
-"""The job's summary: Markdown that shows strangers' text as text, within the runner's limit.
+"""Markdown that shows strangers' text as text, within the limit of a job's summary.
 
 GitHub takes 1 MiB of a step and drops all of it when there is more.
 """
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 
@@ -31,22 +32,38 @@ def text(value: object) -> str:
     return "<br>".join(_PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", line) for line in lines)
 
 
+def beginning(value: str, room: int) -> str:
+    """As much of a text, from its beginning, as makes at most `room` bytes of Markdown."""
+    longest = min(len(value), max(0, room))
+    kept = bisect.bisect_right(range(1, longest + 1), room, key=lambda length: len(text(value[:length]).encode()))
+    return value[:kept]
+
+
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:
     """A heading, and a table of what is what."""
     return table(title, ("", ""), rows)
 
 
-def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], *, limit: int = LIMIT) -> str:
-    """A heading and a table of at most `limit` bytes.
+def table(
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    limit: int = LIMIT,
+    level: int = 2,
+    elsewhere: str = "are in the log",
+) -> str:
+    """A heading of a level and a table of at most `limit` bytes.
 
-    Long cells are cut to what is a fair share, so that no row displaces another one.
+    Long cells are cut to what is a fair share, so that no row displaces another one. `elsewhere`:
+    where the rows are for which there is no room.
     """
-    begin = f"## {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
+    begin = f"{'#' * level} {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(begin.encode()) - 200
     shown = [[_cut(str(cell), MOST) for cell in each] for each in rows[: max(0, room // LEAST)]]
-    share = _share([len(_row(each).encode()) for each in shown], room)
+    share = fair_share([len(_row(each).encode()) for each in shown], room)
     lines = [_fitting(each, share) for each in shown]
-    rest = f"\n{len(rows) - len(shown)} more rows are in the log.\n" if len(rows) > len(shown) else ""
+    rest = f"\n{len(rows) - len(shown)} more rows {text(elsewhere)}.\n" if len(rows) > len(shown) else ""
     return f"{begin}{''.join(lines)}{rest}\n"
 
 
@@ -58,8 +75,8 @@ def _row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(map(text, cells))} |\n"
 
 
-def _share(sizes: Sequence[int], room: int) -> int:
-    """The size at which to cut, so that all together fit: what short rows leave is the long
+def fair_share(sizes: Sequence[int], room: int) -> int:
+    """The size at which to cut, so that all together fit: what short ones leave is the long
     ones'.
     """
     left, most = room, 0

@@ -1,0 +1,94 @@
+"""`mode: report`: what the event's commits do to the knowledge, in the job's summary and as a
+page.
+"""
+
+from __future__ import annotations
+
+from vmrag_action import deepen, work
+from vmrag_action.events import Comparison
+from vmrag_action.runner import PIN, Runner, WorkflowJob
+from vmrag_link import markdown_text
+from vmrag_link.errors import OK, VmragError
+from vmrag_link.git import history
+from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.publish.adopt import adopt
+from vmrag_link.ops.report.ends import NamedEnd
+from vmrag_link.ops.report.files import write_text
+from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.html import page
+from vmrag_link.ops.report.markdown import markdown
+from vmrag_link.ops.report.report import KnowledgeReport
+from vmrag_link.ops.report.verdict import verdict
+from vmrag_link.workspace import Workspace
+
+TITLE = "What changes in the knowledge"
+
+PAGE = "vmrag-report.html"
+"""In RUNNER_TEMP."""
+
+_QUEUE = "merge_group"
+"""The event of a merge queue, whose commits were reported already: nobody reads a page of it."""
+
+
+def run(runner: Runner, job: WorkflowJob) -> int:
+    with work.opened(runner, job) as ws:
+        about = work.compared(ws)
+        if about.base is None:
+            return _nothing(runner, f"The event {about.event} has no base: there is nothing to compare.")
+        try:
+            return _compared(runner, job, ws, about, about.base)
+        except VmragError as error:
+            runner.summarise(markdown_text.facts(TITLE, [(error.cause, error.message), ("What helps", error.hint)]))
+            raise
+
+
+def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
+    deepen.make_comparable(ws.places, base, about.head)
+    pins = history.pins_of(ws.places, [base, about.head])
+    if not pins:
+        return _nothing(runner, f"Neither {base[:12]} nor {about.head[:12]} pins any knowledge.")
+    verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
+    foreign = _take_from_fork(ws, about, pins.get(about.head))
+    with gather(ws, NamedEnd(base, about.base_name), NamedEnd(about.head), findings=verified.findings) as report:
+        _say(runner, report, foreign)
+        if about.event != _QUEUE:
+            path = job.temp / PAGE
+            write_text(path, page(report))
+            runner.output("report-path", str(path))
+    return OK
+
+
+def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
+    found = report.summary
+    sentences = [*verdict(found).sentences, *([foreign] if foreign else [])]
+    for each in sentences:
+        runner.say(each)
+    if not found.empty:
+        runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
+    runner.output("documents-changed", found.counts.total)
+    runner.output("queries-changed", found.queries.rankings)
+    said = f"{markdown_text.text(foreign)}\n" if foreign else ""
+    runner.summarise(markdown(report, limit=markdown_text.LIMIT - len(said.encode())) + said)
+
+
+def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
+    """Let the job's own knowledge base have what a fork pins and this repository lacks, after a
+    check in quarantine; a sentence about it, empty if nothing was taken.
+
+    Raises as `adopt`.
+    """
+    pinned = parsed(ws.places.kb, pin)
+    if about.fork is None or pinned is None or ws.engine.has_revision(pinned.dolt_commit):
+        return ""
+    taken = adopt(ws, about.fork.url, about.head, push=False, ask=False)
+    return (
+        f"The knowledge of {about.head[:12]} is not in this repository yet: for this report it was taken from {taken.source}, "
+        "and checked in quarantine."
+    )
+
+
+def _nothing(runner: Runner, why: str) -> int:
+    runner.say(why)
+    runner.summarise(markdown_text.facts(TITLE, [("Result", why)]))
+    return OK

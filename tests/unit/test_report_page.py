@@ -1,0 +1,422 @@
+"""The page of `vmrag report --html`: what it is made of, and what strangers' texts do to it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from tests.support.reports import document, report, revision
+from vmrag_link import terminal_text
+from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.ops.report import html
+from vmrag_link.ops.report.records import (
+    ComparedQueries,
+    FieldChange,
+    Growth,
+    KnowledgeSize,
+    QueryChange,
+    ReportedCollection,
+    ReportedDocument,
+    RevisionList,
+    TextChange,
+)
+from vmrag_link.ops.report.report import KnowledgeReport
+from vmrag_link.worddiff import Piece
+
+Texts = Callable[[str], str]
+"""What stands in a place of a report, by the name of the place."""
+
+VOID = {"meta", "input"}
+TAGS = (
+    "html head meta title style body a header p h1 h2 h3 h4 bdi span div dl dt dd nav ul ol li main section details"
+    " summary ins del i table thead tbody tr th td input button output footer code script strong"
+)
+ATTRIBUTES = (
+    "aria-hidden aria-label aria-labelledby aria-live charset class content dir hidden href http-equiv id lang name open"
+    " placeholder role scope type value"
+)
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "</style></title></textarea><plaintext>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)' x='",
+    "javascript:alert(1)",
+    "<!-- --> ]]> <![CDATA[ <?php ?>",
+    "{{ 7 * 7 }} {% include 'page.css' %} {# #}",
+    "&lt;b&gt; &#60; &amp;",
+    "\u202etxt.exe \u2066isolated \u200f",
+    "nul \x00 escape \x1b[31m bell \x07 delete \x7f",
+    "::error::x ##[set-output name=x]",
+    "</li></ul></details></main><table><tr><p>",
+)
+
+
+def pages(texts: Texts) -> KnowledgeReport:
+    """A report in which everything that a stranger may write is `texts` of where it stands."""
+    chunks = [RankedChunk(f"{texts('collection')}/{texts('id')}", number, 1 / (number + 1)) for number in range(3)]
+    changes = TextChange(
+        tuple(Piece(op, f"{op} {texts('text')}") for op in ("equal", "delete", "insert", "omitted")), left_out=7
+    )
+    fields = (FieldChange(texts("field"), changes),)
+    some = [
+        document(1, (texts("collection"), texts("id")), None, texts("text"), title=texts("title")),
+        document(2, (texts("collection"), texts("other")), texts("text"), None, title=texts("title")),
+        document(3, (texts("collection"), texts("moved")), "a", "b", old=(texts("old"), texts("id"))),
+    ]
+    both = msgspec.structs.replace(
+        document(4, (texts("collection"), texts("changed")), "a", "b"), fields=fields, text=changes
+    )
+    made = revision(3, f"{texts('subject')}\n\n{texts('body')}", author=texts("author"), subject=texts("commit"))
+    query = QueryChange(
+        texts("query"),
+        3,
+        "ranking",
+        (chunks[0], chunks[1]),
+        (chunks[1], chunks[2]),
+        texts("problem"),
+        texts("problem"),
+        (texts("missed"),),
+        (texts("missed"),),
+    )
+    return report(
+        [msgspec.structs.replace(each, words=Words(3, 1)) for each in (*some, both)],
+        base=texts("base"),
+        head=texts("head"),
+        queries=ComparedQueries(
+            texts("file"), 9, (query, msgspec.structs.replace(query, change="scores")), "", texts("hint")
+        ),
+        gained=[made],
+        lost=RevisionList((made,), 12),
+        missing=2,
+        collections=(ReportedCollection("modified", texts("collection"), fields),),
+        findings=(
+            PinFinding("KNOWLEDGE_DROPPED", "error", "ab" * 20, texts("message"), texts("hint")),
+            PinFinding("MOVED_BACK", "information", "cd" * 20, texts("message"), ""),
+        ),
+        size=KnowledgeSize(Growth(9, 12), Growth(100, 50), Growth(40, 44)),
+    )
+
+
+def written(shown: KnowledgeReport) -> str:
+    """The page; the report is closed then."""
+    with shown:
+        return "".join(html.page(shown))
+
+
+def tree(page: str) -> LexborHTMLParser:
+    return LexborHTMLParser(page)
+
+
+def elements(page: str) -> list[LexborNode]:
+    return [each for each in tree(page).css("*") if each.tag]
+
+
+def skeleton(page: str) -> list[tuple[str, tuple[tuple[str, str | None], ...]]]:
+    """All elements with their attributes, without texts."""
+    return [(str(each.tag), tuple(each.attributes.items())) for each in elements(page)]
+
+
+class Nesting(HTMLParser):
+    """The tags as they are written, with their depth; an end that is not its begin's fails."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, int]] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, len(self._open)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def depths(page: str) -> list[tuple[str, int]]:
+    """The elements as a browser understands the page, with their depth."""
+
+    def depth(node: LexborNode) -> int:
+        number = -1
+        while node.parent is not None:
+            node, number = node.parent, number + 1
+        return number
+
+    return [(str(each.tag), depth(each)) for each in elements(page)]
+
+
+def tame(place: str) -> str:
+    return f"some {place}"
+
+
+@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Callable[[], KnowledgeReport]) -> None:
+    found = elements(written(made()))
+    ids = [each.attributes["id"] for each in found if "id" in each.attributes]
+    assert len(ids) == len(set(ids))
+    links = [each.attributes["href"] or "" for each in found if "href" in each.attributes]
+    labels = [each.attributes["aria-labelledby"] for each in found if "aria-labelledby" in each.attributes]
+    assert {each.removeprefix("#") for each in links} | set(labels) <= set(ids)
+    assert all(each.startswith("#") for each in links)
+    assert len(links) > len(labels) > 3
+
+
+@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+def test_a_browser_understands_the_nesting_as_it_is_written(made: Callable[[], KnowledgeReport]) -> None:
+    page = written(made())
+    assert Nesting(page).found == depths(page)
+
+
+def test_headings_leave_out_no_level() -> None:
+    levels = [int(str(each.tag)[1]) for each in elements(written(pages(tame))) if re.fullmatch("h[1-6]", str(each.tag))]
+    assert levels[0] == levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_the_page_has_only_known_elements_and_attributes() -> None:
+    found = elements(written(pages(tame)))
+    assert {str(each.tag) for each in found} == set(TAGS.split())
+    assert {name for each in found for name in each.attributes} == set(ATTRIBUTES.split())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_whatever_strangers_write_the_elements_and_attributes_are_the_same(text: str) -> None:
+    page = written(pages(lambda place: f"{place} {text}"))
+    assert skeleton(page) == skeleton(written(pages(tame)))
+    assert Nesting(page).found == depths(page)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_strangers_write_is_there_as_text_that_can_be_seen(text: str) -> None:
+    places: set[str] = set()
+    page = written(pages(lambda place: places.add(place) or f"{place} {text}"))
+    body = tree(page).body
+    assert body is not None
+    said = body.text()
+    missing = {place for place in places if f"{place} {terminal_text.visible(text)}" not in said}
+    assert missing <= {"file", "hint"}  # of queries that were compared
+    assert page == terminal_text.visible(page)
+
+
+def test_a_changed_blank_is_drawn() -> None:
+    page = written(report([document(1, ("a", "b"), "one two\r\nend \n", "one  two\nend\n")]))
+    found = [(each.tag, each.text()) for each in tree(page).css(".text ins, .text del")]
+    assert found == [("del", "·"), ("ins", "··"), ("del", "\\r↵\n"), ("ins", "↵\n"), ("del", "·↵\n"), ("ins", "↵\n")]
+
+
+def test_a_right_to_left_name_stands_alone() -> None:
+    page = written(report([document(1, ("c", "\u05de.md"), "a", "b", title="\u05db")]))
+    assert [each.attributes.get("dir") for each in tree(page).css("h4 bdi")] == ["ltr", None]
+
+
+# -- what a browser may do
+
+
+def test_nothing_of_the_page_comes_from_elsewhere_and_only_its_own_script_and_style_run() -> None:
+    page = written(pages(tame))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=|\son\w+=|\sstyle=", page)
+    tags = {tag: re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script")}
+    hashes = {}
+    for tag, (text,) in tags.items():
+        hashes[tag] = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    [policy] = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes['style']}'; script-src 'sha256-{hashes['script']}';"
+        " base-uri 'none'; form-action 'none'"
+    )
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+
+
+def test_without_a_script_nothing_is_offered_that_needs_one() -> None:
+    found = tree(written(pages(tame)))
+    [tools] = found.css(".tools")
+    assert "hidden" in tools.attributes
+    inside = {each.mem_id for each in tools.css("*")}
+    assert all(each.mem_id in inside for each in found.css("button, input, output"))
+
+
+def browser() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("needs the program chromium on PATH")
+    return found
+
+
+def opened(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The page as a browser has it after its script, and on stderr what its console says."""
+    path = folder / "report.html"
+    path.write_text(page)
+    argv = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    argv += ["--no-first-run", f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--dump-dom"]
+    return subprocess.run([*argv, path.as_uri()], capture_output=True, text=True, check=True, timeout=120)
+
+
+@pytest.mark.parametrize("texts", [tame, lambda place: f"{place} {' '.join(HOSTILE)}"], ids=["tame", "hostile"])
+def test_a_browser_has_nothing_to_complain_of_and_runs_the_script(tmp_path: Path, texts: Texts) -> None:
+    done = opened(written(pages(texts)), tmp_path)
+    assert "CONSOLE" not in done.stderr
+    [tools] = tree(done.stdout).css(".tools")
+    assert "hidden" not in tools.attributes
+
+
+def test_a_browser_refuses_another_script(tmp_path: Path) -> None:
+    """So the test before would see a wrong hash."""
+    done = opened(written(pages(tame)).replace('"use strict";', '"use strict" ;'), tmp_path)
+    assert "CONSOLE" in done.stderr
+    [tools] = tree(done.stdout).css(".tools")
+    assert "hidden" in tools.attributes
+
+
+# -- colours
+
+
+def luminance(colour: str) -> float:
+    """As WCAG 2 defines it, of `#rrggbb`."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_every_text_has_the_contrast_that_wcag_asks_for(scheme: int) -> None:
+    style = html.part("page.css")
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]))
+    pairs = [(ink, ground) for ink in ("ink", "quiet", "link") for ground in ("paper", "card")]
+    pairs += [(f"{name}-ink", name) for name in ("new", "gone", "edit", "move")]
+    pairs += [("new-ink", "card"), ("gone-ink", "card")]
+    for ink, ground in pairs:
+        light, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+# -- many documents
+
+
+def many(number: int) -> Iterator[ReportedDocument]:
+    """In five collections, each with 10,000 characters."""
+    one = document(1, ("c", "d"), "Keys rotate every 90 days.", f"Keys rotate every 30 days.{' Word.' * 1_650}")
+    for at in range(1, number + 1):
+        yield msgspec.structs.replace(one, number=at, collection=f"c{at * 5 // (number + 1)}", doc_id=f"{at:05}.md")
+
+
+def test_two_thousand_documents_are_written_while_they_are_read() -> None:
+    written(report())  # so that the template is compiled
+    length = most_at_once = 0
+    with report(many(2_000)) as shown:
+        tracemalloc.start()
+        try:
+            for each in html.page(shown):
+                length, most_at_once = length + len(each), max(most_at_once, len(each))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert length > 20_000_000
+    assert max(peak, most_at_once) < length / 8, (peak, most_at_once)
+
+
+def test_with_many_documents_all_are_closed_and_listed_by_collection() -> None:
+    found = tree(written(report(many(200))))
+    assert len(found.css("details.document")) == 200
+    assert not found.css("details[open]")
+    assert [len(each.css(".line")) for each in found.css("nav > details")] == [40, 40, 40, 40, 40]
+    assert len(tree(written(report(many(5)))).css("details.document[open]")) == 5
+
+
+def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ["a"] * 2 + ["b"] * 50 + ["c"] * 9 + ["d"]
+    some = [document(at, (name, f"{at}.md"), "x", "y") for at, name in enumerate(names, start=1)]
+    monkeypatch.setattr(html, "MOST", 20)
+    found = tree(written(report(some)))
+    shown = [len(each.css(".document")) for each in found.css(".collection")]
+    assert (shown, sum(shown)) == ([2, 8, 8, 1], 19)
+    ids = [each.attributes["id"] for each in found.css(".document")]
+    assert ids == [f"d{at}" for at in (1, 2, *range(3, 11), *range(53, 61), 62)]
+    said = [each.text() for each in found.css(".collection > p")]
+    assert said == [
+        "42 more documents of this collection differ and would make this page too long.",
+        "1 more document of this collection differs and would make this page too long.",
+    ]
+    assert found.css_first("nav a[href='#documents'] .count").text() == "62"
+
+
+def test_what_was_left_out_of_a_long_text_is_said() -> None:
+    [note] = tree(written(report([document(1, ("a", "b"), None, "text", left_out=12_345)]))).css(".document .note")
+    assert note.text() == "12,345 more characters of the difference are left out."
+
+
+# -- what is shown
+
+
+def test_both_rankings_stand_side_by_side_and_each_move_is_said() -> None:
+    old = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("abcd"))
+    new = tuple(RankedChunk(f"c/{name}", 0, 1 / (at + 1)) for at, name in enumerate("bacxe"))
+    changed = QueryChange("keys?", 3, "ranking", old, new, "", "", (), ("c/d is not among the first 5.",))
+    found = tree(written(report(queries=ComparedQueries(".vmrag/queries.yaml", 4, (changed,)))))
+    assert [each.text() for each in found.css(".ranking thead th")] == ["Place", "main", "feature"]
+    rows = [
+        [" ".join(cell.text().split()) for cell in row.css("th, td")]
+        for row in found.css_first(".ranking tbody").css("tr")
+    ]
+    assert rows == [
+        ["1", "c/a #0 1", "c/b #0 1 ▲ 1up 1"],
+        ["2", "c/b #0 0.5", "c/a #0 0.5 ▼ 1down 1"],
+        ["3", "c/c #0 0.333333", "c/c #0 0.333333 =same place"],
+        ["4", "c/d #0 0.25 gonegone", "c/x #0 0.25 newnew"],
+        ["5", "", "c/e #0 0.2 newnew"],
+    ]
+    assert found.css_first(".query h3").text().split("\n")[1] == "No longer as expected"
+    assert "feature: c/d is not among the first 5." in found.css_first(".misses").text()
+
+
+def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:
+    page = written(report([document(1, ("a", "b"), "rotate every 90 days", "rotate every 30 days now")]))
+    [text] = tree(page).css(".text")
+    assert text.inner_html == "rotate every <del>90</del><ins>30</ins> days<ins> now</ins>"
+
+
+@pytest.mark.parametrize(
+    ("inserted", "deleted", "shown"),
+    [(0, 0, "nnnnn"), (1, 0, "pnnnn"), (3, 1, "pppmn"), (900, 100, "ppppm"), (1, 900, "mmmmm")],
+)
+def test_five_blocks_show_the_share_of_words(inserted: int, deleted: int, shown: str) -> None:
+    line = document(1, ("a", "b"), "x " * deleted, "y " * inserted)
+    assert html.blocks(line) == shown
+
+
+def test_the_page_names_the_command_that_shows_the_same_in_a_terminal() -> None:
+    page = written(report(base="main", head="x; rm -rf ~"))
+    assert tree(page).css_first("footer code").text() == "vmrag diff 'main...x; rm -rf ~'"
+
+
+def test_equal_reports_give_equal_pages() -> None:
+    assert written(pages(tame)) == written(pages(tame))
+
+
+def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    html._environment.cache_clear()
+    with pytest.raises(IndexExtraMissing) as caught:
+        written(report())
+    assert caught.value.hint == "pip install 'vmrag-link[index]'"
+    html._environment.cache_clear()

@@ -1,0 +1,162 @@
+"""The project's own workflows: what they run is what the README shows, and they may do no more than
+they need.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import vmrag_link
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".github" / "workflows"
+WORKFLOWS: dict[str, Any] = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yml"))}
+JOBS = {f"{name}.{job}": each for name, workflow in WORKFLOWS.items() for job, each in workflow["jobs"].items()}
+CHECKS = (ROOT / ".ci" / "run").read_text().splitlines()[-1]  # the README shows it, as another test says
+PINNED = re.compile(r"uses: ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)\n")
+
+each_job = pytest.mark.parametrize("name", JOBS)
+
+
+def steps(name: str) -> list[Any]:
+    return list(JOBS[name]["steps"])
+
+
+def bash(script: str, folder: Path, **environ: str) -> int:
+    argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(argv, cwd=folder, env=os.environ | environ, capture_output=True, check=False).returncode
+
+
+def test_every_python_that_is_offered_is_tested() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    offered = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
+    assert JOBS["tests.checks"]["strategy"]["matrix"]["python"] == offered
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("tests.checks", ""),
+        ("tests.elsewhere", ""),
+        ("tests.dolt", " --dolt"),
+        ("long.long", " --long"),
+        ("release.build", ""),
+    ],
+)
+def test_what_runs_the_checks_runs_the_line_of_the_readme(name: str, rest: str) -> None:
+    assert [each["run"] for each in steps(name) if "check.py" in each.get("run", "")] == [CHECKS + rest]
+
+
+def test_no_other_job_runs_the_checks() -> None:
+    running = {name for name in JOBS if "check.py" in str(steps(name))}
+    assert running == {"tests.checks", "tests.elsewhere", "tests.dolt", "long.long", "release.build"}
+
+
+@each_job
+def test_a_job_ends_and_says_what_it_may_do(name: str) -> None:
+    job = JOBS[name]
+    assert job["timeout-minutes"] <= 180
+    wanted = {"contents": "read"} if any("actions/checkout" in str(each) for each in steps(name)) else {}
+    if name == "release.publish":
+        wanted = {"id-token": "write"}
+    assert job["permissions"] == wanted
+    assert "secrets." not in str(job)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_gives_jobs_nothing_by_itself_and_does_not_run_beside_itself(name: str) -> None:
+    assert WORKFLOWS[name]["permissions"] == {}
+    assert "${{ github.workflow }}" in WORKFLOWS[name]["concurrency"]["group"]
+
+
+def test_an_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used() -> None:
+    pins: dict[str, set[tuple[str, str]]] = {}
+    files = [*FOLDER.glob("*.yml"), ROOT / "action" / "action.yml", *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    for path in files:
+        for line in path.read_text().splitlines(keepends=True):
+            if "uses:" not in line or re.search(r"uses: (vmrag/vmrag-link(/action)?@SHA|\$/action)\b", line):
+                continue
+            found = PINNED.search(line)
+            if found is None:
+                assert path.suffix == ".md", f"{path.name}: {line}"
+                assert "uses: `" in line or not re.search(r"uses: \S+/", line), f"{path.name}: {line}"
+                continue
+            pins.setdefault(found[1], set()).add((found[2], found[3]))
+    assert {name: found for name, found in pins.items() if len(found) > 1} == {}
+    assert {"actions/checkout", "actions/setup-python", "pypa/gh-action-pypi-publish"} <= pins.keys()
+
+
+# -- the rule for branches
+
+
+def test_everything_that_people_need_is_needed_by_the_check_that_a_rule_names() -> None:
+    job = JOBS["tests.passed"]
+    assert job["name"] == "tests passed"
+    assert set(job["needs"]) == set(WORKFLOWS["tests"]["jobs"]) - {"passed", "elsewhere"}
+    assert job["if"] == "${{ always() }}"
+
+
+@pytest.mark.parametrize("results", ["success failure", "cancelled success", "success skipped", "skipped skipped"])
+def test_the_check_that_a_rule_names_passes_only_if_all_did(results: str, tmp_path: Path) -> None:
+    [step] = steps("tests.passed")
+    assert bash(step["run"], tmp_path, RESULTS="success success") == 0
+    assert bash(step["run"], tmp_path, RESULTS=results) != 0
+
+
+@pytest.mark.parametrize("name", ["tests", "knowledge"])
+def test_what_a_merge_queue_waits_for_runs_in_it(name: str) -> None:
+    events = WORKFLOWS[name][True]  # YAML 1.1 reads `on` so
+    assert {"push", "pull_request", "merge_group"} == events.keys()
+    assert "pull_request_target" not in str(WORKFLOWS)
+
+
+# -- Dolt, and releases
+
+
+def test_dolt_is_the_version_that_the_documents_were_printed_with() -> None:
+    version = JOBS["tests.dolt"]["env"]["DOLT_VERSION"]
+    assert re.search(rf"\bDolt {re.escape(version)}\b", (ROOT / "docs" / "dolt.md").read_text())
+    assert re.fullmatch(r"[0-9a-f]{64}", JOBS["tests.dolt"]["env"]["DOLT_SHA256"])
+
+
+VERSION = vmrag_link.__version__
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "released"),
+    [
+        (f"v{VERSION}", f"## {VERSION} (2026-01-31)", True),
+        ("v0.0.1", f"## {VERSION} (2026-01-31)", False),
+        (VERSION, f"## {VERSION} (2026-01-31)", False),
+        (f"v{VERSION}", f"## {VERSION} (unreleased)", False),
+        (f"v{VERSION}", f"## 9{VERSION} (2026-01-31)", False),
+    ],
+)
+def test_a_release_has_a_tag_and_an_entry_of_its_version(
+    tag: str, heading: str, released: bool, tmp_path: Path
+) -> None:
+    [script] = [each["run"] for each in steps("release.build") if "TAG" in each.get("env", {})]
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changes\n\n{heading}\n\nText.\n")
+    assert (bash(script, tmp_path, TAG=tag, PYTHONPATH=str(ROOT)) == 0) == released
+
+
+def test_what_is_published_is_what_was_checked_and_built() -> None:
+    build, publish = steps("release.build"), steps("release.publish")
+    assert build[-1]["with"]["path"] == publish[0]["with"]["path"] == "dist/"
+    assert build[-1]["with"]["name"] == publish[0]["with"]["name"]
+    assert JOBS["release.publish"]["needs"] == ["build"]
+    assert JOBS["release.publish"]["environment"]["name"] == "pypi"
+    assert not any(
+        "run" in each or "checkout" in each["uses"] for each in publish
+    )  # no code of ours beside the identity

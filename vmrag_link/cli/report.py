@@ -1,0 +1,117 @@
+"""`vmrag report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation, headline
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import plural
+from vmrag_link.golden.comparison import ranking_changes
+from vmrag_link.ops.history.revparse import HEAD
+from vmrag_link.ops.report.ends import NamedEnd
+from vmrag_link.ops.report.files import write_text
+from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.html import page
+from vmrag_link.ops.report.markdown import markdown
+from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
+from vmrag_link.ops.report.verdict import verdict
+from vmrag_link.ops.report.wording import basis, grown, pinned_by
+
+_MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
+_INDENT = "    "
+_REVISIONS = 10
+"""Of each list; all that a report has are in its files."""
+
+_FILE = click.Path(path_type=Path)
+
+
+@vmrag_command("report")
+@click.argument("base", metavar="BASE")
+@click.argument("head", metavar="[HEAD]", default=HEAD)
+@click.option("--html", type=_FILE, metavar="FILE", help="Write a page with all differences, which needs nothing else.")
+@click.option(
+    "--markdown", "summary", type=_FILE, metavar="FILE", help="Write Markdown below 1 MiB, as for a job's summary."
+)
+def command(invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None) -> None:
+    """Show what a pull request does to the knowledge: BASE HEAD, by default that of HEAD.
+
+    As a pull request shows code, it is what HEAD brings since it left BASE, from their merge base
+    on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
+    queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
+    branches of the knowledge base; a name that git knows is git's. Texts are in the files and in
+    --json. The answers need an index of both sides, which is built if it is not there.
+    """
+    with (
+        invocation.workspace() as ws,
+        gather(ws, NamedEnd(base), NamedEnd(head)) as report,
+    ):
+        if html:
+            write_text(invocation.directory / html, page(report))
+        if summary:
+            write_text(invocation.directory / summary, [markdown(report)])
+        if invocation.as_json:
+            invocation.emit(report.full())
+        else:
+            invocation.page(ws, _lines(report.summary))
+
+
+def _lines(report: ReportSummary) -> Iterator[str]:
+    yield from (output.style(sentence, bold=True) for sentence in verdict(report).sentences)
+    yield output.style(basis(report), dim=True)
+    yield from _revisions("+", report.gained)
+    yield from _revisions("-", report.lost)
+    yield from _documents(report)
+    for each in report.queries.changed:
+        if each.change == "ranking":
+            yield from _query(each)
+    for finding in report.findings:
+        colour = "red" if finding.level == "error" else "cyan"
+        yield f"{output.style(finding.code, fg=colour)}  {finding.message}"
+        yield from [f"{_INDENT}{finding.hint}"] if finding.hint else []
+
+
+def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
+    for each in found.shown[:_REVISIONS]:
+        by = f"  ({pinned_by(each)})" if each.commits else ""
+        yield f"{sign} {output.style(each.revision[:7], fg='yellow')} {headline(each.message)}{output.style(by, dim=True)}"
+    if more := found.total - len(found.shown[:_REVISIONS]):
+        yield f"{sign} {plural(more, 'more revision')}"
+
+
+def _documents(report: ReportSummary) -> Iterator[str]:
+    for each in report.collections:
+        letter, colour = ("M", "yellow") if each.kind == "modified" else (each.kind[0].upper(), "cyan")
+        yield f" {output.style(letter, fg=colour)}  {each.name}/ (the collection's settings)"
+    width = max((len(_names(each)) for each in report.documents), default=0)
+    for line in report.documents:
+        letter, colour = _MARKS[line.kind]
+        words = f"+{line.words.inserted} -{line.words.deleted}"
+        yield f" {output.style(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
+    if report.documents:
+        size = report.size
+        chunks = f"; chunks {grown(size.chunks)}" if size.chunks else ""
+        words = f"{plural(report.words.inserted, 'word')} inserted(+), {report.words.deleted} deleted(-)"
+        yield f"{words}; documents {grown(size.documents)}; {size.characters.grown:+,} characters{chunks}"
+
+
+def _names(line: DocumentLine) -> str:
+    return f"{line.old_name} -> {line.name}" if line.old_name else line.name
+
+
+def _query(query: QueryChange) -> Iterator[str]:
+    yield f"{output.style('?', fg='magenta')} {' '.join(query.query.split())}"
+    for problem in (query.problem_before, query.problem_after, *query.missed_after):
+        if problem:
+            yield f"{_INDENT}{problem}"
+    for each in ranking_changes(query.before, query.after):
+        if each.rank_before != each.rank_after:
+            yield f"{_INDENT}{each}"
+
+
+_WIDTH = 60
+"""Columns of a name; longer ones shift only their own numbers."""

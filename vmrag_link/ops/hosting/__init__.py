@@ -1,0 +1,1 @@
+"""What CI does to a branch on the host of the code."""

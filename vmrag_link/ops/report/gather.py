@@ -1,0 +1,124 @@
+"""What a report of two places says, read once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import contents
+from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.recovery import recover
+from vmrag_link.ops.history import diff as diffs
+from vmrag_link.ops.history import word_diff
+from vmrag_link.ops.history.diff import Diff
+from vmrag_link.ops.history.moved import with_moves
+from vmrag_link.ops.history.word_diff import WordDiff
+from vmrag_link.ops.report import documents
+from vmrag_link.ops.report.answers import compare_answers
+from vmrag_link.ops.report.ends import ComparedPlaces, NamedEnd, places_of
+from vmrag_link.ops.report.records import DocumentCounts, DocumentLine, Growth, KnowledgeSize, ReportSummary
+from vmrag_link.ops.report.report import KnowledgeReport, Spool
+from vmrag_link.ops.report.revisions import between
+from vmrag_link.workspace import Workspace
+
+COMPARING = "comparing documents"
+
+
+def gather(
+    ws: Workspace, base: NamedEnd, head: NamedEnd, *, findings: Sequence[PinFinding] | None = None
+) -> KnowledgeReport:
+    """What the head brings since it left the base: documents, collections, revisions, answers.
+
+    `findings`: what `vmrag verify` says of the commits, if it was asked already; otherwise it is
+    asked here, without a remote. An index that an answer needs is built. Raises as `places_of`,
+    `KnowledgeMoved`, and as the engine.
+    """
+    if not ws.initialized:
+        lazy_fetch.bring(ws, insist=True)
+    recover(ws)
+    places = places_of(ws, base, head)
+    found = with_moves(ws.engine, diffs.diff(ws.engine, places.old, places.new(ws)))
+    spool = Spool()
+    try:
+        return KnowledgeReport(_summary(ws, places, found, spool, findings), spool)
+    except BaseException:
+        spool.close()
+        raise
+
+
+def _summary(
+    ws: Workspace, places: ComparedPlaces, found: Diff, spool: Spool, findings: Sequence[PinFinding] | None
+) -> ReportSummary:
+    lines = _documents(ws, found, spool)
+    queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
+    rows = documents.collections(WordDiff(ws.engine, found, "names").collections)
+    verified = findings if findings is not None else _verified(ws, places)
+    parts = between(ws, places)
+    return ReportSummary(
+        base=parts.base,
+        start=parts.start,
+        head=parts.head,
+        gained=parts.gained,
+        lost=parts.lost,
+        missing=parts.missing,
+        counts=_counts(lines),
+        words=word_diff.total(lines),
+        size=_size(ws, places, lines),
+        collections=tuple(rows),
+        documents=lines,
+        queries=queries,
+        verified=verified is not None,
+        findings=tuple(verified or ()),
+    )
+
+
+def _documents(ws: Workspace, found: Diff, spool: Spool) -> tuple[DocumentLine, ...]:
+    """Aside with them, one by one; what stays in memory has no texts."""
+    most = documents.room(len(found.documents))
+    lines = []
+    with ws.progress.task(COMPARING, len(found.documents)) as task:
+        for number, sides in enumerate(diffs.texts(ws.engine, found, found.documents), start=1):
+            document = documents.reported(number, *sides, most=most)
+            spool.add(document)
+            lines.append(documents.line(document))
+            task.advance()
+    return tuple(lines)
+
+
+def _counts(lines: Sequence[DocumentLine]) -> DocumentCounts:
+    kinds = Counter(each.kind for each in lines)
+    return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
+
+
+def _verified(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
+    """None where no commits are compared."""
+    base, head = places.base, places.head
+    if not (base.commit and head.commit):
+        return None
+    return verify_between(ws, base.commit, head.commit, base_name=base.name, ask=False).findings
+
+
+def _size(ws: Workspace, places: ComparedPlaces, lines: Sequence[DocumentLine]) -> KnowledgeSize:
+    counts = [ws.engine.count(each.revision) if each.revision else 0 for each in (places.start, places.head)]
+    chunks = [_chunks(ws, each.revision) for each in (places.start, places.head)]
+    return KnowledgeSize(
+        documents=Growth(*counts),
+        characters=Growth(sum(each.characters.before for each in lines), sum(each.characters.after for each in lines)),
+        chunks=Growth(chunks[0], chunks[1]) if chunks[0] is not None and chunks[1] is not None else None,
+    )
+
+
+def _chunks(ws: Workspace, revision: str | None) -> int | None:
+    """None without an index that can be read."""
+    if revision is None:
+        return 0
+    path = ws.snapshots.path(revision)
+    with ws.snapshots.reading(path):
+        if not ws.snapshots.problem(revision):
+            with contextlib.suppress(IndexFailed):  # damaged since it was proven
+                return contents.size(path).live
+    return None

@@ -1,0 +1,223 @@
+"""A report as one page of HTML that needs nothing else: no script to be read, no network at all.
+
+Whatever stands in a report is a stranger's. It becomes text of elements only: Jinja2 escapes it,
+and before that `terminal_text` makes visible what would turn or hide the text around it. No
+attribute holds any of it; ids are numbers. The page's own style and script are the only ones that
+its policy lets a browser use.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import shlex
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from itertools import groupby, islice, zip_longest
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import vmrag_link
+from vmrag_link import terminal_text
+from vmrag_link.errors import IndexExtraMissing, plural
+from vmrag_link.golden.comparison import RankChange, ranking_changes
+from vmrag_link.markdown_text import fair_share
+from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
+from vmrag_link.ops.report.report import KnowledgeReport
+from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
+from vmrag_link.ops.report.wording import basis, named
+from vmrag_link.worddiff import Piece
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+OPEN = 30
+"""Up to so many documents are shown open."""
+
+MOST = 5_000
+"""Documents on a page; a browser takes seconds for more."""
+
+_BUFFERED = 32
+"""Stretches of the page that are handed on together."""
+
+_MESSAGE = 2_000
+"""Characters of a message, a query, a finding."""
+
+_BLOCKS = 5
+
+_COLLECTION = attrgetter("collection")
+
+
+def page(report: KnowledgeReport) -> Iterator[str]:
+    """The page in pieces, which are made while they are taken: memory holds one document's text.
+
+    Raises `IndexExtraMissing` where Jinja2 is not installed.
+    """
+    summary = report.summary
+    groups = grouped(summary.documents, MOST)
+    stream = (
+        _environment()
+        .get_template("page.html")
+        .stream(
+            report=summary,
+            verdict=verdict(summary),
+            basis=basis(summary),
+            base=named(summary.base),
+            start=named(summary.start),
+            head=named(summary.head),
+            groups=groups,
+            sections=_sections(groups, report.documents()),
+            open=len(summary.documents) <= OPEN,
+            same_in_terminal=_command(summary),
+        )
+    )
+    stream.enable_buffering(_BUFFERED)
+    return stream
+
+
+class Group(NamedTuple):
+    """A collection's documents that are on the page, and how many are `left_out`."""
+
+    number: int
+    name: str
+    lines: Sequence[DocumentLine]
+    left_out: int
+
+
+def grouped(documents: Sequence[DocumentLine], most: int) -> list[Group]:
+    """By collection, numbered from 1. Of more than `most` documents each collection has its share:
+    what small ones leave is the large ones'.
+    """
+    by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
+    share = fair_share([len(lines) for _, lines in by_name], most)
+    return [
+        Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
+    ]
+
+
+def _sections(
+    groups: Sequence[Group], documents: Iterator[ReportedDocument]
+) -> Iterator[tuple[Group, Iterator[ReportedDocument]]]:
+    """The groups with their documents, which are read as they are taken."""
+    for group, (_, some) in zip(groups, groupby(documents, _COLLECTION), strict=True):
+        yield group, islice(some, len(group.lines))
+
+
+class RankRow(NamedTuple):
+    """What stands at a place of two rankings."""
+
+    place: int
+    before: RankChange | None
+    after: RankChange | None
+
+
+def rank_rows(query: QueryChange) -> list[RankRow]:
+    """Both rankings side by side, the best first."""
+    changes = ranking_changes(query.before, query.after)
+    old = sorted((each for each in changes if each.rank_before), key=lambda each: each.rank_before or 0)
+    new = [each for each in changes if each.rank_after]
+    return [RankRow(place, *both) for place, both in enumerate(zip_longest(old, new), start=1)]
+
+
+def piece_text(piece: Piece) -> str:
+    """A changed blank would show nothing: it is drawn. Elsewhere the end of a line is a newline."""
+    if piece.op in ("insert", "delete") and piece.text.isspace():
+        return piece.text.replace(" ", "·").replace("\t", "⇥\t").replace("\n", "↵\n")
+    return piece.text.replace("\r\n", "\n")
+
+
+def subject_and_body(message: str) -> tuple[str, str]:
+    """The first line of a message, and what follows; both may be empty, and are cut where they are
+    long.
+    """
+    subject, _, body = message.strip().partition("\n")
+    return _beginning(subject), _beginning(body.strip())
+
+
+def blocks(line: DocumentLine) -> str:
+    """Five letters: the share of inserted words (`p`), of deleted ones (`m`), and `n` for the rest
+    where little differs.
+    """
+    both = line.words.inserted + line.words.deleted
+    if not both:
+        return "n" * _BLOCKS
+    many = min(_BLOCKS, both)
+    plus = round(many * line.words.inserted / both)
+    return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+
+
+def _command(summary: ReportSummary) -> str:
+    """What shows the same in a terminal."""
+    return f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}"
+
+
+@functools.cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError:
+        raise IndexExtraMissing(
+            "The page of a report is written by Jinja2, which is not installed.",
+            hint="pip install 'vmrag-link[index]'",
+        ) from None
+    made = Environment(
+        autoescape=True,
+        finalize=_shown,
+        loader=FunctionLoader(part),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "beginning": _beginning,
+        "day": _day,
+        "plural": plural,
+        "grouped": "{:,}".format,
+        "signed": _signed,
+    }
+    made.globals |= {
+        "blocks": blocks,
+        "counted": counted,
+        "mended": mended,
+        "piece_text": piece_text,
+        "subject_and_body": subject_and_body,
+        "rank_rows": rank_rows,
+        "worsened": worsened,
+        "version": vmrag_link.__version__,
+        **_own("style", part("page.css")),
+        **_own("script", part("page.js")),
+    }
+    return made
+
+
+def _own(name: str, text: str) -> dict[str, str]:
+    """A text of ours for the page, and its hash, by which the policy knows it."""
+    from markupsafe import Markup
+
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # noqa: S704  a file of ours
+
+
+def part(name: str) -> str:
+    """A file of the page's."""
+    return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
+
+
+def _shown(value: Any) -> Any:
+    """What is no markup of ours is a text, and can be seen."""
+    return value if hasattr(value, "__html__") else terminal_text.visible(str(value))
+
+
+def _beginning(text: str) -> str:
+    """Of a text that is meant to be short: a message, a query."""
+    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+
+
+def _signed(number: int) -> str:
+    return f"{number:+,}".replace("-", "−") if number else "0"  # noqa: RUF001  the sign, not a hyphen
+
+
+def _day(date: str) -> str:
+    """`2026-11-23T09:12:00Z` as a person writes it."""
+    return f"{date[:10]} {date[11:16]} UTC"

@@ -1,0 +1,231 @@
+"""A report as Markdown, for a job's summary: strangers' text as text, and within the limit.
+
+Every part has a share of the room, and within a part every row or document; what is cut says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from vmrag_link.errors import plural
+from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
+from vmrag_link.ops.report.records import (
+    DocumentLine,
+    FieldChange,
+    QueryChange,
+    ReportedDocument,
+    ReportEnd,
+    ReportSummary,
+    TextChange,
+)
+from vmrag_link.ops.report.report import KnowledgeReport
+from vmrag_link.ops.report.verdict import verdict
+from vmrag_link.ops.report.wording import basis, grown, named, pinned_by
+from vmrag_link.worddiff import Op, render
+
+_SHARES = {
+    "facts": 0.03,
+    "findings": 0.1,
+    "revisions": 0.1,
+    "collections": 0.05,
+    "queries": 0.2,
+    "documents": 0.22,
+}
+"""Of the room, at most; texts get what is left."""
+
+_LEAST = 300
+"""Bytes that a document's text has at least; documents for which there is less are only listed."""
+
+_NOTE = 400
+"""Bytes for what is said of those."""
+
+_ELSEWHERE = "are in the HTML report, and in the terminal's"
+
+_REST = 60
+"""Bytes for what is said of the rest of a document."""
+
+_SENTENCE = 500
+"""Characters of a sentence with a name in it."""
+
+_TAGS = {"insert": "ins", "delete": "del"}
+
+
+def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
+    """At most `limit` bytes, of which there have to be 100,000.
+
+    Raises as `KnowledgeReport.documents`.
+    """
+    summary = report.summary
+    room = {name: int(limit * share) for name, share in _SHARES.items()}
+    parts = [
+        _head(summary, room["facts"]),
+        _findings(summary, room["findings"]),
+        *_revisions(summary, room["revisions"] // 2),
+        _queries(summary, room["queries"]),
+        _collections(summary, room["collections"]),
+        _documents(summary, room["documents"]),
+    ]
+    used = sum(len(each.encode()) for each in parts)
+    return "".join((*parts, *_texts(report, limit - used)))
+
+
+def _head(summary: ReportSummary, room: int) -> str:
+    first, *others = verdict(summary).sentences
+    rows = [
+        ("Before", _end(summary.start)),
+        ("After", _end(summary.head)),
+        ("Documents", grown(summary.size.documents)),
+        ("Characters", f"{summary.size.characters.grown:+,}"),
+        ("Words", f"+{summary.words.inserted:,} -{summary.words.deleted:,}"),
+        *([("Chunks", grown(summary.size.chunks))] if summary.size.chunks else []),
+        *(
+            [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
+            if summary.queries.not_compared
+            else []
+        ),
+    ]
+    said = "".join(f"{text(_beginning(each))}\n\n" for each in (*others, basis(summary)))
+    return f"## {text(_beginning(first))}\n\n{said}{table('Knowledge', ('', ''), rows, limit=room, level=3)}"
+
+
+def _end(end: ReportEnd) -> str:
+    if end.revision is None:
+        return f"{named(end)} pins no knowledge"
+    subject = end.revision.message.strip().partition("\n")[0]
+    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}"
+
+
+def _findings(summary: ReportSummary, room: int) -> str:
+    rows = [(each.level, each.code, each.commit[:12], each.message, each.hint) for each in summary.findings]
+    heads = ("", "Code", "Commit", "What", "What helps")
+    return _table("Pins of the code commits", heads, rows, room)
+
+
+def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:
+    for title, found in (
+        ("Revisions", summary.gained),
+        (f"Revisions of {named(summary.start)} that are not in {named(summary.head)}", summary.lost),
+    ):
+        rows = [(each.revision[:12], each.message.strip(), pinned_by(each)) for each in found.shown]
+        yield _table(title, ("Revision", "Message", "Pinned by"), rows, room, total=found.total)
+
+
+def _queries(summary: ReportSummary, room: int) -> str:
+    changed = [each for each in summary.queries.changed if each.change == "ranking"]
+    rows = [(f"{each.query}\n(line {each.line})", *_rankings(each)) for each in changed]
+    return _table("Golden queries that are answered otherwise", ("Query", "Before", "After"), rows, room)
+
+
+def _rankings(query: QueryChange) -> tuple[str, str]:
+    new = {(each.document, each.chunk) for each in query.after}
+    old = {(each.document, each.chunk) for each in query.before}
+    return (
+        _side(query.before, new, "-", query.problem_before, query.missed_before),
+        _side(query.after, old, "+", query.problem_after, query.missed_after),
+    )
+
+
+def _side(
+    ranking: Sequence[RankedChunk], others: set[tuple[str, int]], mark: str, problem: str, missed: Sequence[str]
+) -> str:
+    """A line for each place; `mark`: what the other side has not."""
+    places = (
+        f"{place}. {each.document} #{each.chunk} ({each.score:g}){'' if (each.document, each.chunk) in others else f' {mark}'}"
+        for place, each in enumerate(ranking, start=1)
+    )
+    return "\n".join((*([problem] if problem else []), *missed, *places))
+
+
+def _collections(summary: ReportSummary, room: int) -> str:
+    rows = [(each.kind, each.name, "\n".join(map(_field, each.fields))) for each in summary.collections]
+    return _table("Settings of collections", ("", "Collection", "What"), rows, room)
+
+
+def _field(field: FieldChange) -> str:
+    return f"{field.name}: {render(field.change.pieces)}{_left_out(field.change)}"
+
+
+def _documents(summary: ReportSummary, room: int) -> str:
+    rows = [
+        (each.kind, _names(each), f"+{each.words.inserted:,} -{each.words.deleted:,}") for each in summary.documents
+    ]
+    return _table("Documents", ("", "Document", "Words"), rows, room)
+
+
+def _names(line: DocumentLine) -> str:
+    return f"{line.old_name}\n→ {line.name}" if line.old_name else line.name
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], room: int, *, total: int = 0) -> str:
+    """Nothing without rows. `total`: how many there are, if these are only the first of them."""
+    if not rows:
+        return ""
+    titled = f"{title} ({len(rows)} of {total})" if total > len(rows) else title
+    return table(titled, heads, rows, limit=room, level=3, elsewhere=_ELSEWHERE)
+
+
+# -- what differs in the texts
+
+
+def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
+    """The documents that have something to show, each with its fair share of the room."""
+    heading = "### What differs\n\n"
+    room -= len(heading) + _NOTE
+    sizes = [len(shown.encode()) for each in report.documents() if (shown := _details(each, room))]
+    if not sizes:
+        return
+    fits = min(len(sizes), room // _LEAST)
+    share = fair_share(sizes[:fits], room)
+    yield heading
+    yield from islice(filter(None, (_details(each, share) for each in report.documents())), fits)
+    if fits < len(sizes):
+        rest = (
+            f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here: it is in the HTML report."
+        )
+        yield f"{text(rest)}\n"
+
+
+def _details(document: ReportedDocument, room: int) -> str:
+    """The differences of one document in so many bytes; empty if it was moved as it is."""
+    stretches = list(_stretches(document))
+    if not stretches:
+        return ""
+    name = beginning(_names(document), room // 3)
+    before, after = f"<details><summary>{document.kind} {text(name)}</summary><p>", "</p></details>\n\n"
+    left = room - len((before + after).encode()) - _REST
+    shown: list[str] = []
+    for number, (op, string) in enumerate(stretches):
+        if len((marked := _marked(op, string)).encode()) > left:
+            kept = beginning(string, left - len(_marked(op, "")))
+            unshown = sum(len(each) for _, each in stretches[number:]) - len(kept)
+            return "".join((before, *shown, _marked(op, kept), _rest(document.text.left_out + unshown), after))
+        shown.append(marked)
+        left -= len(marked.encode())
+    return "".join((before, *shown, _rest(document.text.left_out), after))
+
+
+def _stretches(document: ReportedDocument) -> Iterator[tuple[Op, str]]:
+    for each in document.fields:
+        yield "equal", f"{each.name}: "
+        yield from ((piece.op, piece.text) for piece in each.change.pieces)
+        yield "equal", f"{_left_out(each.change)}\n"
+    yield from ((piece.op, piece.text) for piece in document.text.pieces)
+
+
+def _marked(op: Op, string: str) -> str:
+    tag = _TAGS.get(op)
+    return f"<{tag}>{text(string)}</{tag}>" if tag else text(string)
+
+
+def _rest(characters: int) -> str:
+    return f" … ({characters:,} characters more)" if characters else ""
+
+
+def _left_out(change: TextChange) -> str:
+    return _rest(change.left_out)
+
+
+def _beginning(sentence: str) -> str:
+    return sentence if len(sentence) <= _SENTENCE else f"{sentence[:_SENTENCE]}…"

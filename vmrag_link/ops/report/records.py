@@ -1,0 +1,217 @@
+"""What a report of two places says: small facts in a `ReportSummary`, one `ReportedDocument` for
+each change.
+
+Every text in them may be a stranger's: names, titles, messages, documents. Nothing is escaped here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.models import ChangeKind, Record
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.history.log import PinnedRevision
+from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.worddiff import Piece
+
+DocumentKind = Literal["added", "changed", "moved", "removed"]
+"""`moved`: under another id or in another collection, with the same text or half of its lines."""
+
+KINDS: tuple[DocumentKind, ...] = ("added", "changed", "moved", "removed")
+
+AnswerChange = Literal["scores", "ranking"]
+"""`ranking`: other chunks or another order; `scores`: those alone."""
+
+
+class ReportEnd(Record, frozen=True):
+    """A place of the comparison, by the `name` that was asked for.
+
+    `commit`: git's, by full hash; None where the name is that of a revision. `revision`: what it
+    pins; None where it pins no knowledge.
+    """
+
+    name: str
+    commit: str | None
+    revision: PinnedRevision | None
+
+
+class RevisionList(Record, frozen=True):
+    """The newest of `total` revisions, newest first."""
+
+    shown: tuple[PinnedRevision, ...] = ()
+    total: int = 0
+
+
+class Growth(Record, frozen=True):
+    """A number of things, before and after."""
+
+    before: int
+    after: int
+
+    @property
+    def grown(self) -> int:
+        return self.after - self.before
+
+
+class KnowledgeSize(Record, frozen=True):
+    """`documents`: of the whole knowledge base. `characters`: of the texts of those that differ;
+    the others are not read. `chunks`: of the whole index, None where one of the revisions has none
+    here.
+    """
+
+    documents: Growth
+    characters: Growth
+    chunks: Growth | None = None
+
+
+class DocumentCounts(Record, frozen=True):
+    """Numbers of documents."""
+
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.changed + self.moved + self.removed
+
+
+class DocumentLine(Record, frozen=True):
+    """One document that differs, without its text.
+
+    `number` counts from 1, in the order of the report. `old_collection`, `old_doc_id`: where a
+    moved document was; empty for others. `characters`: of its text, 0 where it is not there.
+    """
+
+    number: int
+    kind: DocumentKind
+    collection: str
+    doc_id: str
+    title: str
+    old_collection: str
+    old_doc_id: str
+    words: Words
+    characters: Growth
+
+    @property
+    def name(self) -> str:
+        return f"{self.collection}/{self.doc_id}"
+
+    @property
+    def old_name(self) -> str:
+        """Of a moved document; empty for others."""
+        return f"{self.old_collection}/{self.old_doc_id}" if self.kind == "moved" else ""
+
+
+class TextChange(Record, frozen=True):
+    """A difference, word by word.
+
+    Equal text far from a change is left out, with an `omitted` piece in its place. Of a long
+    difference only the beginning is in `pieces`; `left_out`: the characters of the rest.
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    left_out: int = 0
+
+
+class FieldChange(Record, frozen=True):
+    """A value besides the text; what is no text as JSON. `name`: such as title or metadata."""
+
+    name: str
+    change: TextChange
+
+
+class ReportedDocument(DocumentLine, frozen=True):
+    """The same with what differs: `fields` of changed and moved documents, and the `text`; a new
+    one is one insertion, a removed one one deletion.
+    """
+
+    fields: tuple[FieldChange, ...]
+    text: TextChange
+
+
+class ReportedCollection(Record, frozen=True):
+    """A collection whose settings differ; `fields` of modified ones."""
+
+    kind: ChangeKind
+    name: str
+    fields: tuple[FieldChange, ...]
+
+
+class QueryChange(Record, frozen=True):
+    """A golden query whose answer differs. `line`: in the file of queries.
+
+    `problem_…`: why it could not be asked there; empty if it could. `missed_…`: what the file
+    expects of the answer and that one lacks, as sentences.
+    """
+
+    query: str
+    line: int
+    change: AnswerChange
+    before: tuple[RankedChunk, ...]
+    after: tuple[RankedChunk, ...]
+    problem_before: str
+    problem_after: str
+    missed_before: tuple[str, ...]
+    missed_after: tuple[str, ...]
+
+
+class ComparedQueries(Record, frozen=True):
+    """The golden queries at both places.
+
+    `not_compared`: why they were not asked, as a sentence, with what helps in `hint`; both empty if
+    they were. `changed`: rankings first, then those of which only scores differ.
+    """
+
+    file: str
+    total: int = 0
+    changed: tuple[QueryChange, ...] = ()
+    not_compared: str = ""
+    hint: str = ""
+
+    @property
+    def rankings(self) -> int:
+        return sum(each.change == "ranking" for each in self.changed)
+
+
+class ReportSummary(Record, frozen=True):
+    """Everything but the texts.
+
+    As in a pull request, what `head` brings since it left `base` is shown: `start` is where that
+    was, their merge base; it is `base` itself unless that has moved on. `gained`: the revisions
+    that the head contains and the start does not; `lost`: those that the start contains and the
+    head does not, which is knowledge that is dropped or taken back. `missing`: the revisions of
+    base that the head lacks because base has moved on; they are no part of this.
+
+    `words`: sums over the documents. `findings`: what `vmrag verify` says of the commits between;
+    `verified` is false where the places are no commits of git's. `documents`: sorted by name.
+    """
+
+    base: ReportEnd
+    start: ReportEnd
+    head: ReportEnd
+    gained: RevisionList
+    lost: RevisionList
+    missing: int
+    counts: DocumentCounts
+    words: Words
+    size: KnowledgeSize
+    collections: tuple[ReportedCollection, ...]
+    documents: tuple[DocumentLine, ...]
+    queries: ComparedQueries
+    verified: bool
+    findings: tuple[PinFinding, ...]
+
+    @property
+    def empty(self) -> bool:
+        """No knowledge changes."""
+        return not self.documents and not self.collections
+
+
+class FullReport(Record, frozen=True):
+    """A report in one piece, as `--json` prints it."""
+
+    summary: ReportSummary
+    documents: list[ReportedDocument]
