@@ -22,7 +22,7 @@ from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
 from vmrag_link.ops.migration import names, plan
 from vmrag_link.ops.migration.carry import Carried, carry
-from vmrag_link.ops.migration.plan import Plan
+from vmrag_link.ops.migration.plan import MigrationPlan
 from vmrag_link.ops.remotes import revision_map
 from vmrag_link.progress import QUIET
 
@@ -86,7 +86,7 @@ class History:
         )
 
 
-def planned(engine: Engine) -> Plan:
+def planned(engine: Engine) -> MigrationPlan:
     return plan.plan(engine, [])
 
 
@@ -271,8 +271,8 @@ def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[
         each for each in itertools.combinations(pairs, 2) if each[0][1].fingerprint != each[1][1].fingerprint
     )
     swapped = (
-        revision_map.Entry(second.revision, first.fingerprint),
-        revision_map.Entry(first.revision, second.fingerprint),
+        revision_map.MigratedRevision(second.revision, first.fingerprint),
+        revision_map.MigratedRevision(first.revision, second.fingerprint),
     )
     refused(engine, {**entries, one: swapped[0], other: swapped[1]}, "does not hold what")
 
@@ -293,7 +293,7 @@ def test_an_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revi
 def test_an_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
     engine, entries = moved
     name, entry = next(iter(entries.items()))
-    refused(engine, {**entries, name: revision_map.Entry("0" * 40, entry.fingerprint)}, "not there")
+    refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "not there")
 
 
 def test_an_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:

@@ -27,7 +27,7 @@ _BYTES = 384
 _PRIME: int = 2 ** (8 * _BYTES) - 1103717
 
 
-class Step(NamedTuple):
+class RowStep(NamedTuple):
     """What leads from one revision to another; documents without their texts."""
 
     rows: HeaderDifference
@@ -42,7 +42,7 @@ class Step(NamedTuple):
         return len(self.rows.documents)
 
 
-class Contents(NamedTuple):
+class RowSet(NamedTuple):
     """The rows of a revision, as a number. Without rows it is 1."""
 
     product: int = 1
@@ -55,27 +55,27 @@ class Contents(NamedTuple):
         """
         return hashlib.sha256(self.product.to_bytes(_BYTES, "big")).hexdigest()
 
-    def after(self, step: Step) -> Contents:
+    def after(self, step: RowStep) -> RowSet:
         """What it becomes by a step."""
         changes: tuple[HeaderChange | CollectionChange, ...] = (*step.rows.documents, *step.rows.collections)
         lost = _product([*(each.before for each in changes if each.before), *step.removed_projects])
         come = _product([*(each.after for each in changes if each.after), *step.projects])
-        return Contents(self.product * come * pow(lost, -1, _PRIME) % _PRIME)
+        return RowSet(self.product * come * pow(lost, -1, _PRIME) % _PRIME)
 
 
-def read(engine: Engine, revision: str) -> Contents:
+def read(engine: Engine, revision: str) -> RowSet:
     """Of all rows: takes as long as the revision is large."""
     rows = _product(engine.headers(revision))
-    return Contents(rows * _product([*engine.collections(revision), *engine.projects(revision)]) % _PRIME)
+    return RowSet(rows * _product([*engine.collections(revision), *engine.projects(revision)]) % _PRIME)
 
 
-def step(engine: Engine, old: str, new: str) -> Step:
+def step(engine: Engine, old: str, new: str) -> RowStep:
     """What leads from one revision to another: costs by what differs.
 
     Documents that differ in their times alone are among them.
     """
     before, after = ({each.key: each for each in engine.projects(at)} for at in (old, new))
-    return Step(
+    return RowStep(
         engine.diff_headers(old, new, times=True),
         tuple(each for key, each in after.items() if before.get(key) != each),
         tuple(each for key, each in before.items() if after.get(key) != each),

@@ -14,17 +14,17 @@ from typing import NamedTuple, Self
 from vmrag_link import permissions
 from vmrag_link.engines import contents
 from vmrag_link.engines.base import Engine, Write, root_of
-from vmrag_link.engines.contents import Contents, Step
+from vmrag_link.engines.contents import RowSet, RowStep
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Document, RevisionInfo
-from vmrag_link.ops.migration.plan import Plan
-from vmrag_link.ops.remotes.revision_map import Entry, forget, waiting
+from vmrag_link.ops.migration.plan import MigrationPlan
+from vmrag_link.ops.remotes.revision_map import MigratedRevision, forget, waiting
 from vmrag_link.progress import Progress
 
 _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 2_000_000
 
-Made = dict[str, Entry]
+Made = dict[str, MigratedRevision]
 """By its old name, what a revision became."""
 
 
@@ -35,7 +35,7 @@ class Carried(NamedTuple):
     new: int
 
 
-def carry(old: Engine, new: Engine, plan: Plan, notes: Path, progress: Progress) -> Carried:
+def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: Progress) -> Carried:
     """Make what is not made yet; returns everything, the root included.
 
     `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
@@ -43,9 +43,9 @@ def carry(old: Engine, new: Engine, plan: Plan, notes: Path, progress: Progress)
     """
     made = _noted(notes, new)
     beginning = contents.read(old, plan.root)
-    made[plan.root] = Entry(root_of(new), beginning.fingerprint)
+    made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
     todo = [each for each in plan.revisions if each not in made]
-    known: dict[str, Contents] = {plan.root: beginning}
+    known: dict[str, RowSet] = {plan.root: beginning}
     left = waiting(todo, plan.parents)
     infos = _infos(old, plan, set(todo))
     with (
@@ -70,14 +70,14 @@ def carry(old: Engine, new: Engine, plan: Plan, notes: Path, progress: Progress)
                     hint="vmrag doctor --bug",
                     revision=revision,
                 )
-            made[revision] = Entry(again, known[revision].fingerprint)
+            made[revision] = MigratedRevision(again, known[revision].fingerprint)
             written.add(revision, made[revision])
             forget(known, left, first, revision)
             task.advance(1)
     return Carried(made, len(todo))
 
 
-def _infos(engine: Engine, plan: Plan, todo: set[str]) -> Mapping[str, RevisionInfo]:
+def _infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, RevisionInfo]:
     """Messages, authors and dates: one walk a head is much faster than a question a revision."""
     found: dict[str, RevisionInfo] = {}
     for head in dict.fromkeys((*plan.branches.values(), *plan.anchors)):
@@ -89,7 +89,7 @@ def _infos(engine: Engine, plan: Plan, todo: set[str]) -> Mapping[str, RevisionI
 # -- rows
 
 
-def _rows(engine: Engine, revision: str, step: Step) -> Iterator[Write]:
+def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
     """What turns the first parent into the revision; texts are read as they are needed."""
     documents, collections = step.rows.documents, step.rows.collections
     dropped = [each.key for each in collections if each.after is None]
@@ -146,7 +146,7 @@ class _Notes:
         os.fsync(self._file.fileno())
         self._file.close()
 
-    def add(self, old: str, entry: Entry) -> None:
+    def add(self, old: str, entry: MigratedRevision) -> None:
         self._file.write(f"{old} {entry.revision} {entry.fingerprint}\n")
         self._file.flush()
 
@@ -158,6 +158,6 @@ def _noted(path: Path, new: Engine) -> Made:
         for line in path.read_text(encoding="ascii", errors="replace").splitlines():
             parts = line.split()
             if len(parts) == 3 and len(parts[2]) == 64:  # noqa: PLR2004  old, new, SHA-256 in hex
-                found[parts[0]] = Entry(parts[1], parts[2])
+                found[parts[0]] = MigratedRevision(parts[1], parts[2])
     here = new.parents([entry.revision for entry in found.values()]) if found else {}
     return {old: entry for old, entry in found.items() if entry.revision in here}

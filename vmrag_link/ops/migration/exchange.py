@@ -31,14 +31,14 @@ _BESIDE: dict[EngineName, Sequence[str]] = {
 """What else belongs to an engine's knowledge base. Locks belong to the folder, and stay."""
 
 
-class FileChange(Record, frozen=True):
+class RewrittenFile(Record, frozen=True):
     """What a migration made of a file of the work tree; both are the whole file."""
 
     before: str
     after: str
 
 
-class State(Record, frozen=True):
+class MigrationState(Record, frozen=True):
     """A migration whose exchange was begun, and what would undo it.
 
     `carried`: the name of the folder with what was carried. `stage`: `exchanging` and `undoing`
@@ -50,12 +50,12 @@ class State(Record, frozen=True):
     to: EngineName
     carried: str
     stage: Literal["exchanging", "done", "undoing"]
-    settings: FileChange | None = None
-    pin: FileChange | None = None
+    settings: RewrittenFile | None = None
+    pin: RewrittenFile | None = None
     format: int = _FORMAT
 
 
-def state_of(places: Places) -> State | None:
+def state_of(places: Places) -> MigrationState | None:
     """The migration that is under way, or can be undone. Raises `FileFailed`, `FormatTooNew`."""
     path = _state(places)
     try:
@@ -64,7 +64,7 @@ def state_of(places: Places) -> State | None:
         return None
     try:
         require_known(data, _FORMAT, what="The note of a migration", path=path)
-        return msgspec.json.decode(data, type=State)
+        return msgspec.json.decode(data, type=MigrationState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
             f"{path} cannot be read.",
@@ -73,7 +73,7 @@ def state_of(places: Places) -> State | None:
         ) from error
 
 
-def note(places: Places, state: State) -> None:
+def note(places: Places, state: MigrationState) -> None:
     paths.write_atomically(_state(places), msgspec.json.encode(state), durable=True)
 
 
@@ -101,7 +101,7 @@ def lock_of(places: Places) -> Path:
     return places.locks / "migrate.lock"
 
 
-def exchange(places: Places, state: State) -> None:
+def exchange(places: Places, state: MigrationState) -> None:
     """Let the knowledge base that was carried take the place of the present one.
 
     `state.stage` says which way. Call it with the state noted, and the present one's write lock
@@ -116,7 +116,7 @@ def exchange(places: Places, state: State) -> None:
         _move(places.kb, go, [*_DECISIVE[old], *_BESIDE[old]])
 
 
-def finish(places: Places, state: State) -> bool:
+def finish(places: Places, state: MigrationState) -> bool:
     """After a kill: finish an exchange that had decided, take one back that had not; whether it
     was finished.
 
@@ -133,7 +133,7 @@ def finish(places: Places, state: State) -> bool:
         return False
 
 
-def _folders(places: Places, state: State) -> tuple[Path, Path]:
+def _folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
     carried, replaced = places.migration / state.carried / "kb", before(places)
     return (replaced, carried) if state.stage == "undoing" else (carried, replaced)
 

@@ -18,8 +18,8 @@ from vmrag_link.git import sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange, names, unfinished, work_tree
 from vmrag_link.ops.migration.carry import Carried, carry
-from vmrag_link.ops.migration.exchange import State
-from vmrag_link.ops.migration.plan import Plan, pinned, plan
+from vmrag_link.ops.migration.exchange import MigrationState
+from vmrag_link.ops.migration.plan import MigrationPlan, pinned, plan
 from vmrag_link.ops.migration.work_tree import Changed
 from vmrag_link.workspace import Workspace
 
@@ -120,7 +120,9 @@ def undo(ws: Workspace) -> UndoReport:
 # -- carrying
 
 
-def _carry(ws: Workspace, to: EngineName, wanted: Plan, settings: exchange.FileChange) -> tuple[Carried, State]:
+def _carry(
+    ws: Workspace, to: EngineName, wanted: MigrationPlan, settings: exchange.RewrittenFile
+) -> tuple[Carried, MigrationState]:
     """Carry until nothing is committed meanwhile, then exchange the two."""
     folder = ws.places.migration / f"{to}-{wanted.root[:12]}"
     made = 0
@@ -134,7 +136,7 @@ def _carry(ws: Workspace, to: EngineName, wanted: Plan, settings: exchange.FileC
             wanted, before = plan(ws.engine, pins), wanted
             if wanted == before:
                 pin = work_tree.pin_change(ws, done.entries)
-                state = State(ws.engine.name, to, folder.name, "exchanging", settings, pin)
+                state = MigrationState(ws.engine.name, to, folder.name, "exchanging", settings, pin)
                 if exchange.before(ws.places).exists():  # of an earlier migration
                     with file_failures():
                         shutil.rmtree(exchange.before(ws.places))
@@ -143,7 +145,7 @@ def _carry(ws: Workspace, to: EngineName, wanted: Plan, settings: exchange.FileC
     raise Busy("Something goes on committing to the knowledge base, which was not replaced.", hint="vmrag migrate")
 
 
-def _opened(ws: Workspace, to: EngineName, wanted: Plan, folder: Path) -> Engine:
+def _opened(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
     """The new knowledge base, as far as it was made."""
     if opening.there(folder):
         return opening.open_engine(
@@ -163,7 +165,7 @@ def _require_own(engine: Engine) -> None:
         )
 
 
-def _planned(ws: Workspace, to: EngineName, wanted: Plan, size: int) -> MigrateReport:
+def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) -> MigrateReport:
     each, row = _SECONDS[to]
     documents = sum(ws.engine.count(head) for head in set(wanted.branches.values()))
     seconds = round(1 + len(wanted.revisions) * each + documents * row, 1)
@@ -193,13 +195,13 @@ def _still(ws: Workspace, purpose: str) -> Iterator[None]:
         yield
 
 
-def _exchange(ws: Workspace, state: State) -> None:
+def _exchange(ws: Workspace, state: MigrationState) -> None:
     ws.close()
     exchange.note(ws.places, state)
     exchange.exchange(ws.places, state)
 
 
-def _conclude(ws: Workspace, state: State) -> Changed:
+def _conclude(ws: Workspace, state: MigrationState) -> Changed:
     """What follows when the knowledge bases have changed places. It can be repeated."""
     with file_failures():
         shutil.rmtree(ws.places.remotes, ignore_errors=True)  # derived, of what the other one knew
@@ -211,7 +213,7 @@ def _conclude(ws: Workspace, state: State) -> Changed:
     return changed
 
 
-def _change(ws: Workspace, state: State) -> Changed:
+def _change(ws: Workspace, state: MigrationState) -> Changed:
     with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
         changed = work_tree.change(ws, state, back=state.stage == "undoing")
     ws.reload_settings()
@@ -223,7 +225,7 @@ class _Settled(NamedTuple):
     where a kill had left it; None: it was over.
     """
 
-    state: State
+    state: MigrationState
     now: Changed | None
 
 

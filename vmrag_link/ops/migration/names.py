@@ -7,13 +7,13 @@ import msgspec
 from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, Engine, reserved, root_of
 from vmrag_link.errors import KnowledgeMoved, Uncommitted, plural
 from vmrag_link.ops.migration.carry import Made
-from vmrag_link.ops.migration.plan import Plan
+from vmrag_link.ops.migration.plan import MigrationPlan
 from vmrag_link.ops.remotes import revision_map
 
 _AUTHOR = "vmrag <vmrag@localhost>"
 
 
-def transfer(old: Engine, new: Engine, plan: Plan, made: Made) -> None:
+def transfer(old: Engine, new: Engine, plan: MigrationPlan, made: Made) -> None:
     """Let what was carried be reached as the old revisions are, and known by their names."""
     with new.writing("migrate"):
         for name, head in plan.branches.items():

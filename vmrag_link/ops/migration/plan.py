@@ -20,7 +20,7 @@ from vmrag_link.ops.remotes.revision_map import parents_first
 from vmrag_link.workspace import Workspace
 
 
-class Plan(Record, frozen=True):
+class MigrationPlan(Record, frozen=True):
     """`revisions`: what is carried, each after its parents; the `root` is made with the knowledge
     base. `branches`: their heads. `anchors`: revisions that no branch reaches, and that reach all
     others of the kind.
@@ -33,7 +33,7 @@ class Plan(Record, frozen=True):
     anchors: tuple[str, ...]
 
 
-def plan(engine: Engine, pins: Sequence[str]) -> Plan:
+def plan(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     """What would be carried now; `pins`: any texts.
 
     Raises `Uncommitted`, `KnowledgeRefused`, `SchemaTooNew`.
@@ -47,7 +47,7 @@ def plan(engine: Engine, pins: Sequence[str]) -> Plan:
     return of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
 
 
-def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> Plan:
+def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
     """As `plan`, of these branches, and of `pins` that are here."""
     root, keep = root_of(engine), engine.branch(KEEP_BRANCH)
     before = engine.parents([root])
@@ -61,7 +61,7 @@ def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> Plan
     wanted = (on_branches | apart) - before.keys()
     for each in sorted(wanted):
         _require_descent(engine, each, parents, wanted | {root})
-    return Plan(root, tuple(parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below)))
+    return MigrationPlan(root, tuple(parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below)))
 
 
 def _require_descent(engine: Engine, revision: str, parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:

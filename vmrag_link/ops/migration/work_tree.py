@@ -13,7 +13,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.migration.carry import Made
-from vmrag_link.ops.migration.exchange import FileChange, State
+from vmrag_link.ops.migration.exchange import MigrationState, RewrittenFile
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, read_regular, require_files, write_atomically
 from vmrag_link.workspace import Workspace
 
@@ -28,14 +28,14 @@ class Changed(Record, frozen=True):
     left: tuple[str, ...] = ()
 
 
-def settings_change(ws: Workspace, to: EngineName) -> FileChange:
+def settings_change(ws: Workspace, to: EngineName) -> RewrittenFile:
     """What will become of the settings file. Raises `ConfigInvalid` where no line can be set."""
     require_files(ws.places.config)
     before = ws.places.config.read_bytes() if ws.places.config.exists() else b""
-    return FileChange(before.decode(), settings_edit.with_value(before, "engine", to).decode())
+    return RewrittenFile(before.decode(), settings_edit.with_value(before, "engine", to).decode())
 
 
-def pin_change(ws: Workspace, made: Made) -> FileChange | None:
+def pin_change(ws: Workspace, made: Made) -> RewrittenFile | None:
     """What will become of the pin; None where it names nothing that was carried."""
     try:
         data = read_regular(ws.places.pin, pins.MAX_BYTES + 1)
@@ -45,10 +45,10 @@ def pin_change(ws: Workspace, made: Made) -> FileChange | None:
     if pin.dolt_commit not in made:
         return None
     new = msgspec.structs.replace(pin, dolt_commit=made[pin.dolt_commit].revision)
-    return FileChange(data.decode(), pins.format(new).decode())
+    return RewrittenFile(data.decode(), pins.format(new).decode())
 
 
-def change(ws: Workspace, state: State, *, back: bool = False) -> Changed:
+def change(ws: Workspace, state: MigrationState, *, back: bool = False) -> Changed:
     """Write what a migration decided, or take it `back`.
 
     A file that was changed since stays as it is. Git's index is not waited for.

@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link import pin_values
 from vmrag_link.engines import contents, migrated
 from vmrag_link.engines.base import MIGRATED_BRANCH, Engine, Write, root_of
-from vmrag_link.engines.contents import Contents
+from vmrag_link.engines.contents import RowSet
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.pin import Pin
@@ -36,18 +36,18 @@ _SECONDS = len("2026-01-31T12:00:00")
 _MEND = "Ask who pushed it. Who still has the knowledge base of before makes it anew: vmrag migrate --undo, then vmrag migrate"
 
 
-class Entry(Record, frozen=True):
+class MigratedRevision(Record, frozen=True):
     """`revision`: what another one became; `fingerprint`: of the contents of both."""
 
     revision: str
     fingerprint: str
 
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, MigratedRevision]
 """By the name of the revision that was migrated."""
 
 
-def read(engine: Engine, at: str | None = None) -> dict[str, Entry]:
+def read(engine: Engine, at: str | None = None) -> dict[str, MigratedRevision]:
     """The entries of our branch, or of another one's head. None where there is no such branch.
 
     Raises `KnowledgeRefused` for what is no map.
@@ -176,7 +176,7 @@ def fingerprints(
 
     Costs by what differs from one to the next. `parents`: of these and all their ancestors.
     """
-    known: dict[str, Contents] = {}
+    known: dict[str, RowSet] = {}
     asked = set(revisions)
     left = waiting(asked, parents)
     for revision in parents_first(asked, parents):
@@ -200,7 +200,7 @@ def waiting(revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]) ->
     return counted
 
 
-def forget(known: dict[str, Contents], left: dict[str, int], first: str, revision: str) -> None:
+def forget(known: dict[str, RowSet], left: dict[str, int], first: str, revision: str) -> None:
     """Drop contents from which nothing more follows."""
     if first in left:
         left[first] -= 1
@@ -228,10 +228,10 @@ def parents_first(revisions: set[str], parents: Mapping[str, tuple[str, ...]]) -
 # -- rows
 
 
-def _entry(engine: Engine, row: Document) -> tuple[str, Entry]:
+def _entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
     try:
         stated = msgspec.json.decode(row.metadata, type=dict[str, str]).get("fingerprint", "")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         stated = ""
     sound = (
         row.collection == _COLLECTION.name
@@ -242,7 +242,7 @@ def _entry(engine: Engine, row: Document) -> tuple[str, Entry]:
     )
     if not sound:
         raise _refused(f"a row in it is no entry: {row.doc_id[:60]!r}")
-    return row.doc_id, Entry(row.content, stated)
+    return row.doc_id, MigratedRevision(row.content, stated)
 
 
 def _writes(entries: Entries) -> Iterator[Write]:
@@ -252,7 +252,7 @@ def _writes(entries: Entries) -> Iterator[Write]:
         yield Write(put_collections=[_COLLECTION], put_documents=[_row(old, entry) for old, entry in some])
 
 
-def _row(old: str, entry: Entry) -> Document:
+def _row(old: str, entry: MigratedRevision) -> Document:
     digest = hashlib.sha256(entry.revision.encode()).hexdigest()
     stated = canonical_json({"fingerprint": entry.fingerprint})
     return Document(_COLLECTION.name, old, "", entry.revision, digest, stated)
