@@ -12,7 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support import dolt, people
+from tests.support import dolt_server as servers
 from tests.support.cli import start
+from tests.support.dolt_server import DoltServer, database_for
 from tests.support.people import User, World
 from tests.support.repos import ON
 from vmrag_link.engines import contents
@@ -24,7 +26,7 @@ from vmrag_link.workspace import Workspace
 
 pytestmark = [pytest.mark.hooks("off"), dolt.embedded]
 
-shared = people.shared
+shared, dolt_server = people.shared, servers.dolt_server
 
 KILLS = int(os.environ.get("VMRAG_MIGRATE_KILLS") or 4)
 
@@ -216,6 +218,32 @@ def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
     assert ada.fingerprint() == before
     ada.git("checkout", "-q", "HEAD~1")
     assert state(ada) == "in_sync"
+
+
+def test_two_people_move_to_one_server_and_find_each_other_there(
+    world: World, dolt_server: DoltServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("sync")
+    bob.git("checkout", "-q", "-b", "draft")
+    of_bob = bob.write_document("draft.md", "What Bob wrote while Ada moved.\n")
+    drafted, before = bob.fingerprint(), ada.fingerprint()
+    access = dolt_server.access(database_for(world.top / "kb"))
+    for each in (ada, bob):
+        for name, value in (("server", access.server), ("database", access.database), ("user", access.user)):
+            each.git("config", f"vmrag.dolt.{name}", value)
+        each.vmrag("migrate", "--to", "dolt")
+        each.git("commit", "-q", "-m", "Move to the server")
+    assert (json.loads((bob.shared / "kb" / "server.json").read_text())["database"], bob.pinned == of_bob) == (
+        access.database,
+        False,
+    )
+    assert (ada.fingerprint(), bob.fingerprint()) == (before, drafted)
+    ada.git("fetch", "-q", str(bob.top), "draft")
+    ada.git("checkout", "-q", "FETCH_HEAD~1")
+    assert (ada.pinned, state(ada), ada.fingerprint()) == (of_bob, "in_sync", drafted)
+    assert "others use" in ada.vmrag("migrate", "--to", "doltlite", code=3).err
 
 
 # -- kills

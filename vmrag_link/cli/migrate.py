@@ -46,6 +46,8 @@ def _lines(report: MigrateReport) -> Iterator[str]:
         return
     yield f"Moved {what} to {_NAMES[report.to]}; {report.made} were made by this run."
     yield from _files(report.changed)
+    if report.remote:
+        yield f"The remote {report.remote} holds the knowledge base of before. Name another one in .vmrag.yaml, then: vmrag pin"
     yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push; to go back: vmrag migrate --undo'
 
 

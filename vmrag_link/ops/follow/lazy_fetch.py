@@ -147,11 +147,14 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision; why it is still missing, None if it came."""
-    from vmrag_link.ops.remotes import destinations
+    from vmrag_link.ops.remotes import destinations, revision_map
     from vmrag_link.ops.remotes.fetch import first_with
 
     if behind := reasons.of_another_engine(ws, pin.dolt_commit):
         return behind
+    revision_map.refresh(ws.engine)  # where a server has the knowledge base, others write it
+    if ws.engine.has_revision(migrated.current(ws.places.kb, pin.dolt_commit)):
+        return None
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)

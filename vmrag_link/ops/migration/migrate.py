@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link import locks, paths
+from vmrag_link import locks, paths, pin_values
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of
+from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of, root_of
+from vmrag_link.engines.creating import first_message
 from vmrag_link.errors import AlreadyInitialized, Busy, EngineFailed, file_failures
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
@@ -21,6 +22,7 @@ from vmrag_link.ops.migration.carry import Carried, carry
 from vmrag_link.ops.migration.exchange import MigrationState
 from vmrag_link.ops.migration.plan import MigrationPlan, pinned, plan
 from vmrag_link.ops.migration.work_tree import Changed
+from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
 
 _ATTEMPTS = 5
@@ -34,7 +36,8 @@ class MigrateReport(Record, frozen=True):
     """`revisions` that are in the new knowledge base, of which this run `made` some. `branches` and
     `anchors`: what reaches them. `bytes` of the old one.
 
-    `applied` False: nothing was done; `seconds` is how long it may take.
+    `applied` False: nothing was done; `seconds` is how long it may take. `remote`: what pin or
+    settings name as the place where the old one is kept, and which the new one cannot share.
     """
 
     applied: bool
@@ -47,6 +50,7 @@ class MigrateReport(Record, frozen=True):
     bytes: int
     seconds: float | None = None
     changed: Changed = Changed()
+    remote: str = ""
 
 
 class UndoReport(Record, frozen=True):
@@ -68,7 +72,8 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         origin = ws.engine.name
         if origin == to:
             if settled and settled.now:
-                return MigrateReport(True, settled.state.origin, to, *_counts(ws), changed=settled.now)
+                report = MigrateReport(True, settled.state.origin, to, *_counts(ws), changed=settled.now)
+                return msgspec.structs.replace(report, remote=_remote(ws))
             raise AlreadyInitialized(
                 f"The knowledge base is stored by {to} already: there is nothing to migrate.",
                 hint="vmrag status",
@@ -85,9 +90,8 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
     anchors = len(wanted.anchors)
-    return MigrateReport(
-        True, origin, to, len(carried.entries), carried.new, tuple(wanted.branches), anchors, size, changed=changed
-    )
+    numbers = len(carried.entries), carried.new, tuple(wanted.branches), anchors, size
+    return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws))
 
 
 def undo(ws: Workspace) -> UndoReport:
@@ -146,15 +150,26 @@ def _carry(
 
 
 def _opened(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
-    """The new knowledge base, as far as it was made."""
+    """The new knowledge base, as far as it was made here, or on its server by somebody else."""
+    access = ws.settings.dolt_access
     if opening.there(folder):
-        return opening.open_engine(
-            folder, lock_timeout=ws.lock_timeout, limits=ws.settings.limits, access=ws.settings.dolt_access
-        )
+        return opening.open_engine(folder, lock_timeout=ws.lock_timeout, limits=ws.settings.limits, access=access)
     first = ws.engine.info(wanted.root)
-    return opening.create(
-        to, folder, author=first.author, date=first.date, access=ws.settings.dolt_access, origin=wanted.root
-    )
+    try:
+        return opening.create(to, folder, author=first.author, date=first.date, access=access, origin=wanted.root)
+    except AlreadyInitialized:
+        if to != "dolt" or not access.server:
+            raise
+    new = opening.join(folder, access)
+    if [each.message for each in new.log(root_of(new))][1:] != [first_message(wanted.root)]:
+        new.close()
+        shutil.rmtree(folder)
+        raise AlreadyInitialized(
+            f"The server {access.server} holds another knowledge base in the database {access.database!r}.",
+            hint="Name another database: git config vmrag.dolt.database NAME",
+            database=access.database,
+        )
+    return new
 
 
 def _require_own(engine: Engine) -> None:
@@ -163,6 +178,12 @@ def _require_own(engine: Engine) -> None:
             "The knowledge base is on a Dolt server, which others use: it is not migrated from there.",
             hint="In a clone without the setting dolt.server: vmrag clone, then vmrag migrate --to doltlite",
         )
+
+
+def _remote(ws: Workspace) -> str:
+    """A remote that holds one knowledge base; the code's own has a place for each engine."""
+    found = destinations.stated_remote(ws)
+    return "" if found == pin_values.OWN or ws.engine.shared else found
 
 
 def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) -> MigrateReport:

@@ -63,11 +63,15 @@ def require_nothing_new(engine: Engine) -> None:
 
 
 def _branch(engine: Engine, name: str, head: str) -> None:
-    """Another clone that shares the knowledge base may have brought it further."""
+    """On a server it may be another clone's, too: then it goes forward only."""
     found = engine.branch(name)
     if found is None:
         engine.create_branch(name, head)
-    elif not engine.is_ancestor(head, found.head):
+    elif found.head == head or (engine.shared and engine.is_ancestor(head, found.head)):
+        return
+    elif engine.shared and not engine.is_ancestor(found.head, head):
+        engine.anchor(head, reason=f"the head of {name} before the migration")
+    else:
         engine.move_branch(name, head, expected=found.head)
 
 
