@@ -69,17 +69,26 @@ def read(engine: Engine, revision: str) -> RowSet:
     return RowSet(rows * _product([*engine.collections(revision), *engine.projects(revision)]) % _PRIME)
 
 
-def step(engine: Engine, old: str, new: str) -> RowStep:
-    """What leads from one revision to another: costs by what differs.
+class Steps:
+    """What leads from one revision to another; made for many steps, one after the other."""
 
-    Documents that differ in their times alone are among them.
-    """
-    before, after = ({each.key: each for each in engine.projects(at)} for at in (old, new))
-    return RowStep(
-        engine.diff_headers(old, new, times=True),
-        tuple(each for key, each in after.items() if before.get(key) != each),
-        tuple(each for key, each in before.items() if after.get(key) != each),
-    )
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._projects: dict[str, dict[str, Project]] = {}
+
+    def between(self, old: str, new: str) -> RowStep:
+        """Costs by what differs. Documents that differ in their times alone are among them."""
+        before = self._projects[old] if old in self._projects else self._read(old)
+        after = self._read(new)
+        self._projects = {new: after}
+        return RowStep(
+            self._engine.diff_headers(old, new, times=True),
+            tuple(each for key, each in after.items() if before.get(key) != each),
+            tuple(each for key, each in before.items() if after.get(key) != each),
+        )
+
+    def _read(self, revision: str) -> dict[str, Project]:
+        return {each.key: each for each in self._engine.projects(revision)}
 
 
 def _product(rows: Iterable[Row | DocumentHeader]) -> int:

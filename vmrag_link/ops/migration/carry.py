@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from vmrag_link import permissions
 from vmrag_link.engines import contents
 from vmrag_link.engines.base import Engine, Write, root_of
-from vmrag_link.engines.contents import RowSet, RowStep
+from vmrag_link.engines.contents import RowSet, RowStep, Steps
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Document, RevisionInfo
 from vmrag_link.ops.migration.plan import MigrationPlan
@@ -47,6 +47,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
     todo = [each for each in plan.revisions if each not in made]
     known: dict[str, RowSet] = {plan.root: beginning}
     left = waiting(todo, plan.parents)
+    there, here = Steps(old), Steps(new)
     infos = _infos(old, plan, set(todo))
     with (
         progress.task("migrating", total=len(todo)) as task,
@@ -57,14 +58,14 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
             first = plan.parents[revision][0]
             if first not in known:
                 known[first] = contents.read(old, first)
-            step = contents.step(old, first, revision)
+            step = there.between(first, revision)
             info = infos.get(revision) or old.info(revision)
             parents = [made[each].revision for each in info.parents]
             again = new.recreate(
                 parents, _rows(old, revision, step), message=info.message, author=info.author, date=info.date
             )
             known[revision] = known[first].after(step)
-            if known[first].after(contents.step(new, parents[0], again)) != known[revision]:
+            if known[first].after(here.between(parents[0], again)) != known[revision]:
                 raise EngineFailed(
                     f"Revision {revision[:12]} became {again[:12]}, which does not hold the same; nothing was replaced.",
                     hint="vmrag doctor --bug",

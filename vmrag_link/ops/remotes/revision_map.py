@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link import pin_values
 from vmrag_link.engines import contents, migrated
 from vmrag_link.engines.base import MIGRATED_BRANCH, Engine, Write, root_of
-from vmrag_link.engines.contents import RowSet
+from vmrag_link.engines.contents import RowSet, Steps
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.pin import Pin
@@ -177,6 +177,7 @@ def fingerprints(
     Costs by what differs from one to the next. `parents`: of these and all their ancestors.
     """
     known: dict[str, RowSet] = {}
+    steps = Steps(engine)
     asked = set(revisions)
     left = waiting(asked, parents)
     for revision in parents_first(asked, parents):
@@ -184,7 +185,7 @@ def fingerprints(
             raise refusal
         first = parents[revision][0] if parents[revision] else ""
         if first in known:
-            known[revision] = known[first].after(contents.step(engine, first, revision))
+            known[revision] = known[first].after(steps.between(first, revision))
         else:
             known[revision] = contents.read(engine, revision)
         yield revision, known[revision].fingerprint

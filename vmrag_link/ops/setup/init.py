@@ -108,8 +108,8 @@ def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
     found = engine_of(ws.places.kb)
     if engine and found and found != engine:
         raise AlreadyInitialized(
-            f"The knowledge base of this repository is stored by {found}, and stays so.",
-            hint="vmrag init",
+            f"The knowledge base of this repository is stored by {found} already.",
+            hint=f"To go on with it: vmrag init; to move it: vmrag migrate --to {engine}",
             engine=found,
         )
 
