@@ -32,6 +32,7 @@ from bench import (
     travel,
     verify,
 )
+from bench import report as reports
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -51,6 +52,7 @@ PARTS: dict[str, Part] = {
     "action": action.run,
     "engines": engines.run,
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
+    "report": lambda folder, _, rounds, env: reports.run(folder, rounds, env),
     "team": lambda folder, _, __, env: team.run(folder, env),
     "migrate": lambda folder, _, __, env: migrate.run(folder, env),
     "growth": lambda folder, _, __, env: growth.run(folder, env),

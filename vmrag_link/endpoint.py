@@ -12,6 +12,7 @@ import functools
 import ipaddress
 import math
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -65,18 +66,37 @@ class _Again(Exception):
         self.reason, self.status, self.wait = reason, status, wait
 
 
-def ask(url: str, body: object, *, key: str | None = None, seconds: float | None = None) -> bytes:
+def ask(
+    url: str,
+    body: object,
+    *,
+    key: str | None = None,
+    seconds: float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
     """The answer to a POST of `body` as JSON, for which each attempt waits `seconds`.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
+    return _ask(url, msgspec.json.encode(body), key, seconds, headers)
+
+
+def read(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
+    """The answer to a GET. Raises as `ask`."""
+    return _ask(url, None, key, None, headers)
+
+
+def _ask(
+    url: str, content: bytes | None, key: str | None, seconds: float | None, headers: Mapping[str, str] | None
+) -> bytes:
+    """A POST of `content`, or (None) a GET."""
     pause = _open_until.get(url, 0.0) - time.monotonic()
     if pause > 0:
         raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
-    content = msgspec.json.encode(body)
+    sent = dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(url, content, key, ANSWER_SECONDS if seconds is None else seconds)
+            return _attempt(url, content, key, sent, ANSWER_SECONDS if seconds is None else seconds)
         except _Again as failed:
             if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
                 _open_until[url] = time.monotonic() + OPEN_SECONDS
@@ -85,14 +105,14 @@ def ask(url: str, body: object, *, key: str | None = None, seconds: float | None
     raise AssertionError  # the last attempt returns or raises
 
 
-def _attempt(url: str, content: bytes, key: str | None, seconds: float) -> bytes:
+def _attempt(url: str, content: bytes | None, key: str | None, headers: Mapping[str, str], seconds: float) -> bytes:
     import httpx
 
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    method, typed = ("GET", {}) if content is None else ("POST", {"Content-Type": "application/json"})
     timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
     try:
-        answer = _client(direct=_is_here(url)).post(
-            url, content=content, headers=headers, timeout=timeout, follow_redirects=False
+        answer = _client(direct=_is_here(url)).request(
+            method, url, content=content, headers={**typed, **headers}, timeout=timeout, follow_redirects=False
         )
     except httpx.TimeoutException as error:
         raise _Again("did not answer in time") from error

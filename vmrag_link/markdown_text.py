@@ -5,8 +5,8 @@ GitHub takes 1 MiB of a step and drops all of it when there is more.
 
 from __future__ import annotations
 
-import bisect
 import re
+import string
 from collections.abc import Sequence
 
 from vmrag_link import terminal_text
@@ -20,7 +20,8 @@ LEAST = 120
 MOST = 20_000
 """Characters of a cell, of which nobody reads more."""
 
-_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
+_REFERENCES = {ord(each): f"&#{ord(each)};" for each in string.punctuation}
 
 
 def text(value: object) -> str:
@@ -29,14 +30,27 @@ def text(value: object) -> str:
     A newline is a line break, also in a cell of a table.
     """
     lines = terminal_text.lines(terminal_text.visible(str(value)))
-    return "<br>".join(_PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", line) for line in lines)
+    return "<br>".join(line.translate(_REFERENCES) for line in lines)
+
+
+def link(shown: str, url: str) -> str:
+    """A link to a URL of our own making, or its text if it has a character that could end it."""
+    return f"[{text(shown)}]({url})" if _URL.fullmatch(url) else text(url)
+
+
+def command(line: str) -> str:
+    """A paragraph with a command to copy, as text."""
+    return f"<pre>{text(line)}</pre>\n\n"
 
 
 def beginning(value: str, room: int) -> str:
-    """As much of a text, from its beginning, as makes at most `room` bytes of Markdown."""
-    longest = min(len(value), max(0, room))
-    kept = bisect.bisect_right(range(1, longest + 1), room, key=lambda length: len(text(value[:length]).encode()))
-    return value[:kept]
+    """About as much of a text, from its beginning, as makes `room` bytes of Markdown, and never
+    more.
+    """
+    kept = value[: max(0, room)]
+    while kept and (size := len(text(kept).encode())) > room:
+        kept = kept[: min(len(kept) - 1, len(kept) * room // size)]
+    return kept
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:

@@ -236,6 +236,14 @@ class ChangeCounts(Record, frozen=True):
         kinds = [change.kind for change in changes]
         return cls(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
 
+    @property
+    def text(self) -> str:
+        """`3 documents added, 1 modified`; `no documents changed`."""
+        found = {kind: getattr(self, kind) for kind in ("added", "modified", "removed")}
+        first, *others = [f"{number} {kind}" for kind, number in found.items() if number] or ["no changed"]
+        number, _, kind = first.partition(" ")
+        return ", ".join([f"{number} document{'' if number == '1' else 's'} {kind}", *others])
+
     def __add__(self, other: ChangeCounts) -> ChangeCounts:
         return ChangeCounts(self.added + other.added, self.modified + other.modified, self.removed + other.removed)
 

@@ -6,10 +6,11 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from vmrag_action import failures
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
-STEPS = ("prepare", "sync", "verify", "check", "report", "store", "unsaved")
+STEPS = ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "store", "unsaved")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -18,14 +19,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(runner, argv)
     except VmragError as error:
-        runner.annotate_error(error)
+        failures.annotate(runner, error)
         return error.exit_code
     except KeyboardInterrupt:
         runner.say("Interrupted.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the outermost boundary
         if known := system_failure(error):
-            runner.annotate_error(known)
+            failures.annotate(runner, known)
             return FAILED
         return _bug(runner, error, argv)
 

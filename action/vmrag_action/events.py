@@ -115,9 +115,9 @@ def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
     Raises `UsageInvalid` for the fork that a pull request comes from: what it calls its base, and
     its knowledge, are a stranger's.
     """
-    name = _hosted_name(places)
-    if name in (None, environ.get("GITHUB_REPOSITORY", "").lower()):
+    if is_own(environ, places):
         return False
+    name = _hosted_name(places)
     if event in (*_MERGED, "pull_request_target"):
         source = payload.read(environ, OfPullRequest).pull_request.head.repo
         if source and source.full_name.lower() == name:
@@ -126,6 +126,23 @@ def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
                 hint="Leave out `repository:` of the step actions/checkout.",
             )
     return bool(objects.missing_commits(places, [_sha(environ)]))
+
+
+def pushed_branch(environ: Mapping[str, str]) -> str | None:
+    """The branch that was pushed; None for tags, and where no push is what happened."""
+    ref = _ref(environ)
+    is_push = environ.get("GITHUB_EVENT_NAME") == "push"
+    return ref.removeprefix(BRANCHES) if is_push and ref.startswith(BRANCHES) else None
+
+
+def default_branch(environ: Mapping[str, str]) -> str:
+    """Raises as `payload.read`."""
+    return payload.read(environ, OfRepository).repository.default_branch
+
+
+def is_own(environ: Mapping[str, str], places: Places) -> bool:
+    """Whether the checkout is of the job's own repository, the only one that a job pushes to."""
+    return _hosted_name(places) in (None, environ.get("GITHUB_REPOSITORY", "").lower())
 
 
 def _hosted_name(places: Places) -> str | None:
@@ -230,7 +247,7 @@ def _is_default(event: str, environ: Mapping[str, str]) -> bool:
     """A schedule runs on the default branch alone, and its payload does not always say which."""
     if event == "schedule":
         return True
-    return _ref(environ) == BRANCHES + payload.read(environ, OfRepository).repository.default_branch
+    return _ref(environ) == BRANCHES + default_branch(environ)
 
 
 # -- what the runner hands over

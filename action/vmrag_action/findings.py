@@ -1,26 +1,56 @@
-"""What `verify` and `check` found, as annotations, a table, a number and an exit code."""
+"""What steps found, as annotations, a table, a number and an exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import inputs
+from vmrag_action import failures, inputs
 from vmrag_action.runner import PIN, Level, Runner, SourceLine
 from vmrag_link import markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK
+from vmrag_link.ops.checks.verify_commits import Code, PinFinding
 from vmrag_link.ops.checks.verify_commits import Level as Severity
+
+MOST_BYTES = 900_000
+"""Of the table in the summary: other steps of the job have something to say, too."""
+
+_ENVIRONMENTAL: tuple[Code, ...] = ("NOT_COMPARABLE",)
+"""Findings that say nothing about a pin: the history to compare it with is not there."""
+
+WORST: tuple[str, ...] = (
+    "KNOWLEDGE_DROPPED",
+    "PIN_REMOVED",
+    "PIN_MALFORMED",
+    "PIN_REVISION_MISSING",
+    "NOT_ON_REMOTE",
+    "NOT_COMPARABLE",
+    "MOVED_BACK",
+)
+"""The findings of `verify`, by how much is lost."""
 
 
 class ActionFinding(NamedTuple):
-    """`where`: the commit or the query that it is about; `place`: what is annotated."""
+    """`where`: the commit or the query that it is about; `place`: what is annotated, None for what
+    is no file's fault.
+    """
 
     severity: Severity
     code: str
     where: str
     message: str
     hint: str
-    place: SourceLine = PIN
+    place: SourceLine | None = PIN
+
+    @classmethod
+    def of_pin(cls, found: PinFinding) -> ActionFinding:
+        """At the pin, unless it is the environment that does not let anybody look."""
+        place = None if found.code in _ENVIRONMENTAL else PIN
+        return cls(found.level, found.code, found.commit[:12], found.message, found.hint, place)
+
+    @property
+    def title(self) -> str:
+        return self.code if self.place else failures.ENVIRONMENT + self.code
 
 
 def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: str) -> int:
@@ -30,15 +60,35 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
     """
     fail_on = inputs.fail_on()
     fatal = {"error": ("error",), "information": ("error", "information"), "never": ()}[fail_on]
-    for each in sorted(found, key=lambda one: one.severity != "error"):  # the runner shows a limited number
+    ordered = sorted(found, key=_rank)
+    by_level: dict[Level, list[ActionFinding]] = {"error": [], "warning": [], "notice": []}
+    for each in ordered:
         level: Level = "error" if each.severity in fatal else "warning" if each.severity == "error" else "notice"
-        runner.annotate(level, each.message, hint=each.hint, title=each.code, at=each.place)
+        by_level[level].append(each)
+    for level, some in by_level.items():
+        _annotate(runner, level, some)
     runner.say(verdict)
     runner.output("findings", len(found) + inputs.earlier_findings())
-    rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in found]
-    facts = [("Result", verdict), ("Findings", len(found))]
-    text = markdown_text.facts(title, facts)
+    rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in ordered]
+    text = markdown_text.facts(title, [("Result", verdict), ("Findings", len(found))])
     if rows:
-        text += markdown_text.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=900_000)
+        text += markdown_text.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=MOST_BYTES)
     runner.summarise(text)
     return FAILED_CHECK if any(each.severity in fatal for each in found) else OK
+
+
+def _rank(found: ActionFinding) -> tuple[bool, int]:
+    """The worst first, of equal ones the earlier commit."""
+    return found.severity != "error", WORST.index(found.code) if found.code in WORST else 0
+
+
+def _annotate(runner: Runner, level: Level, found: Sequence[ActionFinding]) -> None:
+    """The runner shows so many of a level in a step and drops the others silently, so the last one
+    that it shows names them; the log has them all.
+    """
+    room = runner.room(level)
+    more = len(found) - room
+    for number, each in enumerate(found, 1):
+        rest = f"and {more} more: see the summary" if more > 0 and number == room else ""
+        hint = "\n".join(line for line in (each.hint, rest) if line)
+        runner.annotate(level, each.message, hint=hint, title=each.title, at=each.place)

@@ -4,18 +4,20 @@ for it.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, cast
 
 from vmrag_action.runner import given
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
 
-Mode = Literal["sync", "verify", "check", "report"]
+Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
-MODES: tuple[Mode, ...] = ("sync", "verify", "check", "report")
+MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
 
 def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
@@ -66,6 +68,11 @@ def remote() -> str:
     return found
 
 
+def branch() -> str:
+    """The branch that `update` brings up to date; empty: the event says which ones."""
+    return given("branch").removeprefix(BRANCHES)
+
+
 def caching() -> Caching:
     return cast("Caching", _choice("enable-cache", ("auto", "true", "false"), "auto"))
 
@@ -81,6 +88,22 @@ def chroma() -> bool:
 
 def fail_on() -> FailOn:
     return cast("FailOn", _choice("fail-on", ("error", "information", "never"), "error"))
+
+
+def repaired_branches() -> tuple[str, ...]:
+    """The branches that `repair` may push to; none: the default branch."""
+    return tuple(each.strip() for each in given("branches").split(",") if each.strip())
+
+
+def opens_pull_request() -> bool:
+    """Whether a repair that a branch refuses becomes a pull request."""
+    return _boolean("pull-request", "false")
+
+
+def looked_at() -> str:
+    """The commit at which the step `repair` found or left its branch; empty where it did not."""
+    found = given("branch-head")
+    return found if re.fullmatch(COMMIT_NAME, found) else ""
 
 
 def earlier_findings() -> int:

@@ -1,7 +1,7 @@
 """What GitHub says of an event, as far as it decides anything.
 
 A payload holds what strangers wrote. It is read up to a size, by types, and a hash is nothing but a
-hash. Titles, texts and the branch names of heads are never looked at.
+hash. Titles and texts are never looked at, and branch names of heads only to update them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class BaseEnd(Record, frozen=True):
 
 
 class HeadEnd(Record, frozen=True):
-    """`repo` None: the fork was deleted."""
+    """`repo` None: the fork was deleted. `ref`: its branch, as a stranger calls it."""
 
+    ref: Branch
     sha: Hash
     repo: HostedRepository | None
 
@@ -50,6 +51,7 @@ class PullRequest(Record, frozen=True):
     number: _Number
     base: BaseEnd
     head: HeadEnd
+    state: str = ""
     merged: bool | None = None
     merge_commit_sha: Hash | None = None
 
@@ -109,6 +111,14 @@ def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
         raise unreadable(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(f"the payload is not that of such an event ({error})") from error
+
+
+def repository_name(environ: Mapping[str, str]) -> str:
+    """`owner/name` of the job's own repository. Raises `UsageInvalid`."""
+    try:
+        return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
+    except msgspec.ValidationError as error:
+        raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
 
 
 def unreadable(reason: str) -> UsageInvalid:

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import UsageInvalid, VmragError
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin_values import REVISION
 from vmrag_link.progress import QUIET, Task
@@ -51,10 +52,18 @@ OUTPUTS: Mapping[str, str] = {
     "report-path": _PATH,
     "documents-changed": r"[0-9]{1,9}",
     "queries-changed": r"[0-9]{1,9}",
+    "repaired": _BOOLEAN,
+    "repair-branch": r"vmrag/repair-[0-9a-f]{8}",
+    "updated": r"[0-9]{1,9}",
+    "linked": r"[0-9]{1,9}",
     # of one step for the next ones
+    "branch-head": COMMIT_NAME,
+    "repair": _BOOLEAN,
     "sync": _BOOLEAN,
     "verify": _BOOLEAN,
     "check": _BOOLEAN,
+    "update": _BOOLEAN,
+    "link": _BOOLEAN,
     "report": _BOOLEAN,
     "restore": _BOOLEAN,
     "save": _BOOLEAN,
@@ -154,9 +163,6 @@ class Runner:
         place = {"file": at.file, "line": str(at.line)} if at else {}
         issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
 
-    def annotate_error(self, error: VmragError, level: Level = "error") -> None:
-        self.annotate(level, error.message, hint=error.hint, title=error.cause, at=PIN)
-
     # -- what others read --------------------------------------------------------------------------
 
     def output(self, name: str, value: str | bool | int) -> None:
@@ -179,6 +185,10 @@ class Runner:
         for line in dict.fromkeys(secret.splitlines()):
             if line.strip():
                 core.set_secret(line)
+
+    def room(self, level: Level) -> int:
+        """How many annotations of a level this step can still show."""
+        return MOST_ANNOTATIONS - self._annotations[level]
 
     def match_problems(self) -> None:
         """Later steps' `vmrag verify` and `vmrag check` are annotated."""

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import events, people
+from tests.support import dropping, events, people
 from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
 from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.events import ZEROS, Job
 from tests.support.people import World
+from tests.support.repos import isolate
 from tests.support.travel import GitServer, git_server
 
-shared, world = people.shared, people.world
+shared, world, parted = people.shared, people.world, dropping.parted
 
 
 @pytest.fixture
@@ -25,7 +26,16 @@ def host(world: World) -> Iterator[GitServer]:
         yield server
 
 
-def run(world: World, host: GitServer, machine: Path, *, token: str, persist: bool) -> Finished:
+def run(
+    world: World,
+    host: GitServer,
+    machine: Path,
+    *,
+    token: str,
+    persist: bool,
+    mode: str = "sync,verify",
+    before: str = ZEROS,
+) -> Finished:
     """A job in a container, whose user does not own the workspace (git's switch for its tests)."""
     checkout = Checkout(machine / "work", machine / "temp", host.url, TOKEN, persist_credentials=persist)
     (machine / "temp").mkdir(parents=True)
@@ -34,10 +44,10 @@ def run(world: World, host: GitServer, machine: Path, *, token: str, persist: bo
     installed(machine / "temp")
     tip = world.hub.git("rev-parse", "main")
     server = {"GITHUB_SERVER_URL": host.url, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
-    told = Job(machine, "push", events.push(ZEROS, tip), sha=tip, ref="refs/heads/main", **server).environ
+    told = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ
     cache = CacheService(machine / "cache")
     others = cache.actions | {"actions/setup-python": setup_python}
-    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token).run(ACTION, mode="sync,verify")
+    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token).run(ACTION, mode=mode)
     print(finished.log)
     shown = "\n".join(line for line in finished.log.splitlines() if not line.startswith("::add-mask::"))
     for secret in (TOKEN, basic(TOKEN)):
@@ -57,9 +67,23 @@ def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer
     assert set(filter(None, host.seen)) == {f"basic {basic(TOKEN)}"}
 
 
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.hooks("off")
+def test_a_repair_is_pushed_with_the_same_header(persist: bool, parted: Path, tmp_path: Path, monkeypatch) -> None:
+    isolate(monkeypatch, tmp_path / "home")
+    there = people.arrive(parted, tmp_path / "world")
+    landed = dropping.squash(there.ada)
+    with git_server(there.top, user="x-access-token", password=TOKEN) as server:
+        machine = tmp_path / "machine"
+        finished = run(there, server, machine, token=TOKEN, persist=persist, mode="repair", before=landed.before)
+        assert finished.outputs["repaired"] == "true"
+        assert there.hub.git("rev-parse", "main^") == landed.after
+        assert set(filter(None, server.seen)) == {f"basic {basic(TOKEN)}"}
+
+
 def test_without_any_credential_it_says_what_is_missing(world: World, host: GitServer, tmp_path: Path) -> None:
     finished = run(world, host, tmp_path / "machine", token="", persist=False)
     assert not finished.passed
     errors = [each for each in finished.annotations if each.level == "error"]
-    assert {each.title for each in errors} == {"AUTHENTICATION_FAILED"}
+    assert {(each.title, each.file) for each in errors} == {("The job's environment: AUTHENTICATION_FAILED", "")}
     assert all("did not let us in" in each.message and "persist-credentials" in each.message for each in errors)

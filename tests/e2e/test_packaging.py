@@ -126,6 +126,11 @@ def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:
     assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
 
+def test_the_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None:
+    parts = {f"vmrag_link/ops/report/page/{name}" for name in ("page.html", "parts.html", "page.css", "page.js")}
+    assert parts <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -264,6 +264,62 @@ DIFF = {
 }
 SHOW_REVISION = REVISION | {"changes": CHANGES, "diff": DIFF}
 LOG = {"revisions": [REVISION | {"changes": CHANGES, "diff": (DIFF, None)}]}
+END = {"name": str, "commit": (HASH, None), "revision": (REVISION, None)}
+BETWEEN = {"shown": [REVISION], "total": int}
+GROWTH = {"before": int, "after": int}
+PIECES = {"pieces": [{"op": re.compile("equal|delete|insert|omitted"), "text": str}], "left_out": int}
+FIELD_CHANGE = {"name": str, "change": PIECES}
+DOCUMENT_LINE = {
+    "number": int,
+    "kind": re.compile("added|changed|moved|removed"),
+    "collection": str,
+    "doc_id": str,
+    "title": str,
+    "old_collection": str,
+    "old_doc_id": str,
+    "words": WORDS,
+    "characters": GROWTH,
+}
+RANKED = {"document": str, "chunk": int, "score": float}
+REPORT = {
+    "summary": {
+        "base": END,
+        "start": END,
+        "head": END,
+        "gained": BETWEEN,
+        "lost": BETWEEN,
+        "missing": int,
+        "counts": {"added": int, "changed": int, "moved": int, "removed": int},
+        "words": WORDS,
+        "size": {"documents": GROWTH, "characters": GROWTH, "chunks": (GROWTH, None)},
+        "collections": [{"kind": KIND, "name": str, "fields": [FIELD_CHANGE]}],
+        "documents": [DOCUMENT_LINE],
+        "queries": {
+            "file": str,
+            "total": int,
+            "changed": [
+                {
+                    "query": str,
+                    "line": int,
+                    "change": re.compile("scores|ranking"),
+                    "before": [RANKED],
+                    "after": [RANKED],
+                    "problem_before": str,
+                    "problem_after": str,
+                    "missed_before": [str],
+                    "missed_after": [str],
+                }
+            ],
+            "not_compared": str,
+            "hint": str,
+        },
+        "verified": bool,
+        "findings": [
+            {"code": str, "level": str, "commit": HASH, "message": str, "hint": str, "mended_by": (HASH, None)}
+        ],
+    },
+    "documents": [DOCUMENT_LINE | {"fields": [FIELD_CHANGE], "text": PIECES}],
+}
 BLAME = {
     "collection": str,
     "doc_id": str,
@@ -284,6 +340,7 @@ MERGE = {
     "pin": (PIN, None),
     "staged": bool,
     "notes": [str],
+    "code_behind": bool,
 }
 ROW = (DOCUMENT | {"content": str, "metadata": str}, {"name": str, "chunking": dict}, None)
 """As it is stored: what is in conflict is a cell's text."""
@@ -580,6 +637,16 @@ def test_blame(project):
     report = project.ask("blame", "faq.md")
     assert mismatch(report, BLAME) == ""
     assert [each["revision"] for each in report["lines"]] == [project.pinned, "WORKING"]
+
+
+def test_report(project):
+    project.git("switch", "-q", "feature")
+    project.commit("queries", **{".vmrag/queries.yaml": "queries:\n  - query: uv\n    expect: [handbook/faq.md]\n"})
+    report = project.ask("report", "main", "feature")
+    assert mismatch(report, REPORT) == ""
+    assert [each["kind"] for each in report["documents"]] == ["removed", "changed", "added"]
+    [query] = report["summary"]["queries"]["changed"]
+    assert (query["change"], len(query["missed_after"])) == ("ranking", 1)
 
 
 def test_diff(project):

@@ -122,6 +122,22 @@ def test_a_commit_that_is_only_here_is_nobody_elses_business(ada: User) -> None:
     assert ada.ask("push")["links"] == 1
 
 
+def test_a_commit_whose_parents_a_shallow_clone_lacks_is_not_linked(world: World) -> None:
+    """It may have its pin from them."""
+    ada = world.ada
+    later = ada.write_document("setup.md", "# Setup\nother words\n")
+    ada.vmrag("push")
+    ada.git("push", "-q", "origin", "HEAD")
+    bob = world.join("bob", "--depth=2", url=f"file://{world.hub.top}")
+    bob.git("fetch", "-q", "--depth=1", "origin", "HEAD")
+    share(bob)
+    bob.vmrag("clone")
+    assert bob.ask("push")["links"] == 0
+    bob.git("fetch", "-q", "--unshallow", "origin")
+    assert bob.ask("push")["links"] == 2
+    assert rows(bob)[bob.git("rev-parse", "HEAD")]["dolt_commit"] == later
+
+
 # -- both engines, strangers, and many at once
 
 

@@ -20,7 +20,7 @@ from vmrag_link.documents import chunking
 template, project = terminal.template, terminal.project
 
 EXTRA = ("chromadb", "chromadb_rust_bindings", "numpy", "tokenizers")
-READING = (("list",), ("show", "handbook/note.md"), ("status",), ("log",), ("diff",))
+READING = (("list",), ("show", "handbook/note.md"), ("status",), ("log",), ("diff",), ("report", "main~1"))
 COPY = "ws.sync_context.working_copy(ws.kb_branch().name, ws.revision()).writing()"
 
 
@@ -57,10 +57,11 @@ def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(
     project.forget_indexes()
     commands = (*READING, ("rm", "rest.md", "--collection", "handbook"), ("list",))
     found = each(project, commands, without_extra)
-    assert [code for code, _ in found] == [0, 0, 1, 0, 0, 0, 0], (
+    assert [code for code, _ in found] == [0, 0, 1, 0, 0, 0, 0, 0], (
         "status says that there is no index, the rest does not care"
     )
-    listed, shown, status, logged, changed, removed, after = (report for _, report in found)
+    listed, shown, status, logged, changed, told, removed, after = (report for _, report in found)
+    assert told["summary"]["counts"]["added"] == 1
     assert {row["doc_id"] for row in listed["documents"]} == {
         "setup.md",
         "rest.md",

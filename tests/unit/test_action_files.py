@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import yaml
 
 from tests.action import document
 from vmrag_action.__main__ import STEPS
+from vmrag_action.findings import WORST
 from vmrag_action.runner import OUTPUTS
+from vmrag_link.ops.checks.verify_commits import Code
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load(document.SOURCE.read_text())
@@ -33,9 +36,8 @@ def test_a_step_gets_every_input_that_it_reads_and_no_other() -> None:
     """
     known = {f"INPUT_{name.replace('-', '_').upper()}" for name in ACTION["inputs"]}
     mapped = {name: value for each in SCRIPTS for name, value in each.get("env", {}).items()}
-    assert {name for name in mapped if name.startswith("INPUT_")} == known - {"INPUT_PYTHON_VERSION"} | {
-        "INPUT_EARLIER_FINDINGS"
-    }
+    of_steps = {"INPUT_EARLIER_FINDINGS", "INPUT_BRANCH_HEAD"}
+    assert {name for name in mapped if name.startswith("INPUT_")} == known - {"INPUT_PYTHON_VERSION"} | of_steps
     for name in known & mapped.keys():
         assert mapped[name] == f"${{{{ inputs.{name.removeprefix('INPUT_').replace('_', '-').lower()} }}}}"
 
@@ -45,6 +47,10 @@ def test_scripts_are_isolated_from_the_work_tree() -> None:
     for each in SCRIPTS:
         assert re.match(r'"\$[A-Z_/a-z-]+" -I ', each["run"]), each["run"]
         assert "${{" not in each["run"]
+
+
+def test_every_finding_of_a_pin_has_its_rank_among_the_annotations() -> None:
+    assert set(WORST) == set(get_args(Code))
 
 
 def test_outputs_have_a_form() -> None:

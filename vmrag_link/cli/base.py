@@ -15,7 +15,7 @@ import click
 
 from vmrag_link.cli import completing, output
 from vmrag_link.cli.common import common_options, directory_of, groups_of
-from vmrag_link.errors import ConfirmationMissing, plural
+from vmrag_link.errors import ConfirmationMissing
 from vmrag_link.models import ChangeCounts, json_text
 from vmrag_link.progress import QUIET, Progress
 
@@ -170,9 +170,4 @@ def headline(message: str) -> str:
 
 
 def described(changes: ChangeCounts) -> str:
-    """`3 documents added, 1 modified`; `no documents changed`."""
-    parts = [f"{getattr(changes, kind)} {kind}" for kind in ("added", "modified", "removed") if getattr(changes, kind)]
-    if not parts:
-        return "no documents changed"
-    number, _, rest = parts[0].partition(" ")
-    return ", ".join([f"{plural(int(number), 'document')} {rest}", *parts[1:]])
+    return changes.text

@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, quoted
 from vmrag_link.ops.merge import merge as operation
 from vmrag_link.ops.merge import repair as repairing
 
@@ -56,6 +56,8 @@ def lines(report: operation.MergeReport) -> list[str]:
         case _:
             told = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
             told.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+            if report.code_behind:
+                told.append(f"Then, for a pull request, take in the code, too: git merge {quoted(report.source)}")
     if report.pending:
         told.append(f"warning: {report.pending}")
     return [*told, *report.notes]

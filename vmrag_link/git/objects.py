@@ -96,6 +96,12 @@ def parents(places: Places, commit: str) -> list[str]:
     return [value for key, _, value in lines if key == "parent"]
 
 
+def trailer_values(places: Places, commit: str, key: str) -> list[str]:
+    """What stands behind a trailer of a commit's message, which anybody can write."""
+    shown = f"--format=%(trailers:key={key},valueonly)"
+    return demand(places, "log", "-1", "--no-show-signature", shown, commit, "--").text.split()
+
+
 def tree(places: Places, commit: str, *, deep: bool = False) -> dict[str, TreeEntry]:
     """The top level of a commit's tree by name; with `deep`, all files by path.
 

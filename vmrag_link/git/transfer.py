@@ -52,6 +52,9 @@ A question is `ls-remote`.
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
 """All that git comes with."""
 
+_UP_TO_DATE = "=\t"
+"""What `push --porcelain` says first of a ref that needed no push."""
+
 _NO_REF = "couldn't find remote ref"
 
 
@@ -174,27 +177,27 @@ def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = No
 
 def push(
     places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str = "knowledge"
-) -> None:
+) -> bool:
     """Let `ref` of the other side be the commit, if it still is `expected` (None: not there).
 
-    `content`: what messages call that which is pushed.
+    False: it was that commit already. `content`: what messages call that which is pushed.
     Raises `RemoteMoved` where it is not, `RemoteRejected`, and as `fetch`.
     """
     try:
-        _push(places, peer, commit, ref, expected=expected, content=content)
+        return _push(places, peer, commit, ref, expected=expected, content=content)
     except RemoteMoved:
         if advertised(places, peer, ref) != expected:
             raise
         time.sleep(_LOCK_SECONDS)  # somebody may hold the ref at this moment
         try:
-            _push(places, peer, commit, ref, expected=expected, content=content)
+            return _push(places, peer, commit, ref, expected=expected, content=content)
         except RemoteMoved as again:
             if advertised(places, peer, ref) != expected:
                 raise
             raise remote_errors.stuck(peer.where, ref, str(again.details["told"])) from again
 
 
-def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> None:
+def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> bool:
     """As `push`. Something in the way may look like another person's push."""
     # git refuses to push one ref to a mirror by its name.
     code = places.code or places
@@ -203,7 +206,7 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | 
     lease = f"--force-with-lease={ref}:{expected or ''}"
     done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
-        return
+        return not any(line.startswith(_UP_TO_DATE) for line in done.text.splitlines())
     raise remote_errors.of_push(peer.where, ref, done, content)
 
 

@@ -21,6 +21,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     """Every input is looked at here, so that a mistake costs nothing."""
     modes = inputs.modes()
     inputs.fail_on()
+    inputs.opens_pull_request()
     runner.add_path(install.home() / "bin")
     runner.match_problems()
     runner.output("vmrag-version", __version__)

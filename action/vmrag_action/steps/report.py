@@ -50,7 +50,8 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
         return _nothing(runner, f"Neither {base[:12]} nor {about.head[:12]} pins any knowledge.")
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     foreign = _take_from_fork(ws, about, pins.get(about.head))
-    with gather(ws, NamedEnd(base, about.base_name), NamedEnd(about.head), findings=verified.findings) as report:
+    ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
+    with gather(ws, *ends, findings=verified.findings) as report:
         _say(runner, report, foreign)
         if about.event != _QUEUE:
             path = job.temp / PAGE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_action import cache_policy, inputs, work
+from vmrag_action import cache_policy, failures, inputs, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
@@ -29,7 +29,7 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
     runner.output("fingerprint", verified.fingerprint)
     runner.output("index-path", str(ws.snapshots.path(verified.revision)))
     runner.output("cache-hit", provided.reused)
-    runner.output("findings", 0)
+    runner.output("findings", inputs.earlier_findings())
     if report.chroma and report.chroma.path:
         runner.output("chroma-path", report.chroma.path)
     chunks = f"{plural(report.chunks.added, 'chunk')} added, {report.chunks.embedded} embedded"
@@ -52,11 +52,14 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     """
     runner.output("in-sync", False)
     runner.output("cache-hit", False)
-    runner.output("findings", 1)
+    runner.output("findings", inputs.earlier_findings() + 1)
     rows = [(error.cause, error.message), ("What helps", error.hint)]
-    runner.summarise(markdown_text.facts("Knowledge is not in sync", rows))
-    if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
-        runner.annotate_error(error, "warning")
+    of_pin = failures.is_of_the_pin(error)
+    runner.summarise(
+        markdown_text.facts("Knowledge is not in sync" if of_pin else "Knowledge could not be synced", rows)
+    )
+    if of_pin and error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
+        failures.annotate(runner, error, "warning")
         return OK
-    runner.annotate_error(error)
+    failures.annotate(runner, error)
     return error.exit_code

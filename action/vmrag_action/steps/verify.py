@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, work
+from vmrag_action import deepen, findings, inputs, work
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
@@ -12,11 +12,10 @@ from vmrag_link.ops.checks.verify import verify_between
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
         about = work.compared(ws)
-        deepen.make_comparable(ws.places, about.base, about.head)
-        report = verify_between(ws, about.base, about.head, base_name=about.base_name, fork=about.fork)
-    found = [
-        ActionFinding(each.level, each.code, each.commit[:12], each.message, each.hint) for each in report.findings
-    ]
+        head = inputs.looked_at() or about.head  # what was repaired a moment ago is mended there
+        deepen.make_comparable(ws.places, about.base, head)
+        report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
+    found = [ActionFinding.of_pin(each) for each in report.findings]
     errors = sum(each.severity == "error" for each in found)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."

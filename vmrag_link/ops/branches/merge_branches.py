@@ -21,7 +21,7 @@ from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handling
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.merge import conflict_rows, merge, merge_state
+from vmrag_link.ops.merge import conflict_rows, merge, merge_source, merge_state
 from vmrag_link.ops.merge.merge import MergeReport
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
@@ -93,7 +93,7 @@ class _Source(Record, frozen=True):
     def base(self, ws: Workspace, ours: str) -> str:
         if self.aside:
             return merge.aside_base(ws, self.aside)
-        return merge.merge_base(ws, self.name, ours=ours, theirs=self.revision)
+        return merge_source.base(ws, self.name, ours=ours, theirs=self.revision)
 
     def conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
         head = ours if isinstance(ours, str) else ws.target().revision

@@ -118,11 +118,14 @@ def verify_between(
     if not pins.read and not pins.ends:
         flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
         return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
-    lacking = _lacking(ws, destinations.named(ws, _remote_of(ws, head))[0]) if ask else None
+    lacking = _lacking(ws, destinations.named(ws, knowledge_remote(ws, head))[0]) if ask else None
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
 
 
-def _remote_of(ws: Workspace, head: str) -> str:
+def knowledge_remote(ws: Workspace, head: str) -> str:
+    """Where CI looks for what a commit pins: a ref of the code's own remote, if its pin says so,
+    else what the settings name, whatever the pin says.
+    """
     pin = parsed(ws.places.kb, history.pins_of(ws.places, [head]).get(head))
     return pin.dolt_remote if pin and own_ref(pin.dolt_remote) else ws.settings.accepted_remote()
 

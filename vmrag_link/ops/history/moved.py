@@ -107,13 +107,13 @@ class _Matching:
         before = self._lines(HeaderChange("removed", each, None) for each in gone)
         after = self._lines(HeaderChange("added", None, each) for each in new)
         shares = (
-            (likeness(one, other), old, new)
-            for old, one in zip(gone, before, strict=True)
-            for new, other in zip(new, after, strict=True)
+            (likeness(old_lines, new_lines), old, other)
+            for old, old_lines in zip(gone, before, strict=True)
+            for other, new_lines in zip(new, after, strict=True)
         )
         found = [each for each in shares if each[0] >= ALIKE]
         found.sort(key=lambda each: (-each[0], each[1].key, each[2].key))
-        return ((old, new) for _, old, new in found)
+        return ((old, other) for _, old, other in found)
 
     def _lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
         read = diffs.texts(self._engine, self._found, changes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmrag_link.errors import RemoteMoved
 from vmrag_link.git import objects, plumbing, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
@@ -43,7 +44,9 @@ def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[
 def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expected: str | None) -> None:
     """Let a branch of the host be the commit, if it still is `expected` (None: not there).
 
-    Raises `RemoteMoved` where it is not, `RemoteRejected` where the host refuses (a protected
-    branch), `AuthenticationFailed` where the credentials may not write at all.
+    Raises `RemoteMoved` where it is not, also where another job made and pushed the very same
+    commit; `RemoteRejected` where the host refuses (a protected branch), `AuthenticationFailed`
+    where the credentials may not write at all.
     """
-    transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=CODE)
+    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=CODE):
+        raise RemoteMoved(f"Another job pushed the same commit to {branch} meanwhile.", hint="Run the job again.")

@@ -1,4 +1,4 @@
-"""Which links a remote may have.
+"""Which links a remote learns of.
 
 Those of the source `pin` go as far as the code does: a commit that is only here is nobody else's
 business.
@@ -6,7 +6,7 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -14,6 +14,8 @@ from vmrag_link.git import history, plumbing, repository
 from vmrag_link.models import Link
 from vmrag_link.ops.links import link_queue
 from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 
@@ -22,29 +24,36 @@ def of_head(ws: Workspace) -> list[Link]:
     link_queue.flush(ws)
     head = plumbing.head(ws.places).commit
     manual = [each for each in ws.engine.links() if each.source == "manual"]
-    return manual + (of_commits(ws, head) if head else [])
+    return manual + (rows(ws, pins(ws.places, head)) if head else [])
 
 
-def of_commits(ws: Workspace, tip: str, *, without: str | None = None, branch: str = "") -> list[Link]:
-    """The links of the commits that the tip reaches, and `without` does not, as the pins that they
-    introduce say. `branch`: that of a commit of which nothing here says on which it was made.
+def pins(places: Places, tip: str, *, without: str | None = None) -> dict[str, Pin]:
+    """The pins that the commits introduce that the tip reaches, and `without` does not; by commit.
 
     A commit whose parents a shallow clone lacks may have its pin from them: it is left out.
     """
-    tips = [tip, *([f"^{without}"] if without else [])]
-    return list(_derived(ws, tips, branch))
+    found = history.reachable_pins(places, [tip, *([f"^{without}"] if without else [])])
+    cut = history.boundary(places)
+    return {
+        commit: pin
+        for data, commits in found.items()
+        if (pin := parsed(places.kb, data))
+        for commit in commits
+        if commit not in cut
+    }
 
 
-def _derived(ws: Workspace, tips: list[str], branch: str) -> Iterator[Link]:
-    found, cut = history.reachable_pins(ws.places, tips), history.boundary(ws.places)
-    known = {each.git_commit: each for each in ws.engine.links()} if found else {}
+def rows(ws: Workspace, pins: Mapping[str, Pin], *, branch: str = "") -> list[Link]:
+    """The links of commits, by what they pin. A link made by hand stands in for its commit's.
+
+    `branch`: that of commits of which nothing here says on which they were made.
+    """
+    known = {each.git_commit: each for each in ws.engine.links()}
     url = repository.origin(ws.places)
-    for data, commits in found.items():
-        if pin := parsed(ws.places.kb, data):
-            for commit in (each for each in commits if each not in cut):
-                row = Link(commit, pin.dolt_commit, pin.dolt_branch, branch, url, pin.linked_at)
-                there = known.get(commit)
-                if there is None:
-                    yield row
-                elif there.source == "pin":
-                    yield replace(row, git_branch=there.git_branch or branch, superseded_by=there.superseded_by)
+    found = []
+    for commit, pin in pins.items():
+        there = known.get(commit, Link(commit, "", ""))
+        if there.source == "pin":
+            row = Link(commit, pin.dolt_commit, pin.dolt_branch, there.git_branch or branch, url, pin.linked_at)
+            found.append(replace(row, superseded_by=there.superseded_by))
+    return found

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
+from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging import replay
@@ -21,9 +21,8 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
 from vmrag_link.ops.history.revparse import resolve_rev
-from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.merge import merge_source, merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync.target import Target
@@ -37,7 +36,8 @@ class MergeReport(Record, frozen=True):
 
     `changes` are counted against `ours`. `uncommitted`: the result is in the working set.
     `conflicts`: the undecided ones, as `vmrag resolve` names them. `pending`: why the index did not
-    follow; the next command catches up.
+    follow; the next command catches up. `code_behind`: `source` names a code commit that HEAD does
+    not contain, so a host goes on comparing the pins with where the two branches parted.
     """
 
     result: Result
@@ -52,6 +52,7 @@ class MergeReport(Record, frozen=True):
     staged: bool = True
     notes: tuple[str, ...] = ()
     pending: str = ""
+    code_behind: bool = False
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
@@ -65,8 +66,9 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
     theirs = resolve_rev(ws, source)
-    base = merge_base(ws, source, ours=target.revision, theirs=theirs)
-    return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+    base = merge_source.base(ws, source, ours=target.revision, theirs=theirs)
+    report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+    return msgspec.structs.replace(report, code_behind=merge_source.is_code_behind(ws, source, theirs))
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
@@ -107,20 +109,6 @@ def mergeable(ws: Workspace) -> Target:
     target = writing.writable(ws)
     merge_state.refuse_if_open(ws)
     return target
-
-
-def merge_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
-    """The base of a merge with the revision that `source` names.
-
-    git's merge base counts, too, if `source` is a code commit that pins the revision.
-    """
-    if ws.engine.has_revision(source):
-        return base_of(ws, ours, theirs)
-    try:
-        commit = plumbing.resolve(ws.places, source)
-    except GitReferenceMissing:
-        return base_of(ws, ours, theirs)
-    return base_of(ws, ours, theirs, with_head(ws, ours, commit) if pinned(ws, commit) == theirs else None)
 
 
 def merge_revision(

@@ -5,12 +5,21 @@ It was merged where no driver merges pins: on a hosting service, say.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vmrag_link.git import history, pin_merge, plumbing
 from vmrag_link.ops.history.merge_base import base_of, pinned
 from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
 from vmrag_link.ops.pins.pinning import parsed
-from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
+
+
+class DroppedSide(NamedTuple):
+    """What a `parent` of a commit pins and a later revision lacks; it is merged from `base`."""
+
+    parent: str
+    base: str
+    theirs: str
 
 
 def repair(ws: Workspace, commit: str) -> MergeReport:
@@ -19,16 +28,27 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
     Raises `GitReferenceMissing`, `PinRevisionMissing`, and as `merge.merge`.
     """
     target = mergeable(ws)
-    full = plumbing.resolve(ws.places, commit)
-    sides = _sides(ws, pin_merge.parents(ws.places, full))
-    for parent, theirs in sides.items():
-        if ws.engine.is_ancestor(theirs, target.revision):
-            continue
-        base = _base(ws, target, full, sides, parent)
-        if base != theirs:  # else a side that did not move: there is nothing to take in
-            return merge_revision(ws, target, f"{commit} (its parent {parent[:10]})", base=base, theirs=theirs)
     here = target.revision
-    return MergeReport("already_up_to_date", commit, here, here, here, here)
+    side = dropped_side(ws, plumbing.resolve(ws.places, commit), here)
+    if side is None:
+        return MergeReport("already_up_to_date", commit, here, here, here, here)
+    source = f"{commit} (its parent {side.parent[:10]})"
+    return merge_revision(ws, target, source, base=side.base, theirs=side.theirs)
+
+
+def dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | None:
+    """The first pin of a commit's parents that a revision lacks; None if it has them all.
+
+    `commit`: its full hash. Raises `PinRevisionMissing`, and as `base_of`.
+    """
+    sides = _sides(ws, pin_merge.parents(ws.places, commit))
+    for parent, theirs in sides.items():
+        if ws.engine.is_ancestor(theirs, revision):
+            continue
+        base = _base(ws, revision, commit, sides, parent)
+        if base != theirs:  # else a side that did not move: there is nothing to take in
+            return DroppedSide(parent, base, theirs)
+    return None
 
 
 def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
@@ -42,7 +62,7 @@ def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
     return {parent: revision for parent, revision in found if revision}
 
 
-def _base(ws: Workspace, target: Target, commit: str, sides: dict[str, str], parent: str) -> str:
+def _base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], parent: str) -> str:
     """The base for a parent's pin: the pin at git's merge base.
 
     Where all sides pin the same, it is what the commit left of that.
@@ -50,7 +70,7 @@ def _base(ws: Workspace, target: Target, commit: str, sides: dict[str, str], par
     theirs = sides[parent]
     if len(set(sides.values())) > 1:
         other = next(each for each in sides if each != parent)
-        return base_of(ws, target.revision, theirs, (parent, other))
+        return base_of(ws, revision, theirs, (parent, other))
     left = parsed(ws.places.kb, history.pins_of(ws.places, [commit]).get(commit))
     known = left is not None and ws.engine.has_revision(left.dolt_commit)
-    return base_of(ws, left.dolt_commit if left and known else target.revision, theirs)
+    return base_of(ws, left.dolt_commit if left and known else revision, theirs)

@@ -8,7 +8,7 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.models import Link, Record
+from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
@@ -67,28 +67,9 @@ def push(
             **error.details,
         ) from error
     if wanted.links:
-        take_in_links(ws, places)
+        for each in places:  # what others shared came with the push
+            shared_links.take_in(ws, each)
     return _report(places, done, uncommitted=bool(own and own.dirty))
-
-
-def push_links(ws: Workspace, rows: Sequence[Link], remote: str | None = None) -> int:
-    """Push these links, and nothing else; returns how many are new there or others.
-
-    However many do so at the same time, the remote has the links of all in the end. Raises
-    `RemoteMissing` and as `ops.remotes.fetch.fetch`.
-    """
-    places = destinations.to_push(ws, remote)
-    for each in places:
-        fetch_from(ws, each)  # links alone are no knowledge base
-    done = [publish_to(ws, each, PublishRequest({}, links=rows)) for each in places]
-    take_in_links(ws, places)
-    return _report(places, done, uncommitted=False).links
-
-
-def take_in_links(ws: Workspace, places: Iterable[Address]) -> None:
-    """What others shared came with the push."""
-    for each in places:
-        shared_links.take_in(ws, each)
 
 
 class BranchPushed(Record, frozen=True):

@@ -9,7 +9,8 @@ from vmrag_link.errors import GitReferenceMissing, HistoryMissing, PinMissing, U
 from vmrag_link.git import plumbing
 from vmrag_link.models import At
 from vmrag_link.ops.commits.shallow_history import MergeBases
-from vmrag_link.ops.history.merge_base import pinned, shown_base
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.history.merge_base import shown_base
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.workspace import Workspace
 
@@ -77,7 +78,7 @@ def _place(ws: Workspace, asked: NamedEnd) -> ComparedPlace:
         commit = plumbing.resolve(ws.places, asked.name)
     except GitReferenceMissing:
         return ComparedPlace(called, None, resolve_rev(ws, asked.name))
-    return ComparedPlace(called, commit, pinned(ws, commit))
+    return ComparedPlace(called, commit, _pinned(ws, commit, called))
 
 
 def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedPlace:
@@ -103,4 +104,13 @@ def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedP
         return ComparedPlace(
             MERGE_BASE, found[0], shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
         )
-    return ComparedPlace(MERGE_BASE, found[0], pinned(ws, found[0]))
+    return ComparedPlace(MERGE_BASE, found[0], _pinned(ws, found[0], f"{MERGE_BASE} {found[0][:12]}"))
+
+
+def _pinned(ws: Workspace, commit: str, called: str) -> str | None:
+    """None for a commit without a pin. `called`: how messages name the commit."""
+    try:
+        pin = lazy_fetch.pin_at(ws, commit, shown=called)
+    except PinMissing:
+        return None
+    return lazy_fetch.require(ws, pin, called)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from vmrag_link.errors import FileFailed, file_failures, quoted
+from vmrag_link.errors import FileFailed, quoted, system_failure
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:
@@ -14,22 +14,28 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
     Raises `FileFailed`, and what making the text raises; then the file is as it was.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if path.is_dir():
         raise FileFailed(f"{path} is a folder.", hint="Name a file in it.", path=str(path))
-    if not target.parent.is_dir():
+    if not path.parent.is_dir():
         raise FileFailed(f"There is no folder {path.parent}.", hint=f"mkdir -p {quoted(path.parent)}", path=str(path))
-    with file_failures():
-        if target.exists() and not target.is_file():  # a pipe, /dev/stdout
-            _write(target, "w", pieces)
-            return
-        aside = target.with_name(f".{target.name}.{os.urandom(6).hex()}.tmp")
-        try:
-            _write(aside, "x", pieces)
-            aside.replace(target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+    try:
+        if path.exists() and not path.is_file():  # a pipe, /dev/stdout
+            _write(path, "w", pieces)
+        else:
+            _replace(Path(os.path.realpath(path)), pieces)
+    except OSError as error:
+        unknown = FileFailed(f"{path} cannot be written: {error.strerror}.", hint="Name another file.", path=str(path))
+        raise system_failure(error) or unknown from error
+
+
+def _replace(target: Path, pieces: Iterable[str]) -> None:
+    aside = target.with_name(f".{os.urandom(6).hex()}.tmp")
+    try:
+        _write(aside, "x", pieces)
+        aside.replace(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _write(path: Path, mode: str, pieces: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import base64
 import functools
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import groupby, islice, zip_longest
 from operator import attrgetter
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
-from vmrag_link.golden.comparison import RankChange, ranking_changes
+from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
@@ -32,8 +32,8 @@ from vmrag_link.worddiff import Piece
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-OPEN = 30
-"""Up to so many documents are shown open."""
+OPEN, OPEN_WORDS = 30, 5_000
+"""Up to so many documents with so many words that differ are shown open."""
 
 MOST = 5_000
 """Documents on a page; a browser takes seconds for more."""
@@ -56,19 +56,22 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     """
     summary = report.summary
     groups = grouped(summary.documents, MOST)
+    few = len(summary.documents) <= OPEN
     stream = (
         _environment()
         .get_template("page.html")
         .stream(
             report=summary,
             verdict=verdict(summary),
-            basis=basis(summary),
+            basis="" if summary.start == summary.base else basis(summary),
             base=named(summary.base),
             start=named(summary.start),
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
-            open=len(summary.documents) <= OPEN,
+            renamed={each.old_name: each.name for each in summary.documents if each.old_name},
+            few=few,
+            open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
         )
     )
@@ -105,19 +108,53 @@ def _sections(
 
 
 class RankRow(NamedTuple):
-    """What stands at a place of two rankings."""
+    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more."""
 
     place: int
-    before: RankChange | None
-    after: RankChange | None
+    before: RankedChunk | None
+    gone: bool
+    after: RankedChunk | None
+    was: Was | None
 
 
-def rank_rows(query: QueryChange) -> list[RankRow]:
-    """Both rankings side by side, the best first."""
-    changes = ranking_changes(query.before, query.after)
-    old = sorted((each for each in changes if each.rank_before), key=lambda each: each.rank_before or 0)
-    new = [each for each in changes if each.rank_after]
-    return [RankRow(place, *both) for place, both in enumerate(zip_longest(old, new), start=1)]
+class Was(NamedTuple):
+    """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
+    its document.
+    """
+
+    place: int
+    same_chunk: bool
+
+
+def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
+    """Both rankings side by side, the best first. `renamed`: the new names of moved documents.
+
+    A document's chunks have other numbers as soon as it grows at its beginning, so what has no
+    chunk of the same number is compared with the next one of its document.
+    """
+    was = _matches(query, renamed)
+    kept = {each.place for each in was.values()}
+    both = zip_longest(query.before, query.after)
+    return [
+        RankRow(place, before, place not in kept, after, was.get(place))
+        for place, (before, after) in enumerate(both, start=1)
+    ]
+
+
+def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
+    """By place in the new ranking."""
+    old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
+    new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
+    found: dict[int, Was] = {}
+    for same_chunk in (True, False):
+        waiting: dict[object, list[int]] = {}
+        for place, key in old.items():
+            waiting.setdefault(key if same_chunk else key[0], []).append(place)
+        for place, key in new.items():
+            if place not in found and (places := waiting.get(key if same_chunk else key[0])):
+                found[place] = Was(places.pop(0), same_chunk)
+        old = {place: key for place, key in old.items() if place not in {each.place for each in found.values()}}
+    return found
 
 
 def piece_text(piece: Piece) -> str:
@@ -145,6 +182,10 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+
+
+def _words(summary: ReportSummary) -> int:
+    return summary.words.inserted + summary.words.deleted
 
 
 def _command(summary: ReportSummary) -> str:

@@ -41,7 +41,7 @@ _LEAST = 300
 _NOTE = 400
 """Bytes for what is said of those."""
 
-_ELSEWHERE = "are in the HTML report, and in the terminal's"
+_ELSEWHERE = "are on the page that vmrag report --html writes"
 
 _REST = 60
 """Bytes for what is said of the rest of a document."""
@@ -181,10 +181,8 @@ def _texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     yield heading
     yield from islice(filter(None, (_details(each, share) for each in report.documents())), fits)
     if fits < len(sizes):
-        rest = (
-            f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here: it is in the HTML report."
-        )
-        yield f"{text(rest)}\n"
+        rest = f"What differs in {plural(len(sizes) - fits, 'more document')} has no room here"
+        yield f"{text(f'{rest}; the texts {_ELSEWHERE}.')}\n"
 
 
 def _details(document: ReportedDocument, room: int) -> str:
@@ -197,7 +195,7 @@ def _details(document: ReportedDocument, room: int) -> str:
     left = room - len((before + after).encode()) - _REST
     shown: list[str] = []
     for number, (op, string) in enumerate(stretches):
-        if len((marked := _marked(op, string)).encode()) > left:
+        if len(string) > left or len((marked := _marked(op, string)).encode()) > left:
             kept = beginning(string, left - len(_marked(op, "")))
             unshown = sum(len(each) for _, each in stretches[number:]) - len(kept)
             return "".join((before, *shown, _marked(op, kept), _rest(document.text.left_out + unshown), after))

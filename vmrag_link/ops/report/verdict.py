@@ -15,7 +15,7 @@ Tone = Literal["good", "look", "bad"]
 VERBS = {"added": "adds", "changed": "changes", "moved": "moves", "removed": "removes"}
 
 
-class Verdict(Record, frozen=True):
+class ReportVerdict(Record, frozen=True):
     """`tone`: `bad` where knowledge is lost or expected answers are, `look` where answers change,
     else `good`. `sentences`: the worst comes first; names in them are as strangers gave them.
     """
@@ -24,13 +24,13 @@ class Verdict(Record, frozen=True):
     sentences: tuple[str, ...]
 
 
-def verdict(summary: ReportSummary) -> Verdict:
+def verdict(summary: ReportSummary) -> ReportVerdict:
     wrong = tuple(_wrong(summary))
     changed = _documents(summary)
     answers = _answers(summary.queries)
     look = bool(summary.queries.rankings or summary.lost.total or summary.queries.hint)
     told = (*wrong, changed, *_lost(summary), *answers, *_verified(summary))
-    return Verdict("bad" if wrong else "look" if look else "good", told)
+    return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
 
 def worsened(query: QueryChange) -> bool:

@@ -1,0 +1,139 @@
+"""The few calls of GitHub's REST API.
+
+`GITHUB_API_URL` says where it is, a company's own server included. What it answers is read by
+types. The token goes to that address alone, never in the clear, and into no message.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from vmrag_action import payload
+from vmrag_action.payload import PullRequest
+from vmrag_link import endpoint
+from vmrag_link.endpoint import NoAnswer
+from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
+from vmrag_link.models import Record
+
+_HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+_VALIDATION_FAILED = 422
+_Answer = TypeVar("_Answer")
+
+_ALLOWED = (
+    "permissions: pull-requests: write; and in the repository's Settings, Actions, General: Allow GitHub Actions to create "
+    "and approve pull requests"
+)
+
+_READABLE = "permissions: pull-requests: read"
+_PAGE = 100
+"""Pull requests in an answer, of which GitHub gives no more."""
+
+_MOST_PAGES = 50
+
+
+class OpenRequest(Record, frozen=True):
+    """An open pull request."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Proposal(NamedTuple):
+    """A pull request of the repository's branch `head` into its branch `base`."""
+
+    head: str
+    base: str
+    title: str
+    body: str
+
+
+class GitHub(NamedTuple):
+    """The API at `url`, for a `repository` (`owner/name`)."""
+
+    url: str
+    repository: str
+    token: str
+
+    @classmethod
+    def of(cls, token: str, environ: Mapping[str, str] = os.environ) -> GitHub:
+        """Raises `UsageInvalid` where the runner does not say which repository is meant."""
+        url = environ.get("GITHUB_API_URL", "").rstrip("/")
+        repository = payload.repository_name(environ)
+        if not url or not endpoint.is_private(url):
+            raise UsageInvalid(
+                "GITHUB_API_URL names no address to which a token may go.", hint="Run it as a step of a job."
+            )
+        if not token.strip():
+            raise UsageInvalid("A pull request needs the input token.", hint="with: token: ${{ github.token }}")
+        return cls(url, repository, token.strip())
+
+    def pull_request(self, wanted: Proposal) -> tuple[int, bool]:
+        """The number of the open pull request of these branches, and whether it was opened now.
+
+        Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
+        """
+        if known := self._open(wanted):
+            return known, False
+        asked = {"title": wanted.title, "body": wanted.body, "head": wanted.head, "base": wanted.base}
+        try:
+            answer = endpoint.ask(self._pulls, asked, key=self.token, headers=_HEADERS)
+        except NoAnswer as why:
+            # Somebody was faster.
+            if why.status == _VALIDATION_FAILED and (known := self._open(wanted)):
+                return known, False
+            raise self._failure(why) from why
+        return self._read(answer, OpenRequest).number, True
+
+    def open_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
+        """The open pull requests onto the branch `base`, or from the repository's branch `head`.
+
+        Raises as `pull_request`.
+        """
+        owner = self.repository.partition("/")[0]
+        wanted = ({"base": base} if base else {}) | ({"head": f"{owner}:{head}"} if head else {})
+        found: list[PullRequest] = []
+        for page in range(1, _MOST_PAGES + 1):
+            asked = urlencode({"state": "open", "per_page": _PAGE, "page": page, **wanted})
+            try:
+                answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=_HEADERS)
+            except NoAnswer as why:
+                raise self._failure(why, "The open pull requests could not be listed", _READABLE) from why
+            some = self._read(answer, list[PullRequest])
+            found += some
+            if len(some) < _PAGE:
+                break
+        return found
+
+    @property
+    def _pulls(self) -> str:
+        return f"{self.url}/repos/{self.repository}/pulls"
+
+    def _open(self, wanted: Proposal) -> int | None:
+        owner = self.repository.partition("/")[0]
+        asked = urlencode({"state": "open", "head": f"{owner}:{wanted.head}", "base": wanted.base})
+        try:
+            answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=_HEADERS)
+        except NoAnswer as why:
+            raise self._failure(why) from why
+        found = self._read(answer, list[OpenRequest])
+        return found[0].number if found else None
+
+    def _read(self, answer: bytes, kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteUnreachable(
+                f"{self.url} does not answer as GitHub's API: {error}", hint="See GITHUB_API_URL of the runner."
+            ) from error
+
+    def _failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
+        message = f"{what}: {self.url} {why.reason}."
+        if why.status in endpoint.REFUSALS:
+            return AuthenticationFailed(message, hint=allowed)
+        if why.status is not None and why.status < endpoint.SERVER_ERRORS:
+            return RemoteRejected(message, hint=allowed)
+        return RemoteUnreachable(message, hint="Run the job again.")

@@ -1,0 +1,169 @@
+"""`mode: update`: pull requests that only the pin keeps from being merged get their base merged in.
+
+| event                                 | which pull requests                                   |
+|---------------------------------------|-------------------------------------------------------|
+| `push` to a branch                    | the open ones with that base                          |
+| by hand                               | of the input `branch`, else as a push of the branch   |
+| `pull_request_target`, `pull_request` | the event's own                                       |
+
+GitHub runs no `pull_request` workflow while there are conflicts. Nothing of a pull request is
+checked out or run here, and the branch of a fork is only looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vmrag_action import deepen, events, inputs, payload, work
+from vmrag_action.github_api import GitHub
+from vmrag_action.payload import OfPullRequest, PullRequest
+from vmrag_action.runner import Level, Runner, WorkflowJob
+from vmrag_link import env, markdown_text
+from vmrag_link.errors import OK, UsageInvalid, VmragError, plural, quoted
+from vmrag_link.git import plumbing
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.ops.hosting import host_commits, update_branch
+from vmrag_link.ops.hosting.update_branch import BranchUpdate, HostedMerge
+from vmrag_link.workspace import Workspace
+
+TITLE = "Pull requests brought up to date"
+_OF_REQUESTS = ("pull_request", "pull_request_target")
+_BY_HAND = "workflow_dispatch"
+_SHOWN = 10
+"""Paths and documents in conflict that a message names."""
+
+
+class BranchLine(NamedTuple):
+    """What became of a pull request, and what its people type. `code`: of the job, if not 0."""
+
+    number: int
+    branch: str
+    level: Level | None
+    message: str
+    hint: str = ""
+    updated: bool = False
+    code: int = OK
+
+
+def run(runner: Runner, job: WorkflowJob) -> int:
+    with work.opened(runner, job) as ws:
+        reason = _nothing_to_do(ws, job)
+        found = [] if reason else [_told(ws, each) for each in _requests(job)]
+    for each in found:
+        if each.level:
+            runner.annotate(each.level, f"#{each.number}: {each.message}", hint=each.hint, title="Update", at=None)
+        else:
+            runner.say(f"#{each.number}: {each.message}")
+    updated = sum(each.updated for each in found)
+    runner.output("updated", updated)
+    verdict = reason or f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
+    runner.say(verdict)
+    runner.summarise(markdown_text.facts(TITLE, [("Result", verdict)]) + _table(found))
+    return max((each.code for each in found), default=OK)
+
+
+def _table(found: Sequence[BranchLine]) -> str:
+    rows = [(f"#{each.number}", each.branch, each.message, each.hint) for each in found]
+    return markdown_text.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
+
+
+# -- which ones
+
+
+def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
+    """Why this event brings no branch up to date; empty if it may."""
+    if job.event not in (*_OF_REQUESTS, "push", _BY_HAND):
+        return f"mode: update has nothing to do for {job.event}."
+    if job.event not in _OF_REQUESTS and not job.ref.startswith(BRANCHES):
+        return "mode: update has nothing to do for a tag."
+    if not events.is_own(os.environ, ws.places):
+        return "The checkout is of another repository than the job's own, which alone is pushed to."
+    return ""
+
+
+def _requests(job: WorkflowJob) -> list[PullRequest]:
+    if job.event in _OF_REQUESTS:
+        event = payload.read(os.environ, OfPullRequest)
+        return [event.pull_request] if event.pull_request.state == "open" else []
+    github = GitHub.of(inputs.token())
+    if job.event == _BY_HAND and (branch := inputs.branch()):
+        if found := github.open_requests(head=branch):
+            return found
+        raise UsageInvalid(
+            f"No pull request from the branch {branch} is open.", hint="with: branch: the branch of an open one"
+        )
+    return github.open_requests(base=job.ref.removeprefix(BRANCHES))
+
+
+# -- one of them
+
+
+def _told(ws: Workspace, request: PullRequest) -> BranchLine:
+    base, name = request.base.ref, request.head.ref
+    tell = functools.partial(BranchLine, request.number, name)
+    if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
+        return tell("warning", "git cannot have a branch of that name.")
+    try:
+        if not _is_own(request):
+            return _of_fork(ws, request, tell)
+        if name == events.default_branch(os.environ):
+            return tell(None, f"{name} is the default branch, into which this job merges nothing.")
+        bring = functools.partial(deepen.make_comparable, ws.places)
+        wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
+        return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
+    except VmragError as error:  # the others are looked at all the same
+        return tell("error", f"{name} could not be updated. {error.message}", error.hint, code=error.exit_code)
+
+
+def _is_own(request: PullRequest) -> bool:
+    source = request.head.repo
+    return source is not None and source.full_name.lower() == payload.repository_name(os.environ).lower()
+
+
+def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
+    by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
+    shown = _shown(done.conflicts)
+    match done.result:
+        case "updated":
+            message = f"{base} is merged into {name} as {done.commit[:12]}, which pins revision {done.revision[:12]}."
+            return tell("notice", message, updated=True)
+        case "knowledge":
+            message = f"{name} and {base} changed the same parts of documents, so nothing was pushed: {shown}."
+            return tell("warning", message, f"{by_hand}\nvmrag resolve, then git commit and git push")
+        case "code":
+            message = f"{name} conflicts with {base} in more than the pin, so nothing was pushed: {shown}."
+            return tell("warning", message, f"{by_hand}\ngit push, once its conflicts are resolved")
+        case "contained":
+            return tell(None, f"{name} has everything that {base} has.")
+        case "gone":
+            return tell(None, f"{name} or {base} is gone.")
+        case "clean":
+            return tell(None, f"{name} can be merged into {base} as it is.")
+
+
+def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[BranchLine]) -> BranchLine:
+    """What is in conflict there, and the two commands that its author types."""
+    base, source = request.base.ref, request.head.repo
+    if source is None:
+        return tell(None, "The fork that it came from is gone.")
+    tip = host_commits.branch_tip(ws.places, deepen.origin(ws.places), base)
+    if tip is None:
+        return tell(None, f"{base} is gone.")
+    found = update_branch.look(ws, tip, request.head.sha, functools.partial(deepen.make_comparable, ws.places))
+    if found.result in ("contained", "clean"):
+        return tell(None, f"{request.head.ref} of {source.full_name} can be merged into {base} as it is.")
+    server = env.github_server() or "https://github.com"
+    url = f"{server}/{payload.repository_name(os.environ)}"
+    message = (
+        f"It comes from the fork {source.full_name}, to which this job does not push, and conflicts with {base} in "
+        f"{_shown(found.conflicts)}. Its author types, in a clone where `vmrag install` was run:"
+    )
+    return tell("notice", message, f"git pull --no-rebase {quoted(url)} {quoted(base)}\ngit push")
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,88 @@
+"""Where the Action shows what it found: the worst first, and not at the pin what the pin is not to
+blame for.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.support import hosted, people
+from tests.support.actions_runner import Finished
+from tests.support.repos import Repo
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, world, ci = people.shared, people.world, hosted.ci
+
+ENVIRONMENT = "The job's environment: "
+
+
+def errors(done: Finished) -> list[tuple[str, str]]:
+    return [(each.title, each.file) for each in done.annotations if each.level == "error"]
+
+
+def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_tenth_names_the_rest(ci):
+    before = ci.tip
+    missing = (ci.ada.top / ".dolt-version").read_text().replace(ci.ada.pinned, "f" * 40)
+    ci.ada.commit("not pushed", pin=missing)
+    for number in range(16):
+        ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")
+    ci.ada.git("push", "-q", "--no-verify")
+    done = ci.on_push(before=before, mode="verify")
+    assert not done.passed
+    assert done.outputs["findings"] == "17"
+    assert errors(done) == [("PIN_MALFORMED", ".dolt-version")] * 10
+    said = done.said("error")
+    assert [each for each in said if "more: see the summary" in each] == [said[9]]
+    assert said[9].endswith("\nand 7 more: see the summary")
+    assert done.summary.count("| error |") == 17
+    assert "NOT&#95;ON&#95;REMOTE" in done.summary
+    assert "NOT_ON_REMOTE" not in "\n".join(said)  # the first in history, and not the worst
+    assert "does not have" in done.log
+
+
+def test_ten_findings_are_ten_annotations(ci):
+    before = ci.tip
+    for number in range(10):
+        ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")
+    ci.ada.git("push", "-q", "--no-verify")
+    done = ci.on_push(before=before, mode="verify", fail_on="never")
+    assert done.passed
+    assert len(done.said("warning")) == 10
+    assert "more: see the summary" not in done.log
+
+
+@pytest.mark.parametrize("mode", ["sync", "verify", "repair"])
+@pytest.mark.sample(2)
+def test_where_nobody_could_look_the_pin_is_not_blamed(ci, mode):
+    gone = lambda repo: repo.git("remote", "set-url", "origin", "http://127.0.0.1:1/them/project.git")  # noqa: E731
+    done = ci.on_push(mode=mode, first=gone, fail_on="never")
+    assert not done.passed  # what cannot be tried always fails
+    assert errors(done) == [(ENVIRONMENT + "REMOTE_UNREACHABLE", "")]
+    assert done.said("error")[0].endswith("This says nothing about the pin.")
+    if mode == "sync":
+        assert "Knowledge could not be synced" in done.summary
+
+
+def test_history_that_nobody_has_is_not_blamed_on_the_pin(ci):
+    """The repository that was cloned from is a shallow one itself."""
+    ci.ada.put("new.md", "Otters.")
+    ci.ada.vmrag("commit", "-m", "new")
+    ci.ada.git("commit", "-q", "-am", "new")
+    ci.ada.git("push", "-q", "--no-verify")
+    tip = ci.tip
+    cut = ci.folder / "cut.git"
+    ci.ada.git("clone", "-q", "--bare", "--depth=1", f"file://{ci.world.hub.top}", str(cut))
+    shutil.rmtree(ci.world.hub.top)
+    cut.rename(ci.world.hub.top)
+    assert Repo(ci.world.hub.top).git("rev-list", "--count", "main") == "1"
+    done = ci.on_push(before=ci.ada.git("rev-parse", "main~1"), sha=tip, mode="verify")
+    assert not done.passed
+    assert set(errors(done)) == {(ENVIRONMENT + "GIT_FAILED", "")}
+
+
+def test_a_mistake_in_the_workflow_is_neither_the_pins_nor_the_environments(ci):
+    done = ci.on_push(mode="destroy")
+    assert errors(done) == [("INVALID_PARAMETER", "")]

@@ -1,0 +1,245 @@
+"""`mode: repair` of the Action: what a merge button dropped is taken in again, on the hosted
+branch.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support import dropping, events, hosted, people
+from tests.support.actions_runner import ACTION, CacheService, Finished
+from tests.support.checkout import TOKEN
+from tests.support.dropping import Landed
+from tests.support.github_rest import github_api
+from tests.support.hosted import Ci
+from vmrag_link.ops.hosting.host_commits import BOT
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, parted, world, ci = people.shared, dropping.parted, dropping.world, hosted.ci
+
+BOTH = {"topic.md": "Only the topic knows of otters.", "rest.md": "# Rest\n\nSleep at noon.\n"}
+
+
+def repair(ci: Ci, landed: Landed, mode: str = "repair", **given: str) -> Finished:
+    return ci.on_push(before=landed.before, sha=landed.after, mode=mode, **given)
+
+
+def pinned(ci: Ci, commit: str = "main") -> str:
+    return json.loads(ci.world.hub.git("show", f"{commit}:.dolt-version"))["dolt_commit"]
+
+
+def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
+    """One commit on the tip that changes the pin alone, and has everybody's documents."""
+    hub = ci.world.hub
+    assert hub.git("rev-parse", f"{commit}^@") == tip
+    assert hub.git("diff", "--name-only", tip, commit) == ".dolt-version"
+    assert BOTH.items() <= dropping.documents(ci.world, commit).items()
+
+
+def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
+    landed = dropping.squash(ci.ada)
+    done = repair(ci, landed, mode="repair,verify")
+    assert done.passed
+    assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("true", "")
+    assert_repaired(ci, landed.after)
+    message = ci.world.hub.git("log", "-1", "--format=%B", "main")
+    assert "1 document modified" in message
+    assert message.endswith(f"Vmrag-Repairs: {landed.after}")
+    assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == "Ada Lovelace <ada@example.com>"
+    assert "takes in what was dropped" in done.summary
+    assert done.step("verify").outcome == "success"  # it looks at what was repaired
+
+    made = ci.tip
+    again = ci.on_push(before=landed.after, sha=made, mode="repair")
+    late = repair(ci, landed, mode="repair,verify")
+    assert again.passed
+    assert late.passed
+    assert (again.outputs["repaired"], late.outputs["repaired"]) == ("false", "false")
+    assert "Nothing was dropped on main" in again.log
+    assert "repaired already" in late.log
+    assert f"mended by {made[:12]}".replace(" ", "") in late.summary.replace(" ", "")
+    assert ci.tip == made
+
+
+def test_a_merge_that_was_resolved_in_the_web_editor_is_repaired_by_the_bot(ci):
+    (ci.folder / "home" / "gitconfig").write_text('[protocol "file"]\n\tallow = always\n')
+    landed = dropping.resolve_in_the_web_editor(ci.ada)
+    done = repair(ci, landed)
+    assert done.passed
+    assert done.outputs["repaired"] == "true"
+    assert_repaired(ci, landed.after)
+    assert ci.world.hub.git("log", "-1", "--format=%an <%ae>", "main") == BOT
+    assert ci.world.hub.git("log", "-1", "--format=%(trailers:key=Vmrag-Repairs,valueonly)", "main") == landed.dropping
+
+
+def test_the_same_revision_as_that_of_a_person_who_repairs_by_hand(ci):
+    landed = dropping.squash(ci.ada)
+    bob = ci.world.join("bob")
+    bob.vmrag("install")
+    bob.vmrag("merge", "--repair", landed.after[:12])
+    assert repair(ci, landed).outputs["repaired"] == "true"
+    assert pinned(ci) == bob.pinned
+
+
+def test_a_conflict_is_explained_and_nothing_is_pushed_until_a_person_has_decided(ci):
+    landed = dropping.squash(ci.ada, "clash")
+    data = ci.world.hub.git("rev-parse", people.DATA)
+    done = repair(ci, landed)
+    assert not done.passed
+    assert done.outputs["repaired"] == "false"
+    assert (ci.tip, ci.world.hub.git("rev-parse", people.DATA)) == (landed.after, data)
+    [error] = [each for each in done.annotations if each.level == "error"]
+    assert (error.title, error.file) == ("MERGE_CONFLICT", ".dolt-version")
+    assert "handbook/rest.md" in error.message
+    assert repair(ci, landed, fail_on="never").passed
+
+    bob = ci.world.join("bob")
+    bob.vmrag("install")
+    bob.vmrag("merge", "--repair", landed.dropping[:12], code=1)
+    bob.vmrag("resolve", "--ours")
+    bob.vmrag("merge", "--continue")
+    bob.git("commit", "-q", "-m", "Take in dropped knowledge")
+    bob.push("origin", "main")
+    after = repair(ci, landed)
+    assert after.passed
+    assert "repaired already" in after.log
+
+
+# -- a branch that refuses
+
+
+def test_a_protected_branch_leaves_the_repair_on_a_branch_with_the_command_for_a_pull_request(ci):
+    landed = dropping.squash(ci.ada)
+    dropping.protect(ci.world.hub)
+    branch = f"vmrag/repair-{landed.after[:8]}"
+    done = repair(ci, landed)
+    assert not done.passed  # main still lacks it, and somebody has to open the pull request
+    assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("false", branch)
+    assert ci.tip == landed.after
+    assert_repaired(ci, landed.after, branch)
+    [error] = done.said("error")
+    assert "GH006: Protected branch update failed." in error
+    command = error.splitlines()[-1]
+    assert command.startswith(f"gh pr create --repo them/project --base main --head {branch} --title ")
+    assert f"https://github.example/them/project/compare/main...{branch}?expand=1" in done.summary
+
+    made = ci.world.hub.git("rev-parse", branch)
+    assert repair(ci, landed).outputs["repair-branch"] == branch
+    assert ci.world.hub.git("rev-parse", branch) == made
+
+
+def test_a_pull_request_is_opened_once_where_the_input_says_so(ci):
+    landed = dropping.squash(ci.ada)
+    dropping.protect(ci.world.hub)
+    with github_api(TOKEN) as api:
+        runs = [repair(ci, landed, pull_request="true", environ={"GITHUB_API_URL": api.url}) for _ in range(2)]
+        assert [each.passed for each in runs] == [True, True]
+        [opened] = api.pulls
+        assert (opened["head"], opened["base"]) == (f"vmrag/repair-{landed.after[:8]}", "main")
+        assert "1 document modified" in opened["body"]
+        for each in runs:
+            assert "https://github.example/them/project/pull/40" in each.summary
+            assert each.said("error") == []
+            assert each.outputs["repaired"] == "false"
+        api.pulls.clear()
+        api.refuses = True
+        refused = repair(ci, landed, pull_request="true", environ={"GITHUB_API_URL": api.url})
+    assert not refused.passed
+    assert "Allow GitHub Actions to create and approve pull requests" in refused.said("error")[0]
+    assert "gh pr create" in refused.said("error")[1]
+
+
+# -- several at once, and a kill
+
+
+def test_of_two_runs_at_once_one_repairs_and_the_other_sees_it_done(ci, tmp_path):
+    landed = dropping.squash(ci.ada)
+    jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda job: repair(job, landed), jobs))
+    assert [each.passed for each in done] == [True, True]
+    assert sorted(each.outputs["repaired"] for each in done) == ["false", "true"]
+    assert_repaired(ci, landed.after)
+
+
+def test_a_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_knowledge(ci, tmp_path):
+    landed = dropping.squash(ci.ada)
+    before = ci.world.hub.git("rev-parse", people.DATA)
+    killed = repair(ci, landed, action=killing(tmp_path))
+    assert killed.step("repair").outcome == "failure"
+    assert ci.tip == landed.after
+    data = ci.world.hub.git("rev-parse", people.DATA)
+    assert data != before  # the knowledge came first
+    assert repair(ci, landed).outputs["repaired"] == "true"
+    assert ci.world.hub.git("rev-parse", people.DATA) == data  # which the next run found there
+    assert_repaired(ci, landed.after)
+
+
+def killing(folder: Path) -> Path:
+    """The Action, whose repair dies when it is about to push the branch."""
+    code = (
+        "import os, sys; from vmrag_link.ops.hosting import host_commits; "
+        "host_commits.push_branch = lambda *a, **k: os.kill(os.getpid(), 9); "
+        'from vmrag_action.__main__ import main; sys.exit(main([\\"repair\\"]))'
+    )
+    text = ACTION.read_text()
+    assert text.count("-m vmrag_action repair'") == 1
+    (folder / "killing").mkdir()
+    (folder / "killing" / "vmrag_action").symlink_to(ACTION.parent / "vmrag_action")
+    (folder / "killing" / "requirements.txt").symlink_to(ACTION.parent / "requirements.txt")
+    made = folder / "killing" / "action.yml"
+    made.write_text(text.replace("-m vmrag_action repair'", f'-c "{code}"\''))
+    return made
+
+
+# -- what is left alone
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "given", "said"),
+    [
+        ("push", "refs/heads/topic", {}, "The branch topic is left alone"),
+        ("push", "refs/tags/v1", {}, "Only the push of a branch is repaired"),
+        ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "Only the push of a branch is repaired"),
+        ("pull_request", "refs/pull/7/merge", {}, "Only the push of a branch is repaired"),
+        ("schedule", "refs/heads/main", {}, "Only the push of a branch is repaired"),
+        ("push", "refs/heads/main", {"branches": "release, next"}, "names release and next"),
+    ],
+)
+@pytest.mark.sample(3)
+def test_where_nothing_is_to_be_repaired_it_says_so(ci, event, ref, given, said):
+    landed = dropping.squash(ci.ada)
+    if event == "pull_request":
+        done = ci.on_pull_request(landed.before, landed.after, mode="repair", **given)
+    else:
+        payload = {
+            "push": events.push(landed.before, landed.after, ref=ref),
+            "merge_group": events.merge_group(landed.before, landed.after),
+            "schedule": {"schedule": "0 3 * * *", "repository": events.OWN},
+        }[event]
+        done = ci.run(event, payload, sha=landed.after, ref=ref, mode="repair", **given)
+    assert done.passed
+    assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "0")
+    assert said in done.log
+    assert "Nothing to repair" in done.summary.replace("&#46;", ".")
+    assert ci.tip == landed.after
+
+
+def test_another_branch_is_repaired_if_the_workflow_names_it(ci):
+    landed = dropping.squash(ci.ada)
+    ci.world.hub.git("update-ref", "refs/heads/-release;`id`", landed.after)
+    ci.world.hub.git("update-ref", "refs/heads/main", landed.before)
+    dropping.protect(ci.world.hub, "-release;`id`".replace("`", "\\`"))
+    ref = "refs/heads/-release;`id`"
+    done = ci.on_push(
+        before=landed.before, sha=landed.after, ref=ref, mode="repair", branches="main, -release;`id`", fail_on="never"
+    )
+    assert done.passed
+    assert done.outputs["repair-branch"] == f"vmrag/repair-{landed.after[:8]}"
+    assert "--base '-release;`id`' --head" in done.said("warning")[0]
+    assert ci.world.hub.git("rev-parse", ref) == landed.after

@@ -1,0 +1,187 @@
+"""The Action's `mode: report` over pull requests, pushes and a merge queue, run from `action.yml`
+by what stands for GitHub's runner.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from selectolax.lexbor import LexborHTMLParser
+
+from tests.support import events, hosted, people
+from tests.support.actions_runner import Finished
+from tests.support.events import FORK
+from tests.support.hosted import Ci
+from tests.support.repos import Repo
+from vmrag_link.markdown_text import LIMIT
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, world, ci = people.shared, people.world, hosted.ci
+
+QUERIES = "queries:\n  - query: what do otters eat?\n    expect: [handbook/otters.md]\n"
+OURS = set("html head body h2 h3 p table thead tbody tr th td details summary ins del br".split())
+OTTERS = "# Otters\n\nOtters eat fish, and sometimes crabs.\n"
+
+
+def propose(ci: Ci, branch: str = "topic", **documents: str) -> tuple[str, str]:
+    """A branch that writes these documents, with its knowledge on the host: base and head."""
+    base = ci.tip
+    ci.ada.git("switch", "-q", "-c", branch)
+    for name, text in documents.items():
+        ci.ada.write_document(name, text)
+    ci.ada.vmrag("push")
+    ci.ada.git("push", "-q", "origin", f"{branch}:refs/heads/{branch}")
+    return base, ci.ada.git("rev-parse", "HEAD")
+
+
+class Shown:
+    """A summary as a browser would show it, before GitHub's sanitizer takes out what it does not
+    like.
+    """
+
+    def __init__(self, done: Finished) -> None:
+        assert len(done.summary.encode()) <= LIMIT
+        html = MarkdownIt("commonmark").enable("table").render(done.summary)
+        self.page = LexborHTMLParser(html)
+        self.text = self.page.body.text(separator=" ")
+
+    def cells(self, heading: str) -> list[list[str]]:
+        """The rows of the table below a heading."""
+        found = next(each for each in self.page.css("h2, h3") if each.text() == heading)
+        table = found.next
+        while table.tag != "table":
+            table = table.next
+        return [[cell.text(separator=" ") for cell in row.css("td")] for row in table.css("tbody tr")]
+
+    def look_for_markup(self) -> None:
+        """Nothing but ours, and not one attribute."""
+        every = self.page.css("*")
+        assert {each.tag for each in every} <= OURS
+        assert not any(each.attributes for each in every)
+
+
+def queries(ci: Ci, text: str = QUERIES) -> None:
+    ci.ada.write(".vmrag/queries.yaml", text)
+    ci.ada.git("add", "-A")
+    ci.ada.git("commit", "-q", "-m", "queries")
+    ci.ada.git("push", "-q", "origin", "main")
+
+
+def test_a_pull_request_shows_its_documents_and_answers(ci):
+    queries(ci)
+    base, head = propose(ci, **{"otters.md": OTTERS, "setup.md": "# Setup\n\nInstall the program with uv.\n"})
+    done = ci.on_pull_request(base, head, mode="report")
+    assert done.passed
+    assert [done.outputs[name] for name in ("documents-changed", "queries-changed", "findings")] == ["2", "1", ""]
+    shown = Shown(done)
+    shown.look_for_markup()
+    assert f"Compared: origin/main with {head[:12]}." in shown.text
+    assert [row[:2] for row in shown.cells("Documents")] == [
+        ["added", "handbook/otters.md"],
+        ["changed", "handbook/setup.md"],
+    ]
+    [[query, before, after]] = shown.cells("Golden queries that are answered otherwise")
+    assert query.startswith("what do otters eat?")
+    assert "handbook/otters.md is not among the first" in before
+    assert after.startswith("1. handbook/otters.md")
+    assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
+    assert len(shown.cells("Revisions")) == 2
+    assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()
+    [notice] = [each for each in done.annotations if each.title == "What changes in the knowledge"]
+    assert (notice.level, notice.file) == ("notice", ".dolt-version")
+    assert done.step("sync").outcome == "skipped"
+
+
+def test_a_squash_that_drops_knowledge_shows_what_is_gone(ci):
+    ci.ada.git("switch", "-q", "-c", "topic")
+    ci.ada.write_document("topic.md", "Only the topic knows of otters.")
+    ci.ada.git("switch", "-q", "main")
+    kept = ci.ada.write_document("main.md", "Only main knows of badgers.")
+    ci.ada.git("push", "-q", "origin", "main")
+    before = ci.tip
+    squashed = ci.ada.git("commit-tree", "topic^{tree}", "-p", "main", "-m", "squashed")
+    ci.ada.git("switch", "-q", "topic")
+    ci.ada.vmrag("push")
+    ci.ada.git("switch", "-q", "main")
+    ci.ada.vmrag("push")
+    ci.ada.git("push", "-q", "origin", f"{squashed}:refs/heads/main")
+    done = ci.on_push(before=before, mode="report")
+    assert done.passed  # what fails a job is for `verify` to say
+    shown = Shown(done)
+    assert [row[:2] for row in shown.cells("Documents")] == [
+        ["removed", "handbook/main.md"],
+        ["added", "handbook/topic.md"],
+    ]
+    assert [row[1] for row in shown.cells("Pins of the code commits")] == ["KNOWLEDGE_DROPPED"]
+    title = f"Revisions of {before[:12]} that are not in {squashed[:12]}"
+    assert [row[0] for row in shown.cells(title)] == [kept[:12]]
+    assert "vmrag merge --repair" in shown.text
+
+
+HOSTILE = "::error::x ##[group]y <img src=x onerror=z> [l](javascript:z) `c` @who </summary></details><script>"
+
+
+def test_names_and_texts_of_strangers_are_text(ci):
+    queries(ci, f"queries:\n  - query: {json.dumps(HOSTILE)}\n")
+    name = "::warning::<b>|`x`[a](javascript:b).md"
+    base, head = propose(ci, "topic`id`", **{name: f"# {HOSTILE}\n\n{HOSTILE}\n::set-output name=report-path::x\n"})
+    done = ci.on_pull_request(base, head, mode="report", source=FORK)
+    assert done.passed
+    shown = Shown(done)
+    shown.look_for_markup()
+    assert shown.cells("Documents")[0][1] == f"handbook/{name}"
+    assert HOSTILE in shown.page.css_first("ins").text(separator=" ")
+    assert done.outputs["report-path"].endswith("/vmrag-report.html")
+    page = LexborHTMLParser(Path(done.outputs["report-path"]).read_text())
+    assert not page.css("img, b, a[href^=javascript]")
+    assert len(done.said("error") + done.said("warning")) == 0  # the runner takes none from a text, and neither do we
+
+
+def test_a_merge_queue_gets_the_summary_alone(ci):
+    base, head = propose(ci, **{"otters.md": OTTERS})
+    merge = ci.world.hub.git("commit-tree", f"{head}^{{tree}}", "-p", base, "-p", head, "-m", "queue")
+    ref = f"refs/heads/gh-readonly-queue/main/pr-7-{base}"
+    ci.world.hub.git("update-ref", ref, merge)
+    done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref=ref, mode="report")
+    assert done.passed
+    assert (done.outputs["documents-changed"], done.outputs["report-path"]) == ("1", "")
+    assert Shown(done).cells("Documents")[0][:2] == ["added", "handbook/otters.md"]
+
+
+def test_an_event_without_a_base_has_nothing_to_compare(ci):
+    done = ci.run("schedule", {"schedule": "0 3 * * *"}, sha=ci.tip, ref="refs/heads/main", mode="report")
+    assert done.passed
+    assert "The event schedule has no base: there is nothing to compare." in Shown(done).text
+    assert done.outputs["documents-changed"] == ""
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first(pushed: bool, ci: Ci, monkeypatch: pytest.MonkeyPatch):
+    fork = ci.world.bare("fork.git")
+    base = ci.tip
+    revision = ci.ada.write_document("theirs.md", OTTERS)
+    head = ci.ada.git("rev-parse", "HEAD")
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    ci.ada.git("push", "-q", str(fork.top), "main")
+    if pushed:
+        ci.ada.git("remote", "add", "fork", str(fork.top))
+        ci.ada.vmrag("push", "fork")
+    ci.world.hub.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    Repo(ci.world.hub.top).git(
+        "config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project"
+    )
+    assert not ci.world.holds(revision)
+    done = ci.on_pull_request(base, head, mode="report", source=FORK)
+    assert done.passed is pushed
+    shown = Shown(done)
+    if pushed:
+        assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
+        assert "checked in quarantine" in shown.text
+        assert [row[1] for row in shown.cells("Pins of the code commits")] == ["NOT_ON_REMOTE"]
+    else:
+        assert "has no knowledge base" in shown.text
+    assert not ci.world.holds(revision)

@@ -1,0 +1,287 @@
+"""`mode: update` of the Action: of two pull requests that both change knowledge, the second one can
+be merged after the first has landed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import dropping, events, hosted, people
+from tests.support.actions_runner import CacheService, Finished
+from tests.support.checkout import TOKEN
+from tests.support.events import FORK, OWN
+from tests.support.github_rest import GitHubApi, github_api
+from tests.support.hosted import Ci
+from tests.support.people import User
+from tests.support.repos import Repo
+from vmrag_action.github_api import GitHub
+from vmrag_link.errors import AuthenticationFailed
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, parted, world, ci = people.shared, dropping.parted, dropping.world, hosted.ci
+
+HOSTILE = "a'b;$(touch${IFS}owned)`id`"
+
+
+@pytest.fixture
+def api() -> Iterator[GitHubApi]:
+    with github_api(TOKEN) as found:
+        yield found
+
+
+def request(ci: Ci, number: int, branch: str, *, source: Any = OWN, base: str = "main", head: str = "") -> Any:
+    """An open pull request, as GitHub's API tells of it."""
+    sha = head or ci.world.hub.git("rev-parse", branch)
+    told = events.pull_request(ci.tip, sha, number=number, source=source, ref=base)["pull_request"]
+    return told | {"head": told["head"] | {"ref": branch, "label": f"{source['owner']['login']}:{branch}"}}
+
+
+def update(ci: Ci, api: GitHubApi, **given: Any) -> Finished:
+    """`main` was pushed."""
+    environ = {"GITHUB_API_URL": api.url}
+    return ci.on_push(before=ci.world.hub.git("rev-parse", "main~1"), mode="update", environ=environ, **given)
+
+
+def merged_by_the_host(hub: Repo, branch: str) -> str:
+    """What plain git says of the merge button, without any driver or attributes."""
+    done = subprocess.run(
+        ["git", "merge-tree", "--write-tree", "--name-only", "main", branch],
+        cwd=hub.top,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.split("\n", 1)[1].strip() if done.returncode else ""
+
+
+def landed(hub: Repo, branch: str) -> str:
+    """The merge button."""
+    tree = hub.git("merge-tree", "--write-tree", "main", branch)
+    commit = hub.git("commit-tree", tree, "-p", "main", "-p", branch, "-m", "Merge pull request")
+    hub.git("update-ref", "refs/heads/main", commit)
+    return commit
+
+
+def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
+    hub = ci.world.hub
+    before, tip = hub.git("rev-parse", "topic"), ci.tip
+    assert ".dolt-version" in merged_by_the_host(hub, "topic")
+    api.listed = [request(ci, 7, "topic")]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    assert merged_by_the_host(hub, "topic") == ""
+    made = hub.git("rev-parse", "topic")
+    assert hub.git("rev-parse", "topic^@").split() == [before, tip]
+    assert hub.git("show", "-s", "--format=%s", "topic") == "Merge branch 'main' into topic"
+    assert hub.git("diff", "--name-only", "main", "topic").split() == [".dolt-version", "docs/topic.md"]
+    expected = {"topic.md": "Only the topic knows of otters.", "rest.md": "# Rest\n\nSleep at noon.\n"}
+    assert dropping.documents(ci.world, made).items() >= expected.items()
+    assert f"main is merged into topic as {made[:12]}" in done.said("notice")[-1]
+
+    again = update(ci, api)
+    assert (again.passed, again.outputs["updated"], hub.git("rev-parse", "topic")) == (True, "0", made)
+    assert "topic has everything that main has" in again.log
+
+    ada = ci.ada
+    ada.vmrag("install", "-q")
+    ada.git("switch", "-q", "topic")
+    ada.git("merge", "-q", "--no-edit", "main")  # at home the driver makes the same of it
+    assert ada.pinned == json.loads(hub.git("show", "topic:.dolt-version"))["dolt_commit"]
+
+    landed(hub, "topic")
+    ada.git("fetch", "-q")
+    ada.vmrag("fetch")
+    ada.vmrag("verify", f"{tip}..origin/main")
+
+
+def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
+    """Code in conflict, knowledge in conflict, forks, names, and the default branch: in one run."""
+    ada, hub = ci.ada, ci.world.hub
+    argue(ada)
+    ada.git("switch", "-q", "-c", "calm", "main~1")
+    ada.write("notes.txt", "no knowledge\n")
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "calm")
+    ada.push("origin", "calm")
+    hub.git("update-ref", "refs/pull/11/head", hub.git("rev-parse", "topic"))
+    hub.git("branch", "release", "main~1")
+    before = refs(hub)
+    api.listed = [
+        request(ci, 8, "clash"),
+        request(ci, 9, "argue"),
+        request(ci, 10, "calm"),
+        request(ci, 11, HOSTILE, source=FORK, head=hub.git("rev-parse", "topic")),
+        request(ci, 12, "a..b", head=hub.git("rev-parse", "topic")),
+        request(ci, 13, "main", base="main"),
+        request(ci, 14, "gone", head=hub.git("rev-parse", "topic")),
+        request(ci, 15, "other", base="release", head=hub.git("rev-parse", "topic")),
+    ]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"]) == (True, "0")
+    assert refs(hub) == before
+    said = {each[: each.index(":")]: each for each in (*done.said("warning"), *done.said("notice"))}
+    assert said.keys() == {"#8", "#9", "#11", "#12"}
+    assert "conflicts with main in more than the pin, so nothing was pushed" in said["#8"]
+    assert "docs/rest.md" in said["#8"]
+    assert "changed the same parts of documents, so nothing was pushed: handbook/rest.md" in said["#9"]
+    assert "git fetch origin && git switch argue && git merge origin/main" in said["#9"]
+    assert said["#11"].endswith("\ngit pull --no-rebase https://github.example/them/project main\ngit push")
+    assert "fork me/project" in said["#11"]
+    assert "git cannot have a branch of that name" in said["#12"]
+    assert "calm can be merged into main as it is" in done.log
+    assert "main is the default branch" in done.log
+    assert "gone or main is gone" in done.log
+    assert "other" not in done.log
+    assert "`id`" not in done.summary  # as text: punctuation is written as character references
+    assert not list(ci.workspace.glob("owned*"))
+
+
+def argue(ada: User) -> None:
+    """A branch whose knowledge alone says something else than that of `main`."""
+    ada.git("switch", "-q", "-c", "argue", "main~1")
+    ada.write("docs/rest.md", "# Rest\n\nSleep at dawn.\n")
+    ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
+    ada.vmrag("commit", "-m", "dawn")
+    ada.git("checkout", "-q", "HEAD", "--", "docs")
+    ada.git("commit", "-q", "-m", "dawn", "--", ".dolt-version")
+    ada.push("origin", "argue")
+
+
+def refs(hub: Repo) -> str:
+    return hub.git("for-each-ref")
+
+
+@pytest.mark.parametrize("event", ["pull_request_target", "workflow_dispatch"])
+def test_a_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
+    hub, api.listed = ci.world.hub, [request(ci, 7, "topic")]
+    given = {"sha": ci.tip, "ref": "refs/heads/main", "mode": "update", "environ": {"GITHUB_API_URL": api.url}}
+    if event == "workflow_dispatch":
+        done = ci.run(event, {"inputs": {"branch": "topic"}, "repository": OWN}, branch="topic", **given)
+    else:
+        told = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN)
+        told["pull_request"]["head"]["ref"] = "topic"
+        done = ci.run(event, told, **given)
+        assert api.asked == []
+    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    assert merged_by_the_host(hub, "topic") == ""
+
+
+@pytest.mark.parametrize("event", ["merge_group", "tag", "release"])
+@pytest.mark.sample(1)
+def test_other_events_have_nothing_to_update(event, ci, api):
+    hub = ci.world.hub
+    before, sha = refs(hub), ci.tip
+    payload, ref = {
+        "merge_group": (events.merge_group(hub.git("rev-parse", "main~1"), sha), "refs/heads/gh-readonly-queue/main"),
+        "tag": (events.push(events.ZEROS, sha, ref="refs/tags/v1"), "refs/tags/v1"),
+        "release": ({"repository": OWN}, "refs/tags/v1"),
+    }[event]
+    done = ci.run("push" if event == "tag" else event, payload, sha=sha, ref=ref, mode="update,link")
+    assert (done.passed, done.outputs["updated"], done.outputs["linked"]) == (True, "0", "0")
+    assert done.log.count("nothing to do for") == 2
+    assert refs(hub) == before
+    assert api.asked == []
+
+
+def test_of_two_runs_at_once_one_updates_and_the_other_sees_it_done(ci, api, tmp_path):
+    api.listed = [request(ci, 7, "topic")]
+    before = ci.world.hub.git("rev-parse", "topic")
+    jobs = [Ci(ci.world, tmp_path / name, CacheService(tmp_path / name / "cache")) for name in ("one", "two")]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda job: update(job, api), jobs))
+    assert [each.passed for each in done] == [True, True]
+    assert sorted(each.outputs["updated"] for each in done) == ["0", "1"]
+    assert ci.world.hub.git("rev-list", "--count", f"{before}..topic", "^main") == "1"
+
+
+def test_a_host_that_refuses_the_branch_has_the_knowledge_and_the_job_fails(ci, api):
+    hub, api.listed = ci.world.hub, [request(ci, 7, "topic"), request(ci, 8, "clash")]
+    dropping.protect(hub, "topic")
+    before = hub.git("rev-parse", "topic")
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"], hub.git("rev-parse", "topic")) == (False, "0", before)
+    assert "GH006" in done.said("error")[0]
+    assert "clash conflicts with main" in done.log  # the others are looked at all the same
+
+
+def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
+    one = request(ci, 1, "topic")
+    api.listed = [one | {"number": number} for number in range(1, 202)]
+    api.listed.append(one | {"number": 300, "state": "closed"})
+    github = GitHub(api.url, api.repository, TOKEN)
+    assert [each.number for each in github.open_requests(base="main")] == list(range(1, 202))
+    assert api.asked == ["GET"] * 3
+    assert github.open_requests(base="release") == github.open_requests(head="elsewhere") == []
+    assert len(github.open_requests(head="topic")) == 201
+    with pytest.raises(AuthenticationFailed) as caught:
+        github._replace(token="another").open_requests(base="main")
+    assert caught.value.hint == "permissions: pull-requests: read"
+    assert "another" not in str(caught.value)
+
+
+HOOKS = ("pre-commit", "post-merge", "post-checkout", "pre-push", "pre-merge-commit", "commit-msg")
+
+
+def plant(marker: Path) -> Callable[[Repo], None]:
+    """Filters and drivers that a job has configured, as `git lfs install` does, and hooks: what a
+    stranger's attributes could set off.
+    """
+
+    def do(repo: Repo) -> None:
+        repo.git("config", "filter.evil.smudge", f"touch {marker}; cat")
+        repo.git("config", "filter.evil.clean", f"touch {marker}; cat")
+        repo.git("config", "merge.evil.driver", f"touch {marker}; exit 0")
+        for name in HOOKS:
+            hook = repo.write(f".git/hooks/{name}", f"#!/bin/sh\ntouch {marker}\n")
+            hook.chmod(0o755)
+
+    return do
+
+
+def test_nothing_of_a_branch_runs(ci, api, tmp_path):
+    """Its attributes name drivers and filters, it brings a submodule and hooks."""
+    ada, hub, marker = ci.ada, ci.world.hub, tmp_path / "ran"
+    ada.git("switch", "-q", "topic")
+    ada.write(".gitattributes", "* merge=evil filter=evil\n")
+    ada.write(".gitmodules", '[submodule "evil"]\n\tpath = evil\n\turl = ext::sh -c touch% ' + f"{marker}\n")
+    ada.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},evil")
+    ada.git("add", ".gitattributes", ".gitmodules")
+    ada.git("commit", "-q", "-m", "evil")
+    ada.push("origin", "topic")
+    api.listed = [request(ci, 7, "topic")]
+    done = update(ci, api, first=plant(marker))
+    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    assert not marker.exists()
+    assert hub.git("ls-tree", "topic", "evil").startswith("160000")
+    assert hub.git("show", "topic:docs/rest.md") == "# Rest\n\nSleep at noon."
+
+
+def test_a_branch_that_somebody_pushes_to_meanwhile_keeps_their_commits(ci, api, tmp_path):
+    """The host's own hook stands for somebody who is faster: it runs before the branch moves."""
+    ada, hub = ci.ada, ci.world.hub
+    ada.git("switch", "-q", "topic")
+    ada.write("late.txt", "late\n")
+    ada.git("add", "late.txt")
+    ada.git("commit", "-q", "-m", "late")
+    ada.push("origin", "topic:refs/heads/late")
+    late = hub.git("rev-parse", "late")
+    hook = hub.write(
+        "hooks/update",
+        f'#!/bin/sh\ntest "$1" = refs/heads/topic || exit 0\ntest -e {tmp_path}/once && exit 0\n'
+        f"touch {tmp_path}/once\nenv -u GIT_QUARANTINE_PATH git update-ref refs/heads/topic {late}\n",
+    )
+    hook.chmod(0o755)
+    api.listed = [request(ci, 7, "topic")]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    assert (tmp_path / "once").exists()
+    assert hub.git("rev-parse", "topic^1") == late
+    assert merged_by_the_host(hub, "topic") == ""

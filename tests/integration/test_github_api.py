@@ -1,0 +1,79 @@
+"""The calls of GitHub's REST API, against a local stand-in."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.github_rest import GitHubApi, github_api
+from vmrag_action.github_api import GitHub, Proposal
+from vmrag_link import endpoint
+from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
+
+TOKEN = "ghs_0123456789abcdef"
+WANTED = Proposal("vmrag/repair-0123abcd", "release;`id`", "Title", "Body\n")
+
+
+@pytest.fixture
+def api():
+    with github_api(TOKEN) as found:
+        yield found
+
+
+def client(api: GitHubApi, token: str = TOKEN, repository: str = "them/project") -> GitHub:
+    return GitHub.of(f" {token}\n", {"GITHUB_API_URL": f"{api.url}/", "GITHUB_REPOSITORY": repository})
+
+
+def test_a_pull_request_is_opened_once_and_found_afterwards(api):
+    assert client(api).pull_request(WANTED) == (40, True)
+    assert client(api).pull_request(WANTED) == (40, False)
+    assert client(api).pull_request(WANTED._replace(base="main")) == (41, True)
+    assert [each["base"] for each in api.pulls] == ["release;`id`", "main"]
+    assert api.asked == ["GET", "POST", "GET", "GET", "POST"]
+
+
+def test_one_that_somebody_opened_at_the_same_time_is_found(api):
+    api.pulls.append({"number": 7, "head": WANTED.head, "base": WANTED.base})
+    api.late = True
+    assert client(api).pull_request(WANTED) == (7, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"token": "ghs_another"}, AuthenticationFailed),
+        ({"repository": "them/other"}, RemoteRejected),
+        ({}, AuthenticationFailed),
+    ],
+    ids=["token", "repository", "settings"],
+)
+def test_a_refusal_says_which_permission_is_needed_and_never_the_token(api, change, error):
+    api.refuses = True
+    with pytest.raises(error) as refused:
+        client(api, **change).pull_request(WANTED)
+    told: VmragError = refused.value
+    assert "pull-requests: write" in told.hint
+    assert change.get("token", TOKEN) not in str(told.to_dict())
+
+
+def test_what_does_not_answer_or_answers_otherwise_is_an_error(api, monkeypatch):
+    monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
+    nowhere = GitHub("http://127.0.0.1:1", "them/project", TOKEN)
+    with pytest.raises(RemoteUnreachable, match="cannot be reached"):
+        nowhere.pull_request(WANTED)
+    monkeypatch.setattr(GitHubApi, "answer", lambda *_: (200, {"number": "::error::"}))
+    with pytest.raises(RemoteUnreachable, match="does not answer as GitHub's API"):
+        client(api).pull_request(WANTED)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"GITHUB_API_URL": "http://github.example/api", "GITHUB_REPOSITORY": "them/project"},
+        {"GITHUB_API_URL": "https://github.example/api", "GITHUB_REPOSITORY": "them/project/../other"},
+    ],
+    ids=["nothing", "in the clear", "no name"],
+)
+def test_the_token_goes_nowhere_else(environ):
+    with pytest.raises(UsageInvalid):
+        GitHub.of(TOKEN, environ)

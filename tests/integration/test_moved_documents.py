@@ -1,0 +1,76 @@
+"""Which removed document a new one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.engines import Engines, commit, document, head, store
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.models import Document
+from vmrag_link.ops.history.diff import diff
+from vmrag_link.ops.history.moved import MOST_CANDIDATES, with_moves
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """Neither engine has a say in this: both give the same differences."""
+    made = Engines("doltlite").create(tmp_path / "kb")
+    yield made
+    made.close()
+
+
+def moves(engine: Engine, gone: list[Document], new: list[Document]) -> dict[str, str]:
+    """By the name of each document that moved that of before, where `new` took the place of
+    `gone`.
+    """
+    before = store(engine, "main", *gone)
+    keys = [each.key for each in gone]
+    engine.write("main", Write(put_documents=new, remove_documents=keys), expected=head(engine, "main"))
+    found = with_moves(engine, diff(engine, before, commit(engine, "main")))
+    assert sorted(each.key for each in found.documents) == [each.key for each in found.documents]
+    kept = [each for each in found.documents if each.before and each.after]
+    assert all(each.kind == "modified" for each in kept)
+    assert len(found.documents) == len(gone) + len(new) - len(kept)
+    return {"/".join(each.after.key): "/".join(each.before.key) for each in kept if each.after and each.before}
+
+
+def lines(*words: str) -> str:
+    return "".join(f"The line of {word}.\n" for word in words)
+
+
+def test_of_equal_texts_the_same_id_goes_first_then_the_same_file_name(engine: Engine) -> None:
+    gone = [document(name, "same", collection="a") for name in ("one.md", "x/two.md", "three.md")]
+    new = [document(name, "same", collection="b") for name in ("y/two.md", "one.md", "four.md")]
+    assert moves(engine, gone, new) == {"b/one.md": "a/one.md", "b/y/two.md": "a/x/two.md", "b/four.md": "a/three.md"}
+
+
+def test_what_kept_half_of_its_lines_moved_and_what_kept_more_goes_first(engine: Engine) -> None:
+    gone = [document("a", lines("one", "two", "three", "four")), document("b", lines("five", "six", "seven"))]
+    new = [
+        document("c", lines("one", "two", "three", "new")),
+        document("d", lines("one", "two", "new", "newer")),
+        document("e", lines("five", "new", "newer")),
+    ]
+    assert moves(engine, gone, new) == {"guide/c": "guide/a"}
+
+
+def test_empty_documents_have_nothing_that_could_be_told_apart(engine: Engine) -> None:
+    assert moves(engine, [document("a", "")], [document("b", "")]) == {}
+
+
+def test_a_thousand_equal_documents_keep_their_names(engine: Engine) -> None:
+    gone = [document(f"{number}.md", "same", collection="a") for number in range(1000)]
+    new = [document(f"{number}.md", "same", collection="b") for number in range(1000)]
+    assert moves(engine, gone, new) == {f"b/{number}.md": f"a/{number}.md" for number in range(1000)}
+
+
+def test_of_too_many_texts_to_compare_only_those_of_one_file_name_are(engine: Engine) -> None:
+    numbers = range(MOST_CANDIDATES + 1)
+    gone = [document(f"old/{number}.md", lines("begin", *f"{number}", "end")) for number in numbers]
+    new = [document(f"new/{number or 'zero'}.md", lines("begin", *f"{number}", "fin")) for number in numbers]
+    found = moves(engine, gone, new)
+    assert found["guide/new/7.md"] == "guide/old/7.md"
+    assert len(found) == MOST_CANDIDATES + 1  # the one that is left is compared with the one that is left

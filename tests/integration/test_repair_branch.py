@@ -1,0 +1,238 @@
+"""Repair of a hosted branch, from the checkout of a job: what others do to it meanwhile counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support import dropping, events, people
+from tests.support.dropping import Landed
+from tests.support.people import World
+from tests.support.repos import Repo
+from tests.support.terminal import opened
+from vmrag_action import deepen
+from vmrag_link.engines.base import reserved
+from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
+from vmrag_link.git.transfer import Peer
+from vmrag_link.ops.hosting.repair_branch import ATTEMPTS, BranchRepair, HostedBranch, repair_branch
+from vmrag_link.progress import QUIET
+from vmrag_link.transport import address
+from vmrag_link.workspace import Workspace
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, parted, world = people.shared, dropping.parted, dropping.world
+
+
+@dataclass
+class Host:
+    """The hosted repository, and jobs that repair its `main`."""
+
+    world: World
+    jobs: int = 0
+
+    @property
+    def hub(self) -> Repo:
+        return self.world.hub
+
+    @property
+    def tip(self) -> str:
+        return self.hub.git("rev-parse", "main")
+
+    def repair(self, landed: Landed, meanwhile: Callable[[], object] = lambda: None) -> BranchRepair:
+        """`meanwhile`: what happens after the branch was looked up, each time."""
+        self.jobs += 1
+        job = events.checkout(self.hub.top, self.world.top / f"job-{self.jobs}", landed.after)
+        ws = Workspace.open(job.top, QUIET)
+
+        def bring(base: str | None, head: str) -> None:
+            deepen.make_comparable(ws.places, base, head)
+            meanwhile()
+
+        try:
+            return repair_branch(ws, HostedBranch(Peer("origin"), "main", landed.before, bring))
+        finally:
+            ws.close()
+
+    def move(self, name: str = "main", *, pin: str = "") -> str:
+        """Somebody pushes: other code, or another pin."""
+        entries = [each for each in self.hub.git("ls-tree", name).splitlines() if not each.endswith("\t.dolt-version")]
+        blob = self.hub.git("hash-object", "-w", "--stdin", stdin=pin) if pin else ""
+        entries += [f"100644 blob {blob}\t.dolt-version"] if pin else [self.hub.git("ls-tree", name, ".dolt-version")]
+        tree = self.hub.git("mktree", stdin="\n".join(entries) + "\n")
+        made = self.hub.git("commit-tree", tree, "-p", name, "-m", "somebody else's")
+        self.hub.git("update-ref", f"refs/heads/{name}", made)
+        return made
+
+    def pin(self, commit: str = "main") -> dict[str, str]:
+        found: dict[str, str] = json.loads(self.hub.git("show", f"{commit}:.dolt-version"))
+        return found
+
+    def parents(self, commit: str) -> str:
+        return self.hub.git("rev-parse", f"{commit}^@")
+
+
+@pytest.fixture
+def host(world: World) -> Iterator[Host]:
+    return Host(world)
+
+
+def once(act: Callable[[], object]) -> Callable[[], None]:
+    left = [act]
+    return lambda: left.pop()() and None if left else None
+
+
+def test_a_branch_that_moved_meanwhile_is_looked_at_again_and_repaired_where_it_is(host):
+    landed = dropping.squash(host.world.ada)
+    moved: list[str] = []
+    done = host.repair(landed, once(lambda: moved.append(host.move())))
+    assert done.result == "repaired"
+    assert (host.tip, host.parents("main")) == (done.commit, moved[0])
+
+
+def test_a_branch_that_always_moves_is_given_up_and_never_forced(host):
+    landed = dropping.squash(host.world.ada)
+    moved: list[str] = []
+    with pytest.raises(RemoteMoved, match=f"main moved {ATTEMPTS} times"):
+        host.repair(landed, lambda: moved.append(host.move()))
+    assert host.tip == moved[-1]
+    assert len(moved) == ATTEMPTS
+
+
+def test_what_a_person_repaired_meanwhile_is_not_repaired_again(host):
+    landed = dropping.squash(host.world.ada)
+    bob = host.world.join("bob")
+    bob.vmrag("install")
+
+    def by_hand() -> None:
+        bob.vmrag("merge", "--repair", "HEAD")
+        bob.git("commit", "-q", "-m", "Repaired")
+        bob.push("origin", "main")
+
+    done = host.repair(landed, once(by_hand))
+    assert (done.result, done.dropped) == ("nothing", ())
+    assert [each.mended_by for each in done.mended] == [host.tip]
+    assert host.tip == bob.git("rev-parse", "HEAD")
+
+
+def test_several_commits_that_dropped_are_one_repair_with_a_trailer_each(host):
+    ada = host.world.ada
+    first = dropping.squash(ada)
+    ada.git("switch", "-q", "main")
+    ada.git("reset", "-q", "--hard", first.after)
+    ada.git("switch", "-q", "-c", "other", "topic~1")
+    ada.write_document("other.md", "Only the other one knows of herons.")
+    ada.push("origin", "other")
+    ada.git("switch", "-q", "main")
+    second = dropping.squash(ada, "other")
+    done = host.repair(Landed(first.before, second.after, ""))
+    assert done.result == "repaired"
+    shown = host.hub.git("log", "-1", "--format=%s%n%(trailers:key=Vmrag-Repairs,valueonly)", "main").split("\n")
+    assert shown[0] == "Take in the knowledge that 2 commits dropped"
+    assert set(shown[1:]) == {first.after, second.after}
+    names = dropping.documents(host.world, "main").keys()
+    assert {"topic.md", "other.md"} <= names
+
+
+def test_a_merge_that_kept_neither_side_gets_both(host):
+    ada = host.world.ada
+    before, base = ada.git("rev-parse", "main"), ada.git("merge-base", "main", "topic")
+    ada.git("switch", "-q", "--detach", "main")
+    ada.git("checkout", "-q", base, "--", ".dolt-version")
+    tree = ada.git("write-tree")
+    ada.git("reset", "-q", "--hard", ada.git("commit-tree", tree, "-p", "main", "-p", "topic", "-m", "Merge"))
+    landed = dropping.land(ada, before)
+    assert host.repair(landed).result == "repaired"
+    texts = dropping.documents(host.world, "main")
+    assert texts["rest.md"] == "# Rest\n\nSleep at noon.\n"
+    assert "topic.md" in texts
+
+
+def test_a_branch_without_a_pin_is_said_and_left_alone(host):
+    landed = dropping.squash(host.world.ada)
+    ada = host.world.ada
+    ada.git("switch", "-q", "--detach", landed.after)
+    ada.git("rm", "-q", ".dolt-version")
+    ada.git("commit", "-q", "--no-verify", "-m", "no pin")
+    removed = dropping.land(ada, landed.after)
+    with pytest.raises(PinMissing):
+        host.repair(landed)
+    assert host.tip == removed.after
+
+
+# -- whose word counts
+
+
+def test_the_pin_of_the_branch_keeps_its_other_keys_and_leads_nowhere(host):
+    """A stranger's pin names another place, which nobody here agreed to."""
+    landed = dropping.squash(host.world.ada)
+    strange = host.pin() | {"dolt_remote": "http://127.0.0.1:1/kb", "dolt_branch": "theirs", "of a newer one": 3}
+    host.move(pin=json.dumps(strange, indent=2) + "\n")
+    done = host.repair(landed)
+    assert done.result == "repaired"
+    found = host.pin()
+    changed = {key for key in found if found[key] != strange[key]}
+    assert changed == {"dolt_commit", "linked_at"}
+    assert host.world.holds(found["dolt_commit"])
+
+
+def test_no_branch_of_the_knowledge_base_moves_on_the_host(host):
+    """Their names stand in pins, too."""
+    landed = dropping.squash(host.world.ada)
+
+    def heads(name: str) -> dict[str, str]:
+        reader = host.world.join(name)
+        reader.vmrag("clone")
+        with opened(reader) as ws:
+            found = ws.engine.remote_heads(address.of_remote(ws.places, "origin").key)
+        return {name: head for name, head in found.items() if not reserved(name)}
+
+    before = heads("before")
+    assert host.repair(landed).result == "repaired"
+    after = heads("after")
+    assert before
+    assert before == after
+
+
+# -- a branch that refuses
+
+
+def test_a_repair_that_waits_is_made_again_when_its_branch_has_moved_on(host):
+    landed = dropping.squash(host.world.ada)
+    dropping.protect(host.hub)
+    first = host.repair(landed)
+    assert (first.result, first.offered_on) == ("offered", f"vmrag/repair-{landed.after[:8]}")
+    tip = host.move()
+    second = host.repair(landed)
+    assert second.offered_on == first.offered_on
+    assert host.hub.git("rev-parse", first.offered_on) == second.commit
+    assert host.parents(second.offered_on) == tip
+    assert host.repair(landed).commit == second.commit
+
+
+def test_what_others_put_on_the_branch_of_a_repair_stays(host):
+    landed = dropping.squash(host.world.ada)
+    dropping.protect(host.hub)
+    name = host.repair(landed).offered_on
+    theirs = host.move(name)
+    host.move()
+    again = host.repair(landed)
+    assert (again.offered_on, again.commit) == (name, theirs)
+    assert host.hub.git("rev-parse", name) == theirs
+
+
+@pytest.mark.parametrize("there", ["main", "strange"])
+def test_a_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there):
+    """`strange`: it could be where a pin, `git:refs/heads/vmrag…`, lets the knowledge lie."""
+    landed = dropping.squash(host.world.ada)
+    dropping.protect(host.hub)
+    name = f"vmrag/repair-{landed.after[:8]}"
+    empty = host.hub.git("mktree", stdin="")
+    at = host.tip if there == "main" else host.hub.git("commit-tree", empty, "-m", "strange")
+    host.hub.git("update-ref", f"refs/heads/{name}", at)
+    with pytest.raises(RemoteRejected, match=f"{name} is on the host already"):
+        host.repair(landed)
+    assert host.hub.git("rev-parse", name) == at

@@ -1,0 +1,288 @@
+"""`vmrag report`: what lies between two places, told to a terminal, a program, and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, opened
+from vmrag_link.engines.base import Write
+from vmrag_link.models import Collection, Document, canonical_json
+from vmrag_link.ops.report.ends import NamedEnd
+from vmrag_link.ops.report.gather import gather
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+QUERIES = "queries:\n  - query: rest and sleep\n    mode: keyword\n    k: 1\n    expect: [handbook/rest.md]\n"
+PAGE = [f"Line {number} of the page." for number in range(10)]
+
+
+def report(project: Project, *places: str) -> dict:
+    return project.ask("report", *places)["summary"]
+
+
+def changes(project: Project, *places: str) -> dict[str, str]:
+    """How each document changed, by its name; of a moved one from where."""
+    return {
+        f"{each['collection']}/{each['doc_id']}": each["old_doc_id"] or each["kind"]
+        for each in report(project, *places)["documents"]
+    }
+
+
+def page(*lines: str) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def asked(project: Project, text: str = QUERIES, *, branch: str = "feature") -> None:
+    """The branch has golden queries."""
+    project.git("switch", "-q", branch)
+    project.commit("queries", **{".vmrag/queries.yaml": text})
+    project.git("switch", "-q", "main")
+
+
+# -- which places
+
+
+def test_it_is_what_the_head_brings_since_it_left_the_base(project):
+    found = report(project, "main", "feature")
+    assert changes(project, "main", "feature") == {
+        "handbook/deep/tls.txt": "removed",
+        "handbook/rest.md": "changed",
+        "handbook/uv.md": "added",
+    }
+    assert found["counts"] == {"added": 1, "changed": 1, "moved": 0, "removed": 1}
+    assert found["start"]["commit"] == project.git("rev-parse", "first")
+    assert (found["base"]["name"], found["head"]["name"], found["missing"]) == ("main", "feature", 1)
+    assert [each["message"] for each in found["gained"]["shown"]] == ["uv"]
+    assert found["gained"]["shown"][0]["commits"][0]["subject"] == "uv"
+    assert found["lost"] == {"shown": [], "total": 0}
+    assert found["size"]["documents"] == {"before": 3, "after": 3}
+    said = project.vmrag("report", "main", "feature").out
+    assert "Compared: the merge base" in said
+    assert "where feature left main, with feature. main has 1 revision more since; they are no part of this." in said
+
+
+def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
+    assert changes(project, "first") == changes(project, "first", "HEAD") == {"handbook/faq.md": "added"}
+
+
+def test_the_same_place_twice_changes_nothing(project):
+    found = report(project, "main", "HEAD")
+    assert (found["documents"], found["gained"]["total"], found["findings"]) == ([], 0, [])
+    assert "HEAD changes no knowledge." in project.vmrag("report", "main").out
+
+
+def test_revisions_and_branches_of_the_knowledge_base_are_places_too(project):
+    first, now = (project.ask("log", ref)["revisions"][0]["revision"] for ref in ("first", "main"))
+    found = report(project, first, now[:12])
+    assert [each["doc_id"] for each in found["documents"]] == ["faq.md"]
+    assert (found["base"]["commit"], found["verified"]) == (None, False)
+
+
+def test_a_name_that_git_knows_is_gits(project):
+    """Where the branch of the knowledge base with that name stands elsewhere."""
+    project.git("branch", "ahead", "first")
+    project.git("switch", "-q", "ahead")
+    project.put("later.md", "Later.")
+    project.vmrag("commit", "-m", "later")
+    project.git("checkout", "-q", "-f", "main")
+    assert changes(project, "first", "ahead") == {}
+
+
+def test_knowledge_that_the_head_drops_is_shown_as_gone(project):
+    squashed = project.git("commit-tree", "feature^{tree}", "-p", "main", "-m", "squashed")
+    found = report(project, "main", squashed)
+    assert "handbook/faq.md" in changes(project, "main", squashed)
+    assert [each["message"] for each in found["lost"]["shown"]] == ["faq"]
+    assert [each["code"] for each in found["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert "KNOWLEDGE_DROPPED" in project.vmrag("report", "main", squashed).out
+
+
+def test_a_side_without_a_pin_has_no_documents(project):
+    empty = project.git("hash-object", "-w", "-t", "tree", "/dev/null")
+    without = project.git("commit-tree", empty, "-m", "before vmrag")
+    begun = project.git("commit-tree", "main^{tree}", "-p", without, "-m", "begun")
+    ended = project.git("commit-tree", empty, "-p", "main", "-m", "ended")
+    assert set(changes(project, without, begun).values()) == {"added"}
+    found = report(project, "main", ended)
+    assert found["counts"] == {"added": 0, "changed": 0, "moved": 0, "removed": 4}
+    assert (found["head"]["revision"], found["size"]["documents"]) == (None, {"before": 4, "after": 0})
+    assert [each["code"] for each in found["findings"]] == ["PIN_REMOVED"]
+    nothing = project.git("commit-tree", empty, "-p", without, "-m", "nothing")
+    assert project.vmrag("report", without, nothing, "--json", code=None).error["code"] == "NO_PIN"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "hint"),
+    [
+        ("nowhere", "GIT_COMMIT_NOT_FOUND", "vmrag branch"),
+        ("WORKING", "INVALID_PARAMETER", "vmrag commit"),
+        ("elsewhere", "PIN_MISSING_REVISION", ""),
+        ("apart", "INVALID_PARAMETER", "vmrag diff main apart"),
+    ],
+)
+def test_a_place_that_cannot_be_compared_is_an_error_that_says_why(project, name: str, code: str, hint: str):
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    project.git("switch", "-q", "-c", "elsewhere")
+    project.commit("elsewhere", pin=json.dumps(pin | {"dolt_commit": "0" * len(pin["dolt_commit"])}, indent=2) + "\n")
+    project.git("checkout", "-q", "-f", "main")
+    project.git("branch", "apart", project.git("commit-tree", "main^{tree}", "-m", "apart"))
+    error = project.vmrag("report", "main", name, "--json", code=None).error
+    assert error["code"] == code, error
+    assert hint in error["hint"]
+
+
+def test_a_clone_that_ends_too_early_cannot_say_where_they_parted(project):
+    tips = project.git("rev-parse", "main", "feature")
+    (project.top / ".git" / "shallow").write_text(f"{tips}\n")
+    error = project.vmrag("report", "main", "feature", "--json", code=None).error
+    assert "this clone is shallow" in error["message"]
+    assert error["hint"].startswith("git fetch --unshallow")
+
+
+# -- documents
+
+
+def test_words_that_changed_are_told_with_their_document(project):
+    texts = {each["doc_id"]: each for each in project.ask("report", "first", "feature")["documents"]}
+    changed = [(each["op"], each["text"]) for each in texts["rest.md"]["text"]["pieces"]]
+    assert changed[1:-1] == [
+        ("delete", "Take a"),
+        ("insert", "Never"),
+        ("equal", " rest"),
+        ("delete", ", and sleep well"),
+    ]
+    assert [each["op"] for each in texts["uv.md"]["text"]["pieces"]] == ["insert"]
+    assert [each["op"] for each in texts["deep/tls.txt"]["text"]["pieces"]] == ["delete"]
+    assert texts["rest.md"]["characters"]["before"] == len("# Rest\n\nTake a rest, and sleep well.\n")
+
+
+def test_a_document_that_went_elsewhere_has_moved(project):
+    project.put("page.md", page(*PAGE))
+    project.put("empty.md", "\n")
+    project.record("pages")
+    project.drop("page.md")
+    project.drop("empty.md")
+    project.put("other/page.md", page(*PAGE[:-3], "Another end."), collection="guide")
+    project.put("note.md", "Certificates for TLS are renewed every month.\n", collection="guide")
+    project.drop("deep/tls.txt")
+    project.put("new.md", "Nothing of before.\n")
+    project.record("moved")
+    assert changes(project, "HEAD~1") == {
+        "guide/note.md": "deep/tls.txt",
+        "guide/other/page.md": "page.md",
+        "handbook/empty.md": "removed",
+        "handbook/new.md": "added",
+    }
+    said = project.vmrag("report", "HEAD~1").out
+    assert " R  handbook/page.md -> guide/other/page.md" in said
+    assert "guide/ (the collection's settings)" in said
+
+
+def test_metadata_and_settings_are_told_as_differences(project):
+    with opened(project) as ws:
+        branch, head = ws.kb_branch().name, ws.revision()
+        rest = ws.engine.document(head, "handbook", "rest.md")
+        row = next(each for each in ws.engine.collections(head) if each.name == "handbook")
+        fields = {name: getattr(rest, name) for name in rest.__struct_fields__}
+        tagged = Document(**fields | {"metadata": canonical_json({"tag": "sleep " * 2000})})
+        settled = Collection(**{name: getattr(row, name) for name in row.__struct_fields__} | {"distance": "l2"})
+        ws.engine.write(branch, Write(put_documents=[tagged], put_collections=[settled]), expected=head)
+    project.record("tagged")
+    found = project.ask("report", "HEAD~1")
+    [document] = found["documents"]
+    assert (document["words"], document["text"]["pieces"]) == ({"inserted": 0, "deleted": 0}, [])
+    [field] = document["fields"]
+    assert (field["name"], field["change"]["left_out"] > 7000) == ("metadata", True)
+    [collection] = found["summary"]["collections"]
+    assert [each["name"] for each in collection["fields"]] == ["distance"]
+
+
+def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch):
+    for number in range(5):
+        project.put(f"long{number}.md", f"word{number} " * 5000)
+    project.record("long")
+    monkeypatch.setattr("vmrag_link.ops.report.documents._TOGETHER", 25_000)
+    with opened(project) as ws, gather(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
+        once, again = list(found.documents()), list(found.documents())
+        assert once == again
+        assert [sum(len(piece.text) for piece in each.text.pieces) for each in once] == [5000] * 5
+        assert all(each.text.left_out == 6 * 5000 - 5000 for each in once)
+        assert [each.words.inserted for each in found.summary.documents] == [5000] * 5
+
+
+# -- golden queries
+
+
+def test_answers_that_change_stand_side_by_side(project):
+    asked(project)
+    found = report(project, "first", "feature")["queries"]
+    assert (found["total"], found["not_compared"]) == (1, "")
+    [query] = found["changed"]
+    assert [each["document"] for each in query["before"]] == ["handbook/rest.md"]
+    assert query["change"] in ("ranking", "scores")
+    project.git("switch", "-q", "feature")
+    project.vmrag("sync")
+    project.drop("rest.md")
+    project.record("no rest")
+    [query] = report(project, "first", "feature")["queries"]["changed"]
+    assert (query["missed_before"], len(query["missed_after"]), query["change"]) == ([], 1, "ranking")
+    said = project.vmrag("report", "first", "feature").out
+    assert "? rest and sleep" in said
+    assert "1 golden query is no longer answered as expected." in said
+
+
+def test_without_golden_queries_no_index_is_made(project):
+    project.forget_indexes()
+    found = report(project, "main", "feature")
+    assert "no golden queries" in found["queries"]["not_compared"]
+    assert found["size"]["chunks"] is None
+    assert not [each for each in (project.shared / "snapshots").glob("*") if each.is_dir()]
+
+
+def test_queries_that_cannot_be_read_or_asked_are_said_and_the_rest_is_shown(project):
+    asked(project, "queries: 7\n")
+    found = report(project, "main", "feature")
+    assert "queries.yaml, line 1" in found["queries"]["not_compared"]
+    assert found["counts"]["added"] == 1
+    empty = project.git("hash-object", "-w", "-t", "tree", "/dev/null")
+    ended = project.git("commit-tree", empty, "-p", "main", "-m", "ended")
+    assert "has no golden queries" in report(project, "main", ended)["queries"]["not_compared"]
+
+
+# -- files
+
+
+def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
+    page_file, summary = tmp_path / "page.html", tmp_path / "summary.md"
+    page_file.write_text("of before")
+    project.vmrag("report", "main", "feature", "--html", str(page_file), "--markdown", str(summary))
+    assert page_file.read_text().startswith("<!doctype html>")
+    assert "handbook&#47;uv&#46;md" in summary.read_text()
+    before = page_file.read_bytes()
+
+    def broken(_):
+        yield "<!doctype html>"
+        raise OSError(28, "No space left on device", str(page_file))
+
+    monkeypatch.setattr("vmrag_link.cli.report.page", broken)
+    refused = project.vmrag("report", "main", "feature", "--html", str(page_file), "--json", code=None)
+    assert (refused.error["code"], page_file.read_bytes()) == ("FILE_SYSTEM_ERROR", before)
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("name", ["folder", "nowhere/file.md"])
+def test_a_file_that_cannot_be_one_is_refused(project, name: str):
+    (project.top / "folder").mkdir()
+    error = project.vmrag("report", "main", "feature", "--markdown", name, "--json", code=None).error
+    assert error["hint"] in ("Name a file in it.", f"mkdir -p {project.top / Path(name).parent}")
+
+
+def test_a_pipe_is_written_to(project):
+    done = project.start("report", "first", "feature", "-q", "--markdown", "/dev/stdout")
+    assert (done.code, done.out.startswith("## feature adds 1 document")) == (0, True)

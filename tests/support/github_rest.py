@@ -1,0 +1,113 @@
+"""Stands for GitHub's REST API: the calls on pull requests that the Action makes, in the shapes of
+GitHub's documentation. It cannot show that GitHub still answers so.
+
+As GitHub does, it opens no second pull request of the same branches, and tells nothing to whoever
+has another token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+REFUSED = {"message": "GitHub Actions is not permitted to create or approve pull requests.", "status": "403"}
+EXISTS = {
+    "message": "Validation Failed",
+    "errors": [{"resource": "PullRequest", "code": "custom", "message": "A pull request already exists"}],
+    "status": "422",
+}
+
+
+@dataclass
+class GitHubApi:
+    """`pulls`: what is open; `listed`: what lists of a page at a time tell. `refuses`: the
+    repository's settings forbid it. `late`: lists show a pull request only after somebody tried to
+    open it again.
+    """
+
+    url: str
+    token: str
+    repository: str = "them/project"
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    refuses: bool = False
+    late: bool = False
+
+    def answer(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
+        self.asked.append(method)
+        path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
+        if token != f"Bearer {self.token}":
+            return 401, {"message": f"Bad credentials {token}", "status": "401"}
+        if path != f"/api/v3/repos/{self.repository}/pulls":
+            return 404, {"message": "Not Found", "status": "404"}
+        if method == "GET":
+            return 200, self._page(query) if "per_page" in query else self._found(query)
+        if self.refuses:
+            return 403, REFUSED
+        if any((each["head"], each["base"]) == (body["head"], body["base"]) for each in self.pulls):
+            self.late = False
+            return 422, EXISTS
+        self.pulls.append({"number": 40 + len(self.pulls), **body})
+        return 201, self.pulls[-1]
+
+    def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        head, base = query["head"][0], query["base"][0]
+        found = [each for each in self.pulls if (f"them:{each['head']}", each["base"]) == (head, base)]
+        return [] if self.late else [{**each, "state": "open", "title": "::error::"} for each in found]
+
+    def _page(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        (state,), bases, heads = query["state"], query.get("base"), query.get("head")
+        found = [
+            each
+            for each in self.listed
+            if each["state"] == state
+            and (bases is None or each["base"]["ref"] in bases)
+            and (heads is None or each["head"]["label"] in heads)
+        ]
+        size, page = int(query["per_page"][0]), int(query["page"][0])
+        return found[(page - 1) * size : page * size]
+
+
+@contextlib.contextmanager
+def github_api(token: str) -> Iterator[GitHubApi]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    api = GitHubApi(f"http://127.0.0.1:{server.server_address[1]}/api/v3", token)
+    server.api = api  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Any
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(length)) if length else None
+        token = self.headers.get("Authorization", "")
+        status, answer = self.server.api.answer(self.command, self.path, token, body)
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass

@@ -1,0 +1,109 @@
+"""What a report says in sentences, and how bad it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.reports import document, report, revision
+from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.report.records import (
+    ComparedQueries,
+    QueryChange,
+    ReportedCollection,
+    ReportSummary,
+    RevisionList,
+)
+from vmrag_link.ops.report.verdict import mended, verdict, worsened
+
+SOME = [
+    document(1, ("a", "new"), None, "x"),
+    document(2, ("b", "one"), "x", "y"),
+    document(3, ("b", "other"), "x", "y"),
+    document(4, ("b", "moved"), "x", "x", old=("b", "before")),
+    document(5, ("c", "gone"), "x", None),
+]
+WORSE = QueryChange("q", 1, "ranking", (RankedChunk("c/d", 0, 1.0),), (), "", "", (), ("c/d is not the first.",))
+SAME = "3 golden queries rank the same chunks in the same order."
+DROPPED = PinFinding("KNOWLEDGE_DROPPED", "error", "ab" * 20, "…", "…")
+BACK = PinFinding("MOVED_BACK", "information", "ab" * 20, "…", "")
+
+
+def queries(*changed: QueryChange, **others: Any) -> ComparedQueries:
+    return ComparedQueries("f", 3, changed, **others)
+
+
+def summary(documents: list[Any] = SOME, **others: Any) -> ReportSummary:
+    with report(documents, **others) as made:
+        return made.summary
+
+
+DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 collections."
+
+
+@pytest.mark.parametrize(
+    ("given", "tone", "sentences"),
+    [
+        ({"documents": []}, "good", ["feature changes no knowledge."]),
+        ({}, "good", [DOCUMENTS]),
+        ({"documents": SOME[:2], "queries": queries()}, "good", ["feature adds 1 document and changes 1 in 2 collections.", SAME]),
+        (
+            {"documents": [], "collections": (ReportedCollection("modified", "a", ()),)},
+            "good",
+            ["feature changes no document, but 1 collection."],
+        ),
+        (
+            {"collections": (ReportedCollection("modified", "a", ()), ReportedCollection("added", "b", ()))},
+            "good",
+            [f"{DOCUMENTS} The settings of 2 collections differ."],
+        ),
+        ({"queries": queries(WORSE)}, "bad", ["1 golden query is no longer answered as expected.", DOCUMENTS, "1 of 3 golden queries is answered otherwise."]),
+        (
+            {"queries": queries(msgspec.structs.replace(WORSE, missed_after=()))},
+            "look",
+            [DOCUMENTS, "1 of 3 golden queries is answered otherwise."],
+        ),
+        ({"queries": queries(msgspec.structs.replace(WORSE, change="scores", missed_after=()))}, "good", [DOCUMENTS, SAME]),
+        ({"queries": queries(not_compared="The model is missing.", hint="…")}, "look", [DOCUMENTS, "The model is missing."]),
+        ({"queries": queries(not_compared="main pins no knowledge that could answer.")}, "good", [DOCUMENTS, "main pins no knowledge that could answer."]),
+        (
+            {"lost": RevisionList((revision(3, "x"),), 2)},
+            "look",
+            [DOCUMENTS, "It does not contain 2 revisions that main had."],
+        ),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_there_is_to_say(given: dict[str, Any], tone: str, sentences: list[str]) -> None:
+    found = verdict(summary(**given))
+    assert (found.tone, list(found.sentences)) == (tone, [*sentences, "vmrag verify finds no error."])
+
+
+def test_errors_of_verify_come_first_and_information_is_none() -> None:
+    found = verdict(summary(findings=(BACK, DROPPED, DROPPED)))
+    assert (found.tone, found.sentences) == ("bad", ("vmrag verify finds 2 errors: KNOWLEDGE_DROPPED.", DOCUMENTS))
+    assert verdict(summary(findings=(BACK,))).tone == "good"
+
+
+def test_what_was_not_verified_is_not_called_right() -> None:
+    assert verdict(summary(verified=False)).sentences == (DOCUMENTS,)
+
+
+def test_a_full_hash_is_short_in_a_sentence() -> None:
+    said = verdict(summary(head=f"{2:040x}")).sentences[0]
+    assert said.startswith("000000000000 adds 1 document")
+
+
+def test_a_query_is_worse_or_mended_by_what_it_lacks() -> None:
+    lacking = ("lacks",)
+    both = msgspec.structs.replace(WORSE, missed_before=lacking)
+    better = msgspec.structs.replace(both, missed_after=())
+    unasked = msgspec.structs.replace(WORSE, missed_after=(), problem_after="There is no such collection.")
+    assert [(worsened(each), mended(each)) for each in (WORSE, both, better, unasked)] == [
+        (True, False),
+        (False, False),
+        (False, True),
+        (True, False),
+    ]

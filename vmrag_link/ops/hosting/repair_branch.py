@@ -1,0 +1,237 @@
+"""Take in what a merge button dropped, on a branch of the code's host.
+
+What `vmrag merge --repair` does for one commit in a work tree is done for all of a push, as one
+commit on the branch. The knowledge is pushed first: a branch that the host refuses leaves no pin
+that nobody can resolve. What somebody pushes meanwhile is looked at again and never replaced, and
+what is repaired already is not repaired twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.errors import RemoteMoved, RemoteRejected, plural, quoted
+from vmrag_link.git import objects, transfer
+from vmrag_link.git.transfer import Peer
+from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.ops.checks.verify import VerifyReport, knowledge_remote, verify_between
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.hosting import host_commits
+from vmrag_link.ops.merge.repair import dropped_side
+from vmrag_link.ops.publish.push import publish_to
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.pin import Pin
+from vmrag_link.transport import address
+from vmrag_link.transport.publish import PublishRequest
+from vmrag_link.workspace import Workspace
+
+ATTEMPTS = 5
+"""How often a branch may move between the look at it and the push."""
+
+OFFERS = f"{RESERVED_PREFIX}/repair-"
+"""The branches on which a repair waits whose own branch refused it; eight digits of the commit that
+dropped follow.
+"""
+
+TRAILER = "Vmrag-Repairs"
+"""In the message of a repair, before the full name of a commit that dropped something."""
+
+Result = Literal["nothing", "repaired", "offered", "conflict"]
+Bring = Callable[[str | None, str], None]
+"""Fetches what is missing of the history between two commits."""
+
+
+class Conflict(Record, frozen=True):
+    """What needs a person: the commit that dropped, and the documents that both sides changed."""
+
+    commit: str
+    documents: tuple[str, ...]
+
+
+class BranchRepair(Record, frozen=True):
+    """`tip`: the branch as it was looked at; None: it is gone. `commit`: the repair.
+
+    `dropped` stands there unmended; `mended` was dropped, and is there again without this repair.
+    `others`: further errors, because of which something could not be judged. `offered_on`: the
+    branch that holds the repair because `branch` refused it, and `refusal` what the host said.
+    """
+
+    result: Result
+    branch: str
+    tip: str | None
+    dropped: tuple[PinFinding, ...] = ()
+    mended: tuple[PinFinding, ...] = ()
+    others: tuple[PinFinding, ...] = ()
+    commit: str | None = None
+    revision: str | None = None
+    changes: ChangeCounts = ChangeCounts()
+    conflict: Conflict | None = None
+    offered_on: str = ""
+    refusal: str = ""
+
+
+class HostedBranch(NamedTuple):
+    """A `name` without `refs/heads/` on the host `peer`. `since`: the commit before the pushed
+    ones, None if there is none; `bring` fetches what the clone lacks.
+    """
+
+    peer: Peer
+    name: str
+    since: str | None
+    bring: Bring
+
+
+def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
+    """Repair what the commits of a branch after `since` dropped, and push knowledge and branch.
+
+    Nothing is pushed if one of them needs a person. Raises `RemoteMoved` if the branch moves all
+    the time, `RemoteRejected` if the host takes no branch for the repair either, `PinMissing` and
+    `PinMalformed` if the branch itself pins nothing that something could be merged into, and as
+    `verify_between`, `transport.publish.publish` and `dropped_side`.
+    """
+    for _ in range(ATTEMPTS):
+        tip = host_commits.branch_tip(ws.places, branch.peer, branch.name)
+        if tip is None:
+            return BranchRepair("nothing", branch.name, None)
+        try:
+            return _repaired(ws, branch, tip)
+        except RemoteMoved as error:
+            moved = error
+    raise RemoteMoved(
+        f"Nothing was repaired: {branch.name} moved {ATTEMPTS} times while this job looked at it.",
+        hint="Run the job again.",
+        **moved.details,
+    )
+
+
+def _repaired(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
+    found = _examined(ws, branch, tip)
+    if not found.dropped:
+        return found
+    pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
+    if isinstance(merged, Conflict):
+        return replace(found, result="conflict", conflict=merged)
+    _publish(ws, tip, merged)
+    changes = ws.engine.count_changes(pin.dolt_commit, merged)
+    made = host_commits.commit_with_pin(
+        ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
+    )
+    found = replace(found, commit=made, revision=merged, changes=changes)
+    try:
+        host_commits.push_branch(ws.places, branch.peer, made, branch.name, expected=tip)
+    except RemoteRejected as refusal:
+        return _offered(ws, branch, replace(found, result="offered", refusal=refusal.message), made)
+    return replace(found, result="repaired")
+
+
+def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
+    """What was dropped between `since` and a commit, and what is mended there."""
+    branch.bring(branch.since, tip)
+    report = verify_between(ws, branch.since, tip)
+    errors = [each for each in report.findings if each.level == "error"]
+    return BranchRepair(
+        "nothing",
+        branch.name,
+        tip,
+        dropped=tuple(each for each in errors if each.code == "KNOWLEDGE_DROPPED"),
+        mended=_mended(report),
+        others=tuple(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
+    )
+
+
+def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
+    return tuple(each for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.mended_by)
+
+
+def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Conflict:
+    """The revision with everything that the commits dropped; the same for the same commits, on
+    every machine.
+    """
+    revision = lazy_fetch.pinned_at(ws, tip)
+    for each in dropped:
+        while side := dropped_side(ws, each.commit, revision):
+            outcome = merged_revision(ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True)
+            if outcome.revision is None:
+                return Conflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
+            revision = outcome.revision
+    return revision
+
+
+def _next_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
+    """The branch's own pin with another revision: nothing else of it is this job's to decide."""
+    committed_at = ws.engine.info(revision).date
+    made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at)
+    return pins.format(made)
+
+
+def _publish(ws: Workspace, tip: str, revision: str) -> None:
+    """Let the remote reach a revision. None of its branches moves: their names come from pins."""
+    remote = knowledge_remote(ws, tip)
+    if ws.engine.shared and destinations.own_ref(ws, remote):
+        return  # whoever works on the server has it
+    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
+        publish_to(ws, each, PublishRequest({}, [revision]))
+
+
+def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
+    """Nothing of it is a stranger's text."""
+    commits = list(dict.fromkeys(each.commit for each in dropped))
+    what = f"commit {commits[0][:12]}" if len(commits) == 1 else plural(len(commits), "commit")
+    return "\n".join(
+        [
+            f"Take in the knowledge that {what} dropped",
+            "",
+            *dict.fromkeys(each.message for each in dropped),
+            f"Merged, as `vmrag merge --repair` does: {changes.text}.",
+            "",
+            *(f"{TRAILER}: {each}" for each in commits),
+            "",
+        ]
+    )
+
+
+# -- where the branch itself refuses
+
+
+def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str) -> BranchRepair:
+    """Push the repair to a branch of its own, from which somebody opens a pull request.
+
+    One that is there already stays if it does the same; an outdated repair of ours is replaced.
+    """
+    name = f"{OFFERS}{found.dropped[0].commit[:8]}"
+    there = host_commits.branch_tip(ws.places, branch.peer, name)
+    found = replace(found, offered_on=name)
+    if there is not None:
+        ours = is_repair(ws, there)
+        if _does_the_same(ws, branch, found, there) and (not ours or _is_as_new(ws, there, made)):
+            return replace(found, commit=there)
+        if not ours:
+            raise RemoteRejected(
+                f"{found.refusal} And {name} is on the host already, with commits that do not repair it.",
+                hint=f"git push {quoted(branch.peer.where)} --delete {quoted(name)}   (if nobody needs it), then run the job again",
+            )
+    host_commits.push_branch(ws.places, branch.peer, made, name, expected=there)
+    return found
+
+
+def _does_the_same(ws: Workspace, branch: HostedBranch, found: BranchRepair, there: str) -> bool:
+    """Whether a commit follows those that dropped something, and mends them all."""
+    known = _examined(ws, branch, there)
+    return not known.dropped and all(transfer.contains(ws.places, there, each.commit) for each in found.dropped)
+
+
+def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
+    """Whether a repair stands on the same commit as the one that was made now."""
+    return objects.parents(ws.places, there) == objects.parents(ws.places, made)
+
+
+def is_repair(ws: Workspace, commit: str) -> bool:
+    """Whether a commit says that it is one that this module makes."""
+    return bool(objects.trailer_values(ws.places, commit, TRAILER))
