@@ -91,6 +91,12 @@ def unreachable(
     return [each for each in asked if each not in reached]
 
 
+def own_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
+    """The parents of a revision that is here."""
+    query = f"SELECT parent_hash AS v FROM dolt_commit_ancestors WHERE commit_hash = {literal(revision)}"
+    return tuple(str(row["v"]) for row in connection.rows(f"{query} ORDER BY parent_index") if row.get("v"))
+
+
 def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
     require(connection, one, other)
     base: str | None = connection.value(f"dolt_merge_base({literals([one, other])})")

@@ -90,7 +90,7 @@ def recreate(
             for part in rows:
                 _store(session, at, part)
             made = schema.commit(connection, at, message, author, date, "--allow-empty")
-        creating.require_parents(made, next(history.log(connection, made, 1)).parents, parents)
+        creating.require_parents(made, history.own_parents(connection, made), parents)
     return made
 
 

@@ -95,7 +95,7 @@ def recreate(
             for part in rows:
                 _store(connection, part)
             made = schema.commit(connection, message, author, date, "--allow-empty")
-        creating.require_parents(made, next(history.log(session.main, made, 1)).parents, parents)
+        creating.require_parents(made, history.own_parents(session.main, made), parents)
     return made
 
 

@@ -36,7 +36,8 @@ class MigrationPlan(Record, frozen=True):
 def plan(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     """What would be carried now; `pins`: any texts.
 
-    Raises `Uncommitted`, `KnowledgeRefused`, `SchemaTooNew`.
+    Raises `Uncommitted`, and `KnowledgeRefused` for what does not descend from the root. What a
+    revision holds is looked at when it is carried.
     """
     branches = {}
     for each in engine.branches():
@@ -59,20 +60,18 @@ def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> Migr
     apart = (stated | kept) - before.keys()
     below = {parent for each in apart for parent in parents[each]}
     wanted = (on_branches | apart) - before.keys()
-    for each in sorted(wanted):
-        _require_descent(engine, each, parents, wanted | {root})
+    _require_descent(wanted, parents, wanted | {root})
     return MigrationPlan(root, tuple(parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below)))
 
 
-def _require_descent(engine: Engine, revision: str, parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:
-    if refusal := engine.refusal(revision):
-        raise refusal
-    if not parents[revision] or any(each not in carried for each in parents[revision]):
-        raise KnowledgeRefused(
-            f"Revision {revision[:12]} does not descend from the beginning of this knowledge base.",
-            hint="It was made by another program. Delete the branch that reaches it, then run it again: vmrag branch",
-            revision=revision,
-        )
+def _require_descent(wanted: set[str], parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:
+    for revision in sorted(wanted):
+        if not parents[revision] or any(each not in carried for each in parents[revision]):
+            raise KnowledgeRefused(
+                f"Revision {revision[:12]} does not descend from the beginning of this knowledge base.",
+                hint="It was made by another program. Delete the branch that reaches it, then run it again: vmrag branch",
+                revision=revision,
+            )
 
 
 def _reached(heads: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> set[str]:
