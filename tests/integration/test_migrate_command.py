@@ -206,6 +206,15 @@ def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world
     assert not (ada.shared / "migration").exists()
 
 
+@pytest.mark.parametrize(("content", "said"), [("{", "cannot be read"), ('{"format": 2}', "newer one wrote")])
+def test_a_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
+    world.ada.write(".git/vmrag/migration/state.json", content)
+    for arguments in (("migrate", "--undo"), ("migrate", "--to", "dolt"), ("gc",)):
+        done = world.ada.vmrag(*arguments, code=3)
+        assert said in done.err.replace("a newer one", "newer one")
+        assert "hint: " in done.err
+
+
 def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
     ada = world.ada
     moved(ada)
