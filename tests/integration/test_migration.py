@@ -206,8 +206,12 @@ def test_what_was_added_since_is_carried_alone(old: Engine, tmp_path: Path) -> N
     head = old.branch("main").head  # type: ignore[union-attr]
     old.write("main", Write(put_documents=[document("later")]), expected=head)
     later = old.commit("main", message="later", author=AUTHOR, date=DATE, expected=head)
+    topic = next(each for each in old.branches() if each.name.startswith("topic"))
+    old.delete_branch(topic.name, expected=topic.head)
     new, second = carried(old, tmp_path / "new")
     with closing(new):
+        assert new.branch(topic.name) is None
+        assert new.unreachable([second.entries[topic.head].revision]) == []
         assert (second.new, second.entries.keys() - first.entries.keys()) == (1, {later})
         assert new.branch("main").head == second.entries[later].revision  # type: ignore[union-attr]
         assert revision_map.read(new) == second.entries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, Engine, reserved, root_of
+from vmrag_link.engines.base import KEEP_BRANCH, Engine, root_of
 from vmrag_link.errors import KnowledgeMoved, Uncommitted, plural
 from vmrag_link.ops.migration.carry import Made
-from vmrag_link.ops.migration.plan import MigrationPlan
+from vmrag_link.ops.migration.plan import MigrationPlan, is_carried
 from vmrag_link.ops.remotes import revision_map
 
 _AUTHOR = "vmrag <vmrag@localhost>"
@@ -18,8 +18,11 @@ def transfer(old: Engine, new: Engine, plan: MigrationPlan, made: Made) -> None:
     with new.writing("migrate"):
         for name, head in plan.branches.items():
             _branch(new, name, made[head].revision)
-        for each in plan.anchors:
-            new.anchor(made[each].revision, reason="kept before the migration")
+        for each in new.branches():
+            if not new.shared and is_carried(each.name) and each.name not in plan.branches:
+                new.delete_branch(each.name, expected=each.head)  # it is gone since an earlier run
+        for revision in plan.anchors:
+            new.anchor(made[revision].revision, reason="kept before the migration")
         entries = _entries(old, new, made)
         grown = not entries.items() <= revision_map.read(new).items()
         revision_map.store(new, entries)
@@ -48,7 +51,7 @@ def require_nothing_new(engine: Engine) -> None:
                 hint="Discard them, or keep them and stay: vmrag restore . && vmrag migrate --undo",
                 branch=each.name,
             )
-        if not reserved(each.name) or each.name.startswith(ASIDE_PREFIX) or each.name == KEEP_BRANCH:
+        if is_carried(each.name) or each.name == KEEP_BRANCH:
             heads.append(each.head)
     carried = {entry.revision for entry in revision_map.read(engine).values()}
     known = carried | engine.parents([root_of(engine)]).keys()

@@ -43,9 +43,14 @@ def plan(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     for each in engine.branches():
         if each.dirty:
             raise _uncommitted(each.name)
-        if not reserved(each.name) or each.name.startswith(ASIDE_PREFIX):
+        if is_carried(each.name):
             branches[each.name] = each.head
     return of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
+
+
+def is_carried(branch: str) -> bool:
+    """Whether it is a branch of a person's; those with documents set aside are."""
+    return not reserved(branch) or branch.startswith(ASIDE_PREFIX)
 
 
 def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
