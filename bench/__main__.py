@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import (
     action,
+    chroma_server,
     engines,
     growth,
     hooks,
@@ -51,6 +52,7 @@ PARTS: dict[str, Part] = {
     "importing": lambda folder, _, rounds, env: importing.run(folder, rounds, env),
     "action": action.run,
     "engines": engines.run,
+    "chroma_server": lambda folder, _, rounds, env: chroma_server.run(folder, rounds, env),
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
     "report": lambda folder, _, rounds, env: reports.run(folder, rounds, env),
     "team": lambda folder, _, __, env: team.run(folder, env),

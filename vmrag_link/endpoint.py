@@ -12,8 +12,8 @@ import functools
 import ipaddress
 import math
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -78,53 +78,113 @@ def ask(
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
-    return _ask(url, msgspec.json.encode(body), key, seconds, headers)
+    return request("POST", url, body, headers=_keyed(headers, key), secrets=_secret(key), seconds=seconds, circuit=url)
 
 
 def read(url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     """The answer to a GET. Raises as `ask`."""
-    return _ask(url, None, key, None, headers)
+    return request("GET", url, headers=_keyed(headers, key), secrets=_secret(key), circuit=url)
 
 
-def _ask(
-    url: str, content: bytes | None, key: str | None, seconds: float | None, headers: Mapping[str, str] | None
+def _keyed(headers: Mapping[str, str] | None, key: str | None) -> dict[str, str]:
+    return dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _secret(key: str | None) -> tuple[str, ...]:
+    return (key,) if key else ()
+
+
+def request(
+    method: str,
+    url: str,
+    body: object = None,
+    *,
+    headers: Mapping[str, str],
+    circuit: str,
+    secrets: Sequence[str] = (),
+    seconds: float | None = None,
+    most: int | None = None,
+    once: bool = False,
 ) -> bytes:
-    """A POST of `content`, or (None) a GET."""
-    pause = _open_until.get(url, 0.0) - time.monotonic()
-    if pause > 0:
+    """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
+
+    `secrets` are left out of messages. `most`: bytes of an answer, which then has to be there whole
+    within `seconds`. `once`: a refusal is expected, so nothing is tried again, and a silent service
+    is asked, too.
+    """
+    pause = _open_until.get(circuit, 0.0) - time.monotonic()
+    if pause > 0 and not once:
         raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
-    sent = dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+    asked = _Asked(
+        method,
+        url,
+        None if body is None else msgspec.json.encode(body),
+        headers if body is None else {"Content-Type": "application/json", **headers},
+        ANSWER_SECONDS if seconds is None else seconds,
+        secrets,
+        most,
+    )
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(url, content, key, sent, ANSWER_SECONDS if seconds is None else seconds)
+            return _attempt(asked)
         except _Again as failed:
+            if once:
+                raise NoAnswer(failed.reason, status=failed.status) from failed
             if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
-                _open_until[url] = time.monotonic() + OPEN_SECONDS
+                _open_until[circuit] = time.monotonic() + OPEN_SECONDS
                 raise NoAnswer(failed.reason, status=failed.status) from failed
             time.sleep(max(failed.wait, PAUSES[attempt]))
     raise AssertionError  # the last attempt returns or raises
 
 
-def _attempt(url: str, content: bytes | None, key: str | None, headers: Mapping[str, str], seconds: float) -> bytes:
+class _Asked(NamedTuple):
+    method: str
+    url: str
+    content: bytes | None
+    headers: Mapping[str, str]
+    seconds: float
+    secrets: Sequence[str]
+    most: int | None
+
+
+def _attempt(asked: _Asked) -> bytes:
     import httpx
 
-    method, typed = ("GET", {}) if content is None else ("POST", {"Content-Type": "application/json"})
-    timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+    timeout = httpx.Timeout(asked.seconds, connect=min(CONNECT_SECONDS, asked.seconds))
     try:
-        answer = _client(direct=_is_here(url)).request(
-            method, url, content=content, headers={**typed, **headers}, timeout=timeout, follow_redirects=False
-        )
+        with _client(direct=_is_here(asked.url)).stream(
+            asked.method,
+            asked.url,
+            content=asked.content,
+            headers=asked.headers,
+            timeout=timeout,
+            follow_redirects=False,
+        ) as answer:
+            content = _content(answer, asked)
     except httpx.TimeoutException as error:
         raise _Again("did not answer in time") from error
     except httpx.RequestError as error:
         raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
     if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
-        raise _Again(
-            _failure(answer, key), status=answer.status_code, wait=_retry_seconds(answer.headers.get("Retry-After"))
-        )
+        wait = _retry_seconds(answer.headers.get("Retry-After"))
+        raise _Again(_failure(answer, content, asked.secrets), status=answer.status_code, wait=wait)
     if not answer.is_success:
-        raise NoAnswer(_failure(answer, key), status=answer.status_code)
-    return answer.content
+        raise NoAnswer(_failure(answer, content, asked.secrets), status=answer.status_code)
+    return content
+
+
+def _content(answer: httpx.Response, asked: _Asked) -> bytes:
+    """The whole answer, as long as it is neither larger nor slower than what was asked for."""
+    deadline = time.monotonic() + asked.seconds
+    pieces, size = list[bytes](), 0
+    for piece in answer.iter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if asked.most is not None and size > asked.most:
+            raise NoAnswer(f"answered with more than the {asked.most} bytes that it was asked for")
+        if asked.most is not None and time.monotonic() > deadline:
+            raise _Again("did not answer in time")
+    return b"".join(pieces)
 
 
 @functools.cache
@@ -174,21 +234,24 @@ def _retry_seconds(retry_after: str | None) -> float:
     return max(0.0, (aware - dt.datetime.now(dt.UTC)).total_seconds())
 
 
-def _failure(answer: httpx.Response, key: str | None) -> str:
-    said = "" if answer.status_code in REFUSALS else _sentence(answer.content, key)
+def _failure(answer: httpx.Response, content: bytes, secrets: Sequence[str]) -> str:
+    said = "" if answer.status_code in REFUSALS else _sentence(content, secrets)
     return f"answered {answer.status_code} {answer.reason_phrase}".rstrip() + (f": {said}" if said else "")
 
 
-def _sentence(content: bytes, key: str | None) -> str:
+def _sentence(content: bytes, secrets: Sequence[str]) -> str:
     """What a service says about an error, wherever in its JSON it does; empty if nowhere."""
     try:
         found = msgspec.json.decode(content)
     except (UnicodeDecodeError, msgspec.DecodeError):
         return ""
+    if isinstance(found, dict) and isinstance(found.get("error"), str) and isinstance(found.get("message"), str):
+        found = found["message"]  # Chroma's `error` is a class of errors
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and name in found:
             found = found[name]
     if not isinstance(found, str):
         return ""
-    hidden = found.replace(key, "…") if key else found
-    return terminal_text.one_line(" ".join(hidden.split()))[:LONGEST_SENTENCE]
+    for secret in secrets:
+        found = found.replace(secret, "…")
+    return terminal_text.one_line(" ".join(found.split()))[:LONGEST_SENTENCE]

@@ -76,6 +76,12 @@ HUGGINGFACE_KEY = "HF_TOKEN"
 SERVICE_KEYS = (OPENAI_KEY, COHERE_KEY, HUGGINGFACE_KEY)
 """The keys of services that compute vectors, under the names that their own clients read."""
 
+CHROMA_KEY = "CHROMA_API_KEY"
+"""The key of Chroma Cloud, or of a server behind a proxy that checks it: `X-Chroma-Token`."""
+
+CHROMA_CREDENTIALS = "CHROMA_CLIENT_AUTH_CREDENTIALS"
+"""What a proxy before a Chroma server asks for: `USER:PASSWORD` for Basic, else a Bearer token."""
+
 IMPORTED = "CHROMA_DATA_DIR"
 """Where another program's Chroma store lies, whose documents a new knowledge base takes in."""
 

@@ -20,7 +20,8 @@
     │                      CollectionMissing · CollectionExists (LibraryRefused)
     │                      DocumentMissing (DocumentAmbiguous) · DocumentExists
     │                      ContentRefused · DoltMissing
-    ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
+    ├── Index (exit 3)     IndexFailed · ChromaServerFailed · IndexExtraMissing · LimitTooLow
+    │                      FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
     │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
@@ -474,6 +475,12 @@ class VectorIndexError(VmragError):
 
 class IndexFailed(VectorIndexError):
     """The vector store failed or did not verify."""
+
+
+class ChromaServerFailed(VectorIndexError):
+    """A Chroma server did not answer, refused, or served what it must not; details name the `url`,
+    and HTTP's `status` if one came.
+    """
 
 
 class IndexExtraMissing(VectorIndexError):

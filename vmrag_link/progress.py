@@ -11,6 +11,9 @@ EMBEDDING = "embedding"
 ASKING = "asking the embedding service"
 FETCHING = "fetching"
 FOLLOWING = "building Chroma's store"
+SHARING = "sending to the Chroma server"
+LOOKING_UP = "looking up what revisions need"
+DOWNLOADING = "downloading from the Chroma server"
 """What pieces of work are called: people read these names, and hooks know by them what git does not
 wait for.
 """

@@ -24,6 +24,7 @@ from vmrag_link.settings_flaws import (
     prefix_flaw,
     roots_flaw,
     server_flaw,
+    tenant_flaw,
     url_flaw,
     user_flaw,
     variable_flaw,
@@ -186,6 +187,57 @@ class IndexSettings(Record, frozen=True):
             extra=_agreed(),
         ),
     ] = True
+
+
+class ChromaSettings(Record, frozen=True):
+    mode: Annotated[
+        Literal["embedded", "http", "cloud"],
+        Meta(
+            description="Whether index snapshots are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
+            "(`http`), or through Chroma Cloud (`cloud`, untested). To a server, texts and vectors are sent.",
+            extra=_agreed(_first_of("embedded", "http", "cloud"), free=("embedded",)),
+        ),
+    ] = "embedded"
+    url: Annotated[
+        str,
+        Meta(
+            description="Where the Chroma server is; empty: `http://localhost:8000`, or Chroma Cloud's own address.",
+            extra=_agreed(flaw=optional_url_flaw),
+        ),
+    ] = ""
+    tenant: Annotated[
+        str,
+        Meta(description="The tenant on the Chroma server.", extra=_agreed(flaw=tenant_flaw)),
+    ] = "default_tenant"
+    database: Annotated[
+        str,
+        Meta(description="The tenant's database on the Chroma server.", extra=_agreed(flaw=tenant_flaw)),
+    ] = "default_database"
+    share: Annotated[
+        Literal["follow", "wait", "off"],
+        Meta(
+            description="Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before "
+            "`vmrag sync` ends (`wait`), or never (`off`), so that this machine only downloads.",
+            extra=_agreed(_first_of("off", "follow", "wait")),
+        ),
+    ] = "follow"
+    fallback: Annotated[
+        Literal["embedded", "fail"],
+        Meta(
+            description="What a sync does that needs vectors of the Chroma server and does not get them: embed the texts here, or fail, so "
+            "that the index of before goes on answering.",
+            extra=_agreed(_first_of("fail", "embedded")),
+        ),
+    ] = "embedded"
+    timeout_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3600,
+            description="How many seconds an answer of the Chroma server may take.",
+            extra=_agreed(min),
+        ),
+    ] = 30
 
 
 class HookSettings(Record, frozen=True):
@@ -537,6 +589,7 @@ class Config(Record, frozen=True):
     chunking: ChunkingSettings = ChunkingSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     index: IndexSettings = IndexSettings()
+    chroma: ChromaSettings = ChromaSettings()
     hooks: HookSettings = HookSettings()
     link: LinkSettings = LinkSettings()
     mcp: McpSettings = McpSettings()

@@ -80,5 +80,11 @@ def database_flaw(text: str) -> str | None:
     return None if not text or named else "must be the name of a database: letters, digits, _ and -, 64 at most"
 
 
+def tenant_flaw(text: str) -> str | None:
+    """It becomes part of an address, which it must not leave."""
+    named = re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.](?!\.)){1,126}[A-Za-z0-9]", text)
+    return None if named else "must be a name of the Chroma server: 3 to 128 letters, digits, _ - and single dots"
+
+
 def user_flaw(text: str) -> str | None:
     return None if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}", text) else "must be the name of a server's user"

@@ -92,7 +92,7 @@ def fail_on() -> FailOn:
 
 def repaired_branches() -> tuple[str, ...]:
     """The branches that `repair` may push to; none: the default branch."""
-    return tuple(each.strip() for each in given("branches").split(",") if each.strip())
+    return tuple(each.strip() for each in given("repair-branches").split(",") if each.strip())
 
 
 def opens_pull_request() -> bool:

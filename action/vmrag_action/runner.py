@@ -195,7 +195,7 @@ class Runner:
         issue_command("add-matcher", {}, str(MATCHERS))
 
     def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
-        """Append to the job's summary, which `summary` has made harmless and short enough."""
+        """Append to the job's summary, which `markdown_text` has made harmless and short enough."""
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(markdown)

@@ -1,4 +1,4 @@
-"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the bound snapshots, and log it."""
+"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the bound snapshots, and share these."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ def _build(top: Path, job: background.Job, log: logging.Logger) -> None:
 
 def _build_wanted(top: Path, watched: Watched, log: logging.Logger) -> None:
     from vmrag_link.sync.chroma_builder import build_wanted
+    from vmrag_link.sync.chroma_sharing import share_bound
 
     workspace = Workspace.open(top, watched)
     try:
         build_wanted(workspace.chroma, vectors=workspace.vectors, progress=watched, log=log.info)
+        if workspace.initialized and (sharing := workspace.sharing).address:
+            share_bound(sharing, workspace.shelf, progress=watched, log=log.info)
     finally:
         workspace.close()
 

@@ -13,7 +13,7 @@ from vmrag_hooks.boundary import Notes, TooMuch, guarded, say
 from vmrag_link.git.hook_scope import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
-from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING
+from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
 from vmrag_link.sync import background, current
 from vmrag_link.workspace import Workspace
 
@@ -22,7 +22,7 @@ PATIENCE = 0.0
 gave up.
 """
 
-SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0}
+SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0, DOWNLOADING: 0}
 """What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never
 for a network.
 """

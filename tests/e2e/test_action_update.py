@@ -20,7 +20,7 @@ from tests.support.events import FORK, OWN
 from tests.support.github_rest import GitHubApi, github_api
 from tests.support.hosted import Ci
 from tests.support.people import User
-from tests.support.repos import Repo
+from tests.support.repos import ON, Repo
 from vmrag_action.github_api import GitHub
 from vmrag_link.errors import AuthenticationFailed
 
@@ -73,7 +73,7 @@ def landed(hub: Repo, branch: str) -> str:
 def test_after_the_first_has_landed_the_second_one_can_be_merged(ci, api):
     hub = ci.world.hub
     before, tip = hub.git("rev-parse", "topic"), ci.tip
-    assert ".dolt-version" in merged_by_the_host(hub, "topic")
+    assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
     api.listed = [request(ci, 7, "topic")]
     done = update(ci, api)
     assert (done.passed, done.outputs["updated"]) == (True, "1")
@@ -111,6 +111,10 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     ada.git("add", "-A")
     ada.git("commit", "-q", "-m", "calm")
     ada.push("origin", "calm")
+    ada.git("switch", "-q", "-c", "unpinned", "main~1")
+    ada.git("rm", "-q", ".dolt-version")
+    ada.git("commit", "-q", "-m", "unpinned")
+    ada.push("origin", "unpinned")
     hub.git("update-ref", "refs/pull/11/head", hub.git("rev-parse", "topic"))
     hub.git("branch", "release", "main~1")
     before = refs(hub)
@@ -122,13 +126,14 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
         request(ci, 12, "a..b", head=hub.git("rev-parse", "topic")),
         request(ci, 13, "main", base="main"),
         request(ci, 14, "gone", head=hub.git("rev-parse", "topic")),
+        request(ci, 16, "unpinned"),
         request(ci, 15, "other", base="release", head=hub.git("rev-parse", "topic")),
     ]
     done = update(ci, api)
     assert (done.passed, done.outputs["updated"]) == (True, "0")
     assert refs(hub) == before
     said = {each[: each.index(":")]: each for each in (*done.said("warning"), *done.said("notice"))}
-    assert said.keys() == {"#8", "#9", "#11", "#12"}
+    assert said.keys() == {"#8", "#9", "#11", "#12", "#16"}
     assert "conflicts with main in more than the pin, so nothing was pushed" in said["#8"]
     assert "docs/rest.md" in said["#8"]
     assert "changed the same parts of documents, so nothing was pushed: handbook/rest.md" in said["#9"]
@@ -136,6 +141,7 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     assert said["#11"].endswith("\ngit pull --no-rebase https://github.example/them/project main\ngit push")
     assert "fork me/project" in said["#11"]
     assert "git cannot have a branch of that name" in said["#12"]
+    assert "unpinned pins no knowledge" in said["#16"]
     assert "calm can be merged into main as it is" in done.log
     assert "main is the default branch" in done.log
     assert "gone or main is gone" in done.log
@@ -157,6 +163,28 @@ def argue(ada: User) -> None:
 
 def refs(hub: Repo) -> str:
     return hub.git("for-each-ref")
+
+
+def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, api):
+    """git has two merge bases then, and our driver makes one pin of theirs."""
+    ada, hub = ci.ada, ci.world.hub
+    ada.vmrag("install", "-q")
+    ada.git("switch", "-q", "topic", env=ON)
+    early = {name: ada.git("rev-parse", name) for name in ("main", "topic")}
+    ada.git("merge", "-q", "--no-edit", early["main"], env=ON)
+    ada.write_document("topic.md", "Only the topic knows of seals.")
+    ada.git("push", "-q", "origin", "topic", env=ON)
+    ada.git("switch", "-q", "main", env=ON)
+    ada.git("merge", "-q", "--no-ff", "--no-edit", early["topic"], env=ON)
+    ada.write_document("rest.md", "# Rest\n\nSleep at two.\n")
+    ada.git("push", "-q", "origin", "main", env=ON)
+    assert len(ada.git("merge-base", "--all", "main", "topic").split()) == 2
+    assert merged_by_the_host(hub, "topic").startswith(".dolt-version")
+    api.listed = [request(ci, 7, "topic")]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"]) == (True, "1")
+    expected = {"topic.md": "Only the topic knows of seals.", "rest.md": "# Rest\n\nSleep at two.\n"}
+    assert dropping.documents(ci.world, hub.git("rev-parse", "topic")).items() >= expected.items()
 
 
 @pytest.mark.parametrize("event", ["pull_request_target", "workflow_dispatch"])

@@ -245,6 +245,20 @@ def test_without_golden_queries_no_index_is_made(project):
     assert not [each for each in (project.shared / "snapshots").glob("*") if each.is_dir()]
 
 
+def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
+    asked(project, branch="main")
+    project.forget_indexes()
+    found = report(project, "main~1", "main")["queries"]
+    assert (found["total"], found["changed"], found["not_compared"]) == (1, [], "")
+    assert not [each for each in (project.shared / "snapshots").glob("*") if each.is_dir()]
+    text = QUERIES.replace("    mode: keyword\n    k: 1\n", "")
+    project.commit(
+        "ranking", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 2\n", ".vmrag/queries.yaml": text}
+    )
+    [query] = report(project, "main~1", "main")["queries"]["changed"]
+    assert (len(query["before"]), len(query["after"])) == (4, 2)
+
+
 def test_queries_that_cannot_be_read_or_asked_are_said_and_the_rest_is_shown(project):
     asked(project, "queries: 7\n")
     found = report(project, "main", "feature")

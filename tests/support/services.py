@@ -8,6 +8,7 @@ they still speak as they did. It speaks the requests and answers of their refere
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import threading
@@ -116,6 +117,13 @@ class Services:
 @pytest.fixture
 def services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
     """The server, pauses that take no time, and no keys."""
+    with running(monkeypatch) as stand:
+        yield stand
+
+
+@contextlib.contextmanager
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    """As `services`, for templates."""
     for variable in KEYS.values():
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))

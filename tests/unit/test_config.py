@@ -80,6 +80,15 @@ def test_the_defaults_are_these():
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
         "index": {"keep": 4, "chroma": "follow", "store_documents": True},
+        "chroma": {
+            "mode": "embedded",
+            "url": "",
+            "tenant": "default_tenant",
+            "database": "default_database",
+            "share": "follow",
+            "fallback": "embedded",
+            "timeout_s": 30,
+        },
         "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
         "link": {"share": False},
         "mcp": {
@@ -201,6 +210,7 @@ _TEXTS = {
     "dolt.server": "evil.example:3306",
     "ingest.allowed_roots": "/etc",
     "llm.base_url": "http://evil.example/v1",
+    "chroma.url": "http://evil.example:8000",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
         for service in ("openai", "cohere", "huggingface", "ollama")

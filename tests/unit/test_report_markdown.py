@@ -133,8 +133,8 @@ def test_rankings_stand_side_by_side() -> None:
     [row] = page.css("tbody")[-1].css("tr")
     assert [cell.text(separator="\n") for cell in row.css("td")] == [
         "what?\n(line 3)",
-        "1. guide/a.md #0 (0.9) -\n2. guide/b.md #0 (0.5)",
-        f"{missed[0]}\n1. guide/b.md #0 (0.7)",
+        "1. guide/a.md #0 (0.9) gone\n2. guide/b.md #0 (0.5)",
+        f"{missed[0]}\n1. guide/b.md #0 (0.7) ▲ 1",
     ]
 
 

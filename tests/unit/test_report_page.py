@@ -24,7 +24,7 @@ from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.word_diff import Words
-from vmrag_link.ops.report import html
+from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     FieldChange,
@@ -33,6 +33,7 @@ from vmrag_link.ops.report.records import (
     QueryChange,
     ReportedCollection,
     ReportedDocument,
+    ReportEnd,
     RevisionList,
     TextChange,
 )
@@ -168,7 +169,13 @@ def tame(place: str) -> str:
     return f"some {place}"
 
 
-@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+def beginning() -> KnowledgeReport:
+    """Before it nothing was pinned, and base has moved on since."""
+    nothing = ReportEnd("merge base", "ab" * 20, None)
+    return report([document(1, ("c", "d"), None, "text")], start=nothing, missing=3)
+
+
+@pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
 def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Callable[[], KnowledgeReport]) -> None:
     found = elements(written(made()))
     ids = [each.attributes["id"] for each in found if "id" in each.attributes]
@@ -180,7 +187,7 @@ def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Cal
     assert len(links) > len(labels) > 3
 
 
-@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+@pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
 def test_a_browser_understands_the_nesting_as_it_is_written(made: Callable[[], KnowledgeReport]) -> None:
     page = written(made())
     assert Nesting(page).found == depths(page)
@@ -361,6 +368,14 @@ def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_s
     assert found.css_first("nav a[href='#documents'] .count").text() == "62"
 
 
+def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
+    found = tree(written(beginning()))
+    assert [each.text() for each in found.css(".end .subject")] == ["No knowledge is pinned here.", "Rotation"]
+    assert found.css_first(".basis").text() == (
+        "Compared: the merge base abababababab, where feature left main, with feature. main has 3 revisions more since; they are no part of this."
+    )
+
+
 def test_what_was_left_out_of_a_long_text_is_said() -> None:
     [note] = tree(written(report([document(1, ("a", "b"), None, "text", left_out=12_345)]))).css(".document .note")
     assert note.text() == "12,345 more characters of the difference are left out."
@@ -394,7 +409,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
-    rows = html.rank_rows(query, {"c/b": "c/new"})
+    rows = rankings.rank_rows(query, {"c/b": "c/new"})
     assert [each.gone for each in rows] == [False, False, False, True]
     assert [each.was for each in rows] == [(3, True), (2, False), (1, False), None]
     page = written(
@@ -405,6 +420,23 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
         "same place, by another chunk",
         "down 2, by another chunk",
     ]
+
+
+def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "SHOWN", 2)
+    monkeypatch.setattr(rankings, "PLACES", 3)
+    long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
+    plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
+    worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))
+    scores = msgspec.structs.replace(plain, query="scores", change="scores")
+    given = ComparedQueries("f", 9, (plain, plain, worse, scores, scores, scores))
+    found = tree(written(report(queries=given)))
+    assert [each.text().split("\n")[0] for each in found.css(".query h3")] == ["worse", "plain", "scores", "scores"]
+    assert [len(each.css("tr")) for each in found.css(".ranking tbody")] == [3] * 4
+    places = "5 more places not shown"
+    assert [each.text() for each in found.css("#queries p.note")] == [
+        places, places, "1 more query not shown", places, places, "1 more query not shown",
+    ]  # fmt: skip
 
 
 def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:

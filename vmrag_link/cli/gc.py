@@ -8,10 +8,11 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, plural, quoted
+from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.ops.upkeep.gc import GcReport
 from vmrag_link.ops.upkeep.gc_remote import RemoteGcReport, gc_remote
+from vmrag_link.ops.upkeep.gc_server import DAYS, ServerGcReport, gc_server
 
 MEGABYTE = 1_000_000
 
@@ -25,13 +26,31 @@ MEGABYTE = 1_000_000
     metavar="[REMOTE]",
     help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
 )
-def command(invocation: Invocation, *, apply: bool, remote: str | None) -> int:
+@click.option(
+    "--server",
+    is_flag=True,
+    help="Drop what the Chroma server has of this knowledge base and no pin reaches, instead.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(0, 36_500),
+    metavar="N",
+    help=f"With --server: keep what is younger than N days, {DAYS} by default.",
+)
+def command(invocation: Invocation, *, apply: bool, remote: str | None, server: bool, days: int | None) -> int:
     """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old
     vectors.
 
     Every revision that git can still check out is kept, and all uncommitted documents; on a remote,
     everything that it reaches.
     """
+    if (server and remote is not None) or (days is not None and not server):
+        raise UsageInvalid("--days goes with --server, and --server without --remote.", hint="vmrag gc --help")
+    if server:
+        with invocation.workspace() as ws:
+            dropped = gc_server(ws, apply=apply, days=DAYS if days is None else days)
+        invocation.emit(dropped, _server_lines(dropped))
+        return OK
     if remote is not None:
         with invocation.workspace() as ws:
             there = gc_remote(ws, remote or None, apply=apply)
@@ -86,6 +105,17 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
             yield "Whoever pushed since then runs again: vmrag push"
     else:
         yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
+
+
+def _server_lines(report: ServerGcReport) -> Iterator[str]:
+    verb = "Dropped" if report.applied else "Would drop"
+    for each in report.dropped:
+        what = f" ({each.collection}, {plural(each.records, 'record')})" if each.collection else ""
+        yield f"{verb} {each.name}{what}."
+    others = f" {plural(report.others, 'collection')} of others stay." if report.others else ""
+    yield f"{report.server}: {len(report.dropped)} to drop, {report.kept} needed or young.{others}"
+    if report.dropped and not report.applied:
+        yield "Next: vmrag gc --server --apply"
 
 
 def _megabytes(size: int) -> str:

@@ -8,6 +8,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.status_changes import SHOWN, change_lines, unpushed
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.status import status as operation
+from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 
 TITLES = {
@@ -44,6 +45,15 @@ def _chroma(chroma: ChromaState) -> str:
     return f"{at}, {chroma.state}"
 
 
+def _server(shared: SharingState) -> str:
+    at = (shared.revision or "")[:7]
+    if shared.state == "failed":
+        return f"{at}, failed: {shared.error} ({shared.hint})"
+    if shared.state == "off":
+        return f"{shared.server}, for downloads alone"
+    return f"{at}, {shared.state} ({shared.server})"
+
+
 def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [output.style(title, fg=colour, bold=True)]
@@ -69,6 +79,8 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
         )
     if report.chroma and report.chroma.state != "off":
         lines.append(f"  chroma     {_chroma(report.chroma)}")
+    if report.server:
+        lines.append(f"  server     {_server(report.server)}")
     if report.changes and report.changes.unpushed:
         lines.append(f"  remote     {unpushed(report.changes.unpushed)}")
     lines += [f"  {reason}" for reason in report.reasons]

@@ -17,7 +17,11 @@ from vmrag_link.sync.apply import SyncReport
     is_flag=True,
     help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
 )
-@click.option("--wait", is_flag=True, help="Wait for Chroma's store, too, which otherwise follows in the background.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for Chroma's store and the Chroma server, too, which otherwise follow in the background.",
+)
 def command(invocation: Invocation, *, rebuild: bool, wait: bool) -> None:
     """Bring knowledge base and index to what .dolt-version pins."""
     with invocation.workspace() as ws:
@@ -28,6 +32,8 @@ def command(invocation: Invocation, *, rebuild: bool, wait: bool) -> None:
 def _lines(report: SyncReport) -> list[str]:
     to = (report.to or "")[:7]
     chroma = [f"Chroma's store is ready: {report.chroma.path}"] if report.chroma and report.chroma.path else []
+    if report.server and report.server.state == "ready":
+        chroma.append(f"The index is on the Chroma server: {report.server.server}")
     if not report.seconds:
         return [f"Knowledge is at {to}, as pinned; nothing to do.", *chroma]
     chunks = report.chunks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache import EmbeddingCache
@@ -23,15 +23,28 @@ class Counts(Record, frozen=True):
 
 
 def vectors_for(
-    cache: EmbeddingCache, model: Model, texts: Mapping[str, str], progress: Progress = QUIET
+    cache: EmbeddingCache,
+    model: Model,
+    texts: Mapping[str, str],
+    progress: Progress = QUIET,
+    *,
+    elsewhere: Callable[[], bool] | None = None,
 ) -> tuple[dict[str, Vector], Counts]:
     """The vector of every text, by `models.content_hash`.
 
     Each batch is stored at once, so a kill loses one. Cached rows older than checksums count only
-    if they were paid for. Raises `EmbeddingFailed`.
+    if they were paid for. `elsewhere` is called before a service is asked; it returns whether it
+    put vectors into the cache. Raises `EmbeddingFailed`.
     """
-    vectors = cache.get(model.fingerprint, list(texts), dimensions=model.dimensions, adopt=not model.local)
+
+    def cached(names: list[str]) -> dict[str, Vector]:
+        return cache.get(model.fingerprint, names, dimensions=model.dimensions, adopt=not model.local)
+
+    vectors = cached(list(texts))
     missing = [chunk for chunk in texts if chunk not in vectors]
+    if missing and elsewhere and not model.local and elsewhere():
+        vectors = cached(list(texts))  # all: vectors that were here may have been replaced
+        missing = [chunk for chunk in texts if chunk not in vectors]
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
         with progress.task(EMBEDDING if model.local else ASKING, len(missing)) as task:

@@ -40,6 +40,8 @@ ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
 MIGRATED_BRANCH = "vmrag_migrated"
 """Which revisions of another engine became which ones here (`engines.migrated`)."""
+VECTORS_BRANCH = "vmrag_vectors"
+"""What vectors a Chroma server has to serve (`sync.vouchers`). It is pushed, and never pinned."""
 
 UNFINISHED_BRANCH = "vmrag_unfinished"
 """The branch on which an engine makes a revision. It counts as none: a kill leaves nothing that it
@@ -288,8 +290,10 @@ class Engine(Protocol):
         remote.
         """
 
-    def known_heads(self) -> set[str]:
-        """The heads of the branches of all remotes, as of the last fetch or push."""
+    def known_heads(self, branch: str | None = None) -> set[str]:
+        """The heads of the branches of all remotes, or of those with one name, as of the last fetch
+        or push.
+        """
 
     def peek(self, url: str) -> dict[str, str] | None:
         """The head of each branch of the file at a `file://` URL; None for a server.

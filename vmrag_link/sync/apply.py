@@ -18,6 +18,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import current, eviction, lease, provide, sentences
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
+from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.counts import ChunkCounts
@@ -51,6 +52,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     attachment: Attachment
     notes: tuple[str, ...] = ()
     chroma: ChromaState | None = None
+    server: SharingState | None = None
 
 
 def move(context: SyncContext) -> tuple[str, ...]:

@@ -124,11 +124,12 @@ class ChromaStores(NamedTuple):
                 if background.running(self.job):
                     background.request(self.job)
                 else:
-                    background.ask(self.job, self._start)
+                    background.ask(self.job, self.start)
         except FileSystemError:
             return  # `state` looks for itself whether anything can be written there
 
-    def _start(self) -> int:
+    def start(self) -> int:
+        """Start the process; returns its id."""
         module = [sys.executable, "-P", "-E", "-m", BUILDER]
         environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
         return proc.detached(module, cwd=self.places.top, env=environ)

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,6 +41,9 @@ from vmrag_link.sync.assumed_collections import assumed, collections_at
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
 
+if TYPE_CHECKING:
+    from vmrag_link.sync.shared_vectors import SharedVectors
+
 BATCH_CHUNKS = 1_000
 STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
@@ -53,12 +57,18 @@ class IndexUpdate(Record, frozen=True):
 class Indexer:
     """Brings indexes of one source of rows up to date.
 
-    `model_for` gives a collection's embedding model.
+    `model_for` gives a collection's embedding model; `shared`, what others computed of a revision.
     """
 
     def __init__(
-        self, engine: RowSource, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
+        self,
+        engine: RowSource,
+        cache: EmbeddingCache,
+        model_for: Callable[[Collection], Model],
+        progress: Progress,
+        shared: SharedVectors | None = None,
     ) -> None:
+        self._shared = shared
         self._engine = engine
         self._cache = cache
         self._model_for = model_for
@@ -109,7 +119,7 @@ class Indexer:
         with self._progress.task(BUILDING, self._engine.count(at)) as task:
             for name in sorted(wanted):
                 store.create_collection(wanted[name])
-            counts = self._add(store, by_collection(), {}, task)
+            counts = self._add(store, at, by_collection(), {}, task)
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
@@ -132,7 +142,7 @@ class Indexer:
             kept = store.manifest.collections().keys() - {each.name for each in plan.create}
             lacking = {name: why for name, why in store.manifest.unembedded().items() if name in kept}
             read = ((name, self._read(at, name, ids, documents)) for name, ids in _by_collection(plan.add))
-            counts = self._add(store, read, lacking, task)
+            counts = self._add(store, at, read, lacking, task)
         return plan, msgspec.structs.replace(counts, removed=removed)
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
@@ -210,7 +220,12 @@ class Indexer:
     # -- adding ------------------------------------------------------------------------------------
 
     def _add(
-        self, store: IndexStore, read: Iterable[tuple[str, Iterable[Document]]], lacking: dict[str, str], task: Task
+        self,
+        store: IndexStore,
+        at: At,
+        read: Iterable[tuple[str, Iterable[Document]]],
+        lacking: dict[str, str],
+        task: Task,
     ) -> ChunkCounts:
         """Add documents by collection. Why a collection has no vectors is put into `lacking`."""
         total = ChunkCounts()
@@ -219,9 +234,10 @@ class Indexer:
             with _blaming(name):
                 model = checked(self._model_for(collection), collection)
             chunking = within_window(collection.chunking, model)
+            elsewhere = self._elsewhere(collection, at, model, chunking)
             for batch in _batches(documents, chunking):
                 with _blaming(name):
-                    ready, counts = self._ready(model, name, batch, lacking)
+                    ready, counts = self._ready(model, name, batch, lacking, elsewhere)
                 added = store.add(name, ready, keep_floats=not model.local)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
@@ -231,13 +247,25 @@ class Indexer:
             store.manifest.note_unembedded(lacking)
         return total
 
+    def _elsewhere(self, collection: Collection, at: At, model: Model, chunking: Chunking) -> Callable[[], bool] | None:
+        """What brings vectors that others computed, of a revision alone."""
+        shared = self._shared
+        if shared is None or model.local or isinstance(at, Working):
+            return None
+        return lambda: shared.bring(collection, at, model=model, chunking=chunking)
+
     def _ready(
-        self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
+        self,
+        model: Model,
+        name: str,
+        batch: list[tuple[Document, list[Chunk]]],
+        lacking: dict[str, str],
+        elsewhere: Callable[[], bool] | None,
     ) -> tuple[list[ChunkedDocument], Counts]:
         """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
         if name not in lacking:
             try:
-                return self._embed(model, batch)
+                return self._embed(model, batch, elsewhere)
             except EmbeddingError as error:
                 if model.local:
                     raise
@@ -257,7 +285,12 @@ class Indexer:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
 
-    def _embed(self, model: Model, batch: list[tuple[Document, list[Chunk]]]) -> tuple[list[ChunkedDocument], Counts]:
+    def _embed(
+        self,
+        model: Model,
+        batch: list[tuple[Document, list[Chunk]]],
+        elsewhere: Callable[[], bool] | None = None,
+    ) -> tuple[list[ChunkedDocument], Counts]:
         hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
         texts = {
             name: chunk.text
@@ -265,7 +298,7 @@ class Indexer:
             for name, chunk in zip(names, cut, strict=True)
         }
         vectors: dict[str, Vector]
-        vectors, counts = vectors_for(self._cache, model, texts, self._progress)
+        vectors, counts = vectors_for(self._cache, model, texts, self._progress, elsewhere=elsewhere)
         ready = [
             ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
             for names, (document, cut) in zip(hashes, batch, strict=True)

@@ -23,6 +23,7 @@ from vmrag_link.sync import apply, current
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.chroma_sharing import Sharing, Shelf
 from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
@@ -33,6 +34,7 @@ from vmrag_link.workspace.reader import Reader
 from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
+    from vmrag_link.chroma_server.address import ServerAddress
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
@@ -150,6 +152,28 @@ class Workspace:
         stores = Stores(self.places.chroma, store_documents=index.store_documents)
         return ChromaStores(self.places, self.snapshots, stores, index.chroma)
 
+    @property
+    def server(self) -> ServerAddress | None:
+        """The Chroma server through which indexes are shared, if there is one.
+
+        Raises `UsageInvalid`.
+        """
+        if self.config.chroma.mode == "embedded":
+            return None
+        from vmrag_link.trust import chroma_server
+
+        return chroma_server.server(self.settings.loaded)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How the bound snapshots stand to the Chroma server."""
+        return Sharing(self.places, self.snapshots, self.server, self.config.chroma.share)
+
+    @property
+    def shelf(self) -> Shelf:
+        """What puts snapshots on the Chroma server."""
+        return Shelf(self.engine, self.vectors, self.config.index.store_documents, self.lock_timeout)
+
     def vectors(self, folder: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
         from vmrag_link.retrieval.stored_vectors import stored_vectors
@@ -187,7 +211,14 @@ class Workspace:
     def indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
 
-        return Indexer(self.engine, self.embedding_cache, self.models.of, self.progress)
+        cache, address = self.embedding_cache, self.server
+        shared = None
+        if address:
+            from vmrag_link.sync.shared_vectors import SharedVectors
+
+            required = self.config.chroma.fallback == "fail"
+            shared = SharedVectors(self.engine, address, cache, self.progress, required=required)
+        return Indexer(self.engine, cache, self.models.of, self.progress, shared)
 
     # -- where it stands ---------------------------------------------------------------------------
 
@@ -261,15 +292,21 @@ class Workspace:
         What happened to documents is said here, so that no caller can keep it to itself.
         """
         if not rebuild and current.is_current(self.places, self.snapshots):
-            self.chroma.follow()
+            self._follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
-        self.chroma.follow()
+        self._follow()
         for note in report.notes:
             self.progress.note(note)
         return report
+
+    def _follow(self) -> None:
+        """Let Chroma's stores, here and on a server, come after the bound index."""
+        self.chroma.follow()
+        if self.config.chroma.mode != "embedded":
+            self.sharing.follow(self.chroma.start)
 
     def move(self) -> None:
         """As `reconcile`, for the documents alone: reading and writing rows needs no index.

@@ -17,10 +17,13 @@ from vmrag_link import env, markdown_text
 from vmrag_link.errors import OK, VmragError, enumerated, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
-from vmrag_link.ops.hosting.repair_branch import BranchRepair, Conflict, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
 from vmrag_link.workspace import Workspace
 
 TITLE = "Repair of the knowledge"
+_MOST_BYTES = 60_000
+"""Of a table beside that of the findings."""
+
 _SHOWN = 20
 """Documents in conflict that a message names."""
 
@@ -62,7 +65,7 @@ def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
         return f"Only the push of a branch is repaired; this is the event {job.event} of {job.ref}."
     wanted = inputs.repaired_branches() or (events.default_branch(os.environ),)
     if name not in wanted:
-        return f"The branch {name} is left alone; the input `branches` names {enumerated(wanted)}."
+        return f"The branch {name} is left alone; the input `repair-branches` names {enumerated(wanted)}."
     if not events.is_own(os.environ, ws.places):
         return "The checkout is of another repository than the job's own, which alone is pushed to."
     return ""
@@ -123,10 +126,11 @@ def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
         failures.annotate(runner, offer.failure)
     code = findings.report(runner, TITLE, found, _verdict(report, offer))
     rows = [(each.commit[:12], each.message, f"mended by {(each.mended_by or '')[:12]}") for each in report.mended]
-    done = "repaired" if report.result == "repaired" else "not repaired yet"
-    rows += [(each.commit[:12], each.message, done) for each in report.dropped]
+    if not offer:  # else the findings say it
+        done = "repaired" if report.result == "repaired" else "not repaired yet"
+        rows += [(each.commit[:12], each.message, done) for each in report.dropped]
     if rows:
-        runner.summarise(markdown_text.table("What was dropped", ("Commit", "What", ""), rows, limit=60_000))
+        runner.summarise(markdown_text.table("What was dropped", ("Commit", "What", ""), rows, limit=_MOST_BYTES))
     if offer:
         label = "The pull request" if offer.number else "Open the pull request"
         runner.summarise(f"{markdown_text.link(label, offer.page)}, or type:\n\n{markdown_text.command(offer.command)}")
@@ -134,15 +138,15 @@ def _told(runner: Runner, report: BranchRepair, offer: _Offer | None) -> int:
 
 
 def _verdict(report: BranchRepair, offer: _Offer | None) -> str:
-    dropped = f"{plural(len(report.dropped), 'finding')} on {report.branch}"
+    dropped = f"{plural(len(report.dropped), 'commit')} of {report.branch} dropped knowledge"
     if report.result == "repaired":
-        made = f"commit {(report.commit or '')[:12]} takes in what was dropped ({report.changes.text})"
-        return f"{dropped}: {made}, and is pushed."
+        made = f"commit {(report.commit or '')[:12]} takes it in again ({report.changes.text})"
+        return f"{dropped}; {made}, and is pushed."
     if report.result == "conflict":
-        return f"{dropped}: the knowledge is in conflict, so nothing was pushed."
+        return f"{dropped}, which is in conflict with what is pinned now; nothing was pushed."
     if offer:
         where = f"pull request #{offer.number}" if offer.number else f"the branch {report.offered_on}"
-        return f"{dropped}: {report.branch} refused the repair, which waits on {where}."
+        return f"{dropped}; {report.branch} refused the repair, which waits on {where}."
     if report.mended:
         return f"What was dropped on {report.branch} is repaired already."
     return f"Nothing was dropped on {report.branch}."
@@ -162,7 +166,7 @@ def _findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFind
             yield ActionFinding(severity, each.code, each.commit[:12], f"{each.message} {waits}", hint)
 
 
-def _in_conflict(branch: str, conflict: Conflict) -> ActionFinding:
+def _in_conflict(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     documents = f"{plural(len(names), 'document')}: {', '.join(names[:_SHOWN])}{more}"

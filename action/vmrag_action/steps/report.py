@@ -30,6 +30,9 @@ PAGE = "vmrag-report.html"
 _QUEUE = "merge_group"
 """The event of a merge queue, whose commits were reported already: nobody reads a page of it."""
 
+_WITH_SECRETS = "pull_request_target"
+"""The event whose job can have secrets: no fork is contacted there."""
+
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
@@ -80,7 +83,9 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
     Raises as `adopt`.
     """
     pinned = parsed(ws.places.kb, pin)
-    if about.fork is None or pinned is None or ws.engine.has_revision(pinned.dolt_commit):
+    if about.fork is None or about.event == _WITH_SECRETS:
+        return ""
+    if pinned is None or ws.engine.has_revision(pinned.dolt_commit):
         return ""
     taken = adopt(ws, about.fork.url, about.head, push=False, ask=False)
     return (

@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, inputs, payload, work
+from vmrag_action import deepen, events, failures, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -115,7 +115,10 @@ def _told(ws: Workspace, request: PullRequest) -> BranchLine:
         wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
         return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
     except VmragError as error:  # the others are looked at all the same
-        return tell("error", f"{name} could not be updated. {error.message}", error.hint, code=error.exit_code)
+        message = f"{name} could not be updated. {error.message}"
+        if failures.is_of_the_pin(error):  # its people's, not this job's
+            return tell("warning", message, error.hint)
+        return tell("error", message, error.hint, code=error.exit_code)
 
 
 def _is_own(request: PullRequest) -> bool:

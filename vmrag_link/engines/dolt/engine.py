@@ -232,8 +232,9 @@ class DoltEngine:
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self.folder, remote)
 
-    def known_heads(self) -> set[str]:
-        return {head for each in remotes.noted(self.folder).values() for head in each.heads.values()}
+    def known_heads(self, branch: str | None = None) -> set[str]:
+        noted = (each.heads for each in remotes.noted(self.folder).values())
+        return {head for heads in noted for name, head in heads.items() if branch in (None, name)}
 
     def peek(self, url: str) -> dict[str, str] | None:
         return transfer.peek(url, self._access)

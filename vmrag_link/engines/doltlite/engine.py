@@ -205,8 +205,8 @@ class DoltliteEngine:
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self._session.main, remote)
 
-    def known_heads(self) -> set[str]:
-        return remotes.all_heads(self._session.main)
+    def known_heads(self, branch: str | None = None) -> set[str]:
+        return remotes.all_heads(self._session.main, branch)
 
     def peek(self, url: str) -> dict[str, str] | None:
         return remotes.peek(url)

@@ -47,9 +47,12 @@ def heads(connection: Connection, remote: str) -> dict[str, str]:
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
-def all_heads(connection: Connection) -> set[str]:
-    """The heads of the branches of every remote, as last fetched or pushed."""
-    return {head for (head,) in connection.execute("SELECT hash FROM dolt_remote_branches")}
+def all_heads(connection: Connection, branch: str | None = None) -> set[str]:
+    """The heads of the branches of every remote, or of those with one name, as last fetched or
+    pushed.
+    """
+    rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
+    return {head for name, head in rows if branch is None or name.split("/", 2)[2:] == [branch]}
 
 
 def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:

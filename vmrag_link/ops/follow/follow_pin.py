@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vmrag_link.errors import (
+    ChromaServerFailed,
     EngineUnwritable,
     FileSystemError,
     GitBusy,
@@ -83,14 +84,15 @@ def reconcile_for_reading(ws: Workspace) -> None:
 
 def reconcile_if_possible(ws: Workspace) -> None:
     """As `reconcile_for_reading`. The bound index also goes on answering where the next one cannot
-    be built: on a full or read-only disk, or of a document that makes too many chunks.
+    be built: on a full or read-only disk, of a document that makes too many chunks, or without a
+    Chroma server that the settings insist on.
     `Workspace.unbuilt` has the reason, which the answer's notes give.
     """
     ws.unbuilt = None
     try:
         with file_failures():
             reconcile_for_reading(ws)
-    except (FileSystemError, IndexFailed, LimitExceeded, EngineUnwritable, RowsInvalid) as why:
+    except (FileSystemError, IndexFailed, ChromaServerFailed, LimitExceeded, EngineUnwritable, RowsInvalid) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why

@@ -7,7 +7,7 @@ import msgspec
 from vmrag_link import pin as pins
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow import chroma, lazy_fetch
+from vmrag_link.ops.follow import chroma, chroma_server, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync import eviction, sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
@@ -19,8 +19,9 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
     The index keeps serving.
 
-    The report's notes have been said. `wait`: until Chroma's store is there, too; raises why there
-    can be none. `index.chroma: wait` asks for it each time.
+    The report's notes have been said. `wait`: until Chroma's store is there, and the index is on
+    the Chroma server of the settings; raises why that cannot be. `index.chroma: wait` and
+    `chroma.share: wait` ask for it each time.
     """
     _require_readable_pin(ws)
     lazy_fetch.bring(ws, insist=True)
@@ -40,11 +41,14 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
         pass  # opening the view mends the working copy, too, where there are uncommitted documents
-    if wait:
+    if wait and not (ws.config.index.chroma == "off" and ws.server):
         chroma.wait(ws)
     else:
         chroma.wait_if_set(ws)
-    return msgspec.structs.replace(report, chroma=ws.chroma.state())
+    if wait or ws.config.chroma.share == "wait":
+        chroma_server.wait(ws)
+    server = ws.sharing.state() if ws.server else None
+    return msgspec.structs.replace(report, chroma=ws.chroma.state(), server=server)
 
 
 def _require_readable_pin(ws: Workspace) -> None:

@@ -25,11 +25,8 @@ from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.hosting import host_commits
 from vmrag_link.ops.merge.repair import dropped_side
-from vmrag_link.ops.publish.push import publish_to
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
-from vmrag_link.transport import address
-from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.workspace import Workspace
 
 ATTEMPTS = 5
@@ -48,7 +45,7 @@ Bring = Callable[[str | None, str], None]
 """Fetches what is missing of the history between two commits."""
 
 
-class Conflict(Record, frozen=True):
+class RepairConflict(Record, frozen=True):
     """What needs a person: the commit that dropped, and the documents that both sides changed."""
 
     commit: str
@@ -72,7 +69,7 @@ class BranchRepair(Record, frozen=True):
     commit: str | None = None
     revision: str | None = None
     changes: ChangeCounts = ChangeCounts()
-    conflict: Conflict | None = None
+    conflict: RepairConflict | None = None
     offered_on: str = ""
     refusal: str = ""
 
@@ -116,9 +113,9 @@ def _repaired(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     if not found.dropped:
         return found
     pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
-    if isinstance(merged, Conflict):
+    if isinstance(merged, RepairConflict):
         return replace(found, result="conflict", conflict=merged)
-    _publish(ws, tip, merged)
+    publish_revision(ws, knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     made = host_commits.commit_with_pin(
         ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
@@ -150,7 +147,7 @@ def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
     return tuple(each for each in report.findings if each.code == "KNOWLEDGE_DROPPED" and each.mended_by)
 
 
-def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Conflict:
+def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
     """The revision with everything that the commits dropped; the same for the same commits, on
     every machine.
     """
@@ -159,7 +156,7 @@ def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Con
         while side := dropped_side(ws, each.commit, revision):
             outcome = merged_revision(ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True)
             if outcome.revision is None:
-                return Conflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
+                return RepairConflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
             revision = outcome.revision
     return revision
 
@@ -169,15 +166,6 @@ def _next_pin(ws: Workspace, pin: Pin, revision: str) -> bytes:
     committed_at = ws.engine.info(revision).date
     made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=committed_at)
     return pins.format(made)
-
-
-def _publish(ws: Workspace, tip: str, revision: str) -> None:
-    """Let the remote reach a revision. None of its branches moves: their names come from pins."""
-    remote = knowledge_remote(ws, tip)
-    if ws.engine.shared and destinations.own_ref(ws, remote):
-        return  # whoever works on the server has it
-    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
-        publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:

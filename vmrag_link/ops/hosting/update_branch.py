@@ -23,11 +23,8 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.merge_base import base_of
 from vmrag_link.ops.hosting import host_commits
 from vmrag_link.ops.merge.merge_pins import merge_pins
-from vmrag_link.ops.publish.push import publish_to
-from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.transport import address
-from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.workspace import Workspace
 
 ATTEMPTS = 5
@@ -115,7 +112,7 @@ def _update(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> BranchU
     except PinConflict as conflict:
         return replace(found, conflicts=tuple(conflict.details.get("conflicts", (conflict.message,))))
     pin = migrated.read_pin(ws.places.kb, data)
-    _publish(ws, pin.dolt_remote, pin.dolt_commit)
+    publish_revision(ws, pin.dolt_remote, pin.dolt_commit)
     made = host_commits.commit_with_pin(
         ws.places, merged.name, data, parents=[head, base], message=_message(wanted, base)
     )
@@ -151,14 +148,6 @@ def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -
 
 def _pin_data(ws: Workspace, commit: str) -> bytes | None:
     return plumbing.blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
-
-
-def _publish(ws: Workspace, remote: str, revision: str) -> None:
-    """Let the remote reach a revision. None of its branches moves: their names come from pins."""
-    if ws.engine.shared and destinations.own_ref(ws, remote):
-        return  # whoever works on the server has it
-    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
-        publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _message(wanted: HostedMerge, base: str) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
-from vmrag_link.git import plumbing, repository
+from vmrag_link.git import objects, plumbing, repository
 from vmrag_link.models import Link, Record
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
@@ -65,7 +65,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
     """Derive the rows of the source `pin` from git's history again, and keep the ones made by hand.
 
     A commit has a row when it introduces the pin that its tree holds. Rows of commits that no ref
-    reaches any more go.
+    reaches any more go; those of commits that are not here are other clones', and stay.
     """
     recovery.recover(ws)
     link_queue.flush(ws)
@@ -74,7 +74,8 @@ def rebuild(ws: Workspace) -> RebuildReport:
     url = repository.origin(ws.places)
     derived = {each.git_commit: each for each in derive(ws, url) if each.git_commit not in manual}
     put = [each for commit, each in derived.items() if commit not in there or not same(there[commit], each)]
-    gone = tuple(sorted(there.keys() - derived.keys() - manual))
+    unknown = there.keys() - derived.keys() - manual
+    gone = tuple(sorted(unknown.difference(objects.missing_commits(ws.places, unknown)))) if unknown else ()
     if put or gone:
         linking.store(ws, put, "Derive the links from git's history", remove=gone)
     return RebuildReport(len(derived), len(put), len(gone), len(manual))

@@ -20,8 +20,9 @@ from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange, names, unfinished, work_tree
 from vmrag_link.ops.migration.carry import Carried, carry
 from vmrag_link.ops.migration.exchange import MigrationState
-from vmrag_link.ops.migration.plan import MigrationPlan, pinned, plan
+from vmrag_link.ops.migration.plan import MigrationPlan, is_carried, plan
 from vmrag_link.ops.migration.work_tree import Changed
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
 
@@ -82,7 +83,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         unfinished.require_none(ws)
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
-        wanted, size = plan(ws.engine, pinned(ws)), paths.size_of(ws.places.kb)
+        wanted, size = plan(ws.engine, history_pins.everywhere(ws.places)), paths.size_of(ws.places.kb)
         if dry_run:
             return _planned(ws, to, wanted, size)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
@@ -90,7 +91,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
     anchors = len(wanted.anchors)
-    numbers = len(carried.entries), carried.new, tuple(wanted.branches), anchors, size
+    numbers = len(carried.entries), carried.new, _branches(wanted), anchors, size
     return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws))
 
 
@@ -135,7 +136,7 @@ def _carry(
             done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
             names.transfer(ws.engine, new, wanted, done.entries)
         made += done.new
-        pins = pinned(ws)
+        pins = history_pins.everywhere(ws.places)
         with _still(ws, "migrate"):
             wanted, before = plan(ws.engine, pins), wanted
             if wanted == before:
@@ -190,7 +191,7 @@ def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) ->
     each, row = _SECONDS[to]
     documents = sum(ws.engine.count(head) for head in set(wanted.branches.values()))
     seconds = round(1 + len(wanted.revisions) * each + documents * row, 1)
-    numbers = len(wanted.revisions) + 1, 0, tuple(wanted.branches), len(wanted.anchors), size
+    numbers = len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), size
     return MigrateReport(False, ws.engine.name, to, *numbers, seconds)
 
 
@@ -267,7 +268,11 @@ def _settle(ws: Workspace) -> _Settled | None:
     return _Settled(state, None)
 
 
+def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
+    return tuple(filter(is_carried, wanted.branches))
+
+
 def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """The numbers of a report on a migration that a kill had all but ended."""
-    wanted = plan(ws.engine, pinned(ws))
-    return len(wanted.revisions) + 1, 0, tuple(wanted.branches), len(wanted.anchors), paths.size_of(ws.places.kb)
+    wanted = plan(ws.engine, history_pins.everywhere(ws.places))
+    return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)

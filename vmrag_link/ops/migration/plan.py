@@ -7,17 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from vmrag_link.engines.base import (
     ASIDE_PREFIX,
     KEEP_BRANCH,
+    VECTORS_BRANCH,
     Engine,
     reserved,
     root_of,
 )
 from vmrag_link.errors import KnowledgeRefused, Uncommitted
-from vmrag_link.git import worktrees
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes.revision_map import parents_first
-from vmrag_link.workspace import Workspace
 
 
 class MigrationPlan(Record, frozen=True):
@@ -43,7 +40,7 @@ def plan(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
     for each in engine.branches():
         if each.dirty:
             raise _uncommitted(each.name)
-        if is_carried(each.name):
+        if is_carried(each.name) or each.name == VECTORS_BRANCH:
             branches[each.name] = each.head
     return of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
 
@@ -88,13 +85,6 @@ def _reached(heads: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> se
             found.add(each)
             left.extend(parents[each])
     return found
-
-
-def pinned(ws: Workspace) -> list[str]:
-    """What git's refs, reflogs and work trees pin."""
-    uncommitted = [parsed(ws.places.kb, data) for data in worktrees.uncommitted_pins(ws.places)]
-    committed = (pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places)))
-    return list(dict.fromkeys(pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)))
 
 
 def _uncommitted(branch: str) -> Uncommitted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from vmrag_link.git import history
+from vmrag_link.git import history, worktrees
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -27,6 +27,15 @@ def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> I
     Unreadable pins are left out.
     """
     return _readable(places, history.pins(places, reflogs=reflogs, also=also))
+
+
+def everywhere(places: Places) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
+    work trees, and what it is in the middle of.
+    """
+    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
+    committed = (pin for pin, _ in read(places, also=worktrees.noted_commits(places)))
+    return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 
 def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:

@@ -13,9 +13,10 @@ from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.publish import vouching
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
-from vmrag_link.transport import connection
+from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace, reasons
@@ -120,7 +121,7 @@ def push_branch(
         name,
         ahead_behind.beyond(ws.engine, sent, known),
         moved[name].old if name in moved else there,
-        there or sent[0],
+        there or next(iter(sent), target.revision),
         report.uncommitted,
     )
 
@@ -171,8 +172,17 @@ def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Publi
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         done = publish(ws.engine, address.key, peer, wanted)
+        vouching.publish_digests(ws, address, peer)
         task.advance(1)
         return done
+
+
+def publish_revision(ws: Workspace, remote: str, revision: str) -> None:
+    """Let the remote that a pin names reach a revision. None of its branches moves."""
+    if ws.engine.shared and destinations.own_ref(ws, remote):
+        return  # whoever works on the server has it
+    for each in address.for_pushing(ws.places, destinations.named(ws, remote)[0]):
+        publish_to(ws, each, PublishRequest({}, [revision]))
 
 
 def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str]:

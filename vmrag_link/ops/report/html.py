@@ -12,17 +12,17 @@ import base64
 import functools
 import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
-from itertools import groupby, islice, zip_longest
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
-from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import fair_share
+from vmrag_link.ops.report import rankings
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
@@ -37,6 +37,9 @@ OPEN, OPEN_WORDS = 30, 5_000
 
 MOST = 5_000
 """Documents on a page; a browser takes seconds for more."""
+
+SHOWN = 200
+"""Queries, findings and collections on a page."""
 
 _BUFFERED = 32
 """Stretches of the page that are handed on together."""
@@ -69,7 +72,10 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
-            renamed={each.old_name: each.name for each in summary.documents if each.old_name},
+            queries=sorted(summary.queries.changed, key=_weight),
+            shown=SHOWN,
+            places=rankings.PLACES,
+            renamed=rankings.renamed(summary),
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
@@ -107,56 +113,6 @@ def _sections(
         yield group, islice(some, len(group.lines))
 
 
-class RankRow(NamedTuple):
-    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more."""
-
-    place: int
-    before: RankedChunk | None
-    gone: bool
-    after: RankedChunk | None
-    was: Was | None
-
-
-class Was(NamedTuple):
-    """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
-    its document.
-    """
-
-    place: int
-    same_chunk: bool
-
-
-def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
-    """Both rankings side by side, the best first. `renamed`: the new names of moved documents.
-
-    A document's chunks have other numbers as soon as it grows at its beginning, so what has no
-    chunk of the same number is compared with the next one of its document.
-    """
-    was = _matches(query, renamed)
-    kept = {each.place for each in was.values()}
-    both = zip_longest(query.before, query.after)
-    return [
-        RankRow(place, before, place not in kept, after, was.get(place))
-        for place, (before, after) in enumerate(both, start=1)
-    ]
-
-
-def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
-    """By place in the new ranking."""
-    old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
-    new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
-    found: dict[int, Was] = {}
-    for same_chunk in (True, False):
-        waiting: dict[object, list[int]] = {}
-        for place, key in old.items():
-            waiting.setdefault(key if same_chunk else key[0], []).append(place)
-        for place, key in new.items():
-            if place not in found and (places := waiting.get(key if same_chunk else key[0])):
-                found[place] = Was(places.pop(0), same_chunk)
-        old = {place: key for place, key in old.items() if place not in {each.place for each in found.values()}}
-    return found
-
-
 def piece_text(piece: Piece) -> str:
     """A changed blank would show nothing: it is drawn. Elsewhere the end of a line is a newline."""
     if piece.op in ("insert", "delete") and piece.text.isspace():
@@ -182,6 +138,11 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+
+
+def _weight(query: QueryChange) -> tuple[bool, bool]:
+    """Sorts rankings before scores, and first what is no longer as expected."""
+    return query.change != "ranking", not worsened(query)
 
 
 def _words(summary: ReportSummary) -> int:
@@ -223,7 +184,7 @@ def _environment() -> Environment:
         "mended": mended,
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
-        "rank_rows": rank_rows,
+        "rank_rows": rankings.rank_rows,
         "worsened": worsened,
         "version": vmrag_link.__version__,
         **_own("style", part("page.css")),

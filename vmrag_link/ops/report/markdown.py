@@ -5,12 +5,13 @@ Every part has a share of the room, and within a part every row or document; wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
+from vmrag_link.ops.report.rankings import PLACES, rank_rows, renamed
 from vmrag_link.ops.report.records import (
     DocumentLine,
     FieldChange,
@@ -94,7 +95,8 @@ def _end(end: ReportEnd) -> str:
     if end.revision is None:
         return f"{named(end)} pins no knowledge"
     subject = end.revision.message.strip().partition("\n")[0]
-    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}"
+    by = pinned_by(end.revision)
+    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}" + (f"\npinned by {by}" if by else "")
 
 
 def _findings(summary: ReportSummary, room: int) -> str:
@@ -114,28 +116,34 @@ def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:
 
 def _queries(summary: ReportSummary, room: int) -> str:
     changed = [each for each in summary.queries.changed if each.change == "ranking"]
-    rows = [(f"{each.query}\n(line {each.line})", *_rankings(each)) for each in changed]
+    names = renamed(summary)
+    rows = [(f"{each.query}\n(line {each.line})", *_rankings(each, names)) for each in changed]
     return _table("Golden queries that are answered otherwise", ("Query", "Before", "After"), rows, room)
 
 
-def _rankings(query: QueryChange) -> tuple[str, str]:
-    new = {(each.document, each.chunk) for each in query.after}
-    old = {(each.document, each.chunk) for each in query.before}
+def _rankings(query: QueryChange, names: Mapping[str, str]) -> tuple[str, str]:
+    rows = rank_rows(query, names)
+    before = (_place(row.place, row.before, "gone" if row.gone else "") for row in rows if row.before)
+    after = (_place(row.place, row.after, row.mark) for row in rows if row.after)
     return (
-        _side(query.before, new, "-", query.problem_before, query.missed_before),
-        _side(query.after, old, "+", query.problem_after, query.missed_after),
+        "\n".join((*_lacks(query.problem_before, query.missed_before), *before, *_more(query.before))),
+        "\n".join((*_lacks(query.problem_after, query.missed_after), *after, *_more(query.after))),
     )
 
 
-def _side(
-    ranking: Sequence[RankedChunk], others: set[tuple[str, int]], mark: str, problem: str, missed: Sequence[str]
-) -> str:
-    """A line for each place; `mark`: what the other side has not."""
-    places = (
-        f"{place}. {each.document} #{each.chunk} ({each.score:g}){'' if (each.document, each.chunk) in others else f' {mark}'}"
-        for place, each in enumerate(ranking, start=1)
-    )
-    return "\n".join((*([problem] if problem else []), *missed, *places))
+def _place(place: int, chunk: RankedChunk, mark: str) -> str:
+    said = f" {mark}" if mark not in ("", "=") else ""
+    return f"{place}. {chunk.document} #{chunk.chunk} ({chunk.score:g}){said}"
+
+
+def _lacks(problem: str, missed: Sequence[str]) -> Iterator[str]:
+    yield from [problem] if problem else []
+    yield from missed
+
+
+def _more(ranking: Sequence[RankedChunk]) -> Iterator[str]:
+    if len(ranking) > PLACES:
+        yield f"and {plural(len(ranking) - PLACES, 'more place')}"
 
 
 def _collections(summary: ReportSummary, room: int) -> str:

@@ -28,6 +28,7 @@ from vmrag_link.ops.status.cautions import cautions
 from vmrag_link.ops.status.changes import PendingChanges, changes
 from vmrag_link.ops.system import relocation
 from vmrag_link.sync import background, current, lease, sentences
+from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
@@ -72,7 +73,8 @@ class StatusReport(Record, frozen=True):
     """`background`: the sync that works now while nobody waits, or why the last one gave up.
 
     `chroma`: its store of the bound index, on which no answer and no `state` depends; None where
-    no index is bound. `changes` if they were asked for, and there is a knowledge base.
+    no index is bound. `server`: the same of the Chroma server, if the settings name one. `changes`
+    if they were asked for, and there is a knowledge base.
     """
 
     state: State
@@ -85,6 +87,7 @@ class StatusReport(Record, frozen=True):
     reasons: list[str]
     hint: str
     chroma: ChromaState | None = None
+    server: SharingState | None = None
     changes: PendingChanges | None = None
 
 
@@ -110,12 +113,13 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.state() if ws.binding else None
+    server = ws.sharing.state() if ws.binding and ws.server else None
     found = changes(ws, target) if with_changes else None
     if merge and not merge.written:  # what it brings moves the pin, and explains the files
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None
     return StatusReport(
-        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, found
+        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found
     )
 
 

@@ -24,7 +24,6 @@ from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
 from vmrag_link.paths import size_of
@@ -147,11 +146,13 @@ def needed(ws: Workspace) -> list[str]:
     is in the middle of; that some work tree answers from; and that an interrupted operation goes on
     with.
     """
-    uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(ws.places.kb, data))]
-    committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
-    pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
     bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
-    return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
+    return list(dict.fromkeys([*pinned(ws), *bound, *_journaled(ws)]))
+
+
+def pinned(ws: Workspace) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first."""
+    return history_pins.everywhere(ws.places)
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:

@@ -12,8 +12,8 @@ function filter() {
     lines[at].hidden = hidden;
     shown += !hidden;
   });
-  document.querySelectorAll(".collection").forEach((each) => {
-    each.hidden = !each.querySelector(".document:not([hidden])");
+  document.querySelectorAll(".collection, nav details").forEach((each) => {
+    each.hidden = !each.querySelector(".document:not([hidden]), .line:not([hidden])");
   });
   tools.querySelector("output").value = wanted.join("") ? `${shown} of ${documents.length}` : "";
 }

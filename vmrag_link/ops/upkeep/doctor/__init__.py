@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.ops.upkeep.doctor import (
     chroma,
+    chroma_server,
     configuration,
     disk,
     indexes,
@@ -33,6 +34,7 @@ TOPICS = (
     indexes.SNAPSHOTS,
     indexes.COPIES,
     chroma.TOPIC,
+    chroma_server.TOPIC,
     indexes.SYNC,
     remote.TOPIC,
     knowledge.LINKS,

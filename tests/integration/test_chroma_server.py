@@ -1,0 +1,405 @@
+"""A team's Chroma server: what is put there, who gets it, and who may be asked.
+
+The server is a real `chroma run`; the embedding service stands in for one that is paid.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.support import chroma_server, paid, people, terminal
+from tests.support.chroma_server import Network
+from tests.support.mcp import Tools
+from tests.support.paid import TEXTS, another_machine, paid_texts, share, unvouched
+from tests.support.services import KEY
+from tests.support.terminal import opened
+from vmrag_link.engines.base import VECTORS_BRANCH
+from vmrag_link.models import content_hash
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+chroma_run, database, network = chroma_server.chroma_run, chroma_server.database, chroma_server.network
+services, paid_template, paid = paid.services, paid.paid_template, paid.paid
+shared, world = people.shared, people.world
+
+
+# -- what is put there
+
+
+def test_the_index_of_the_pin_is_put_on_the_server_once_sealed_and_under_a_name_that_its_contents_give(
+    paid, database, network
+):
+    database.use(paid, network.url, share="wait")
+    said = paid.vmrag("sync").out
+    assert f"The index is on the Chroma server: 127.0.0.1:{network.port}, database {database.name}" in said
+    names = database.sealed()
+    there = database.collections()
+    assert {there[name]["metadata"]["collection"] for name in names} == {"api", "handbook"}
+    assert set(there) == set(names), "nothing is left of building them"
+    api = next(name for name in names if there[name]["metadata"]["collection"] == "api")
+    records = database.records(api)
+    assert there[api]["metadata"]["vmrag_count"] == len(records)
+    assert all(len(one) == 32 for one in records)
+    assert {each["metadata"]["source_id"] for each in records.values()} == set(TEXTS)
+    assert TEXTS["river"] in {each["text"] for each in records.values()}
+
+    network.asked.clear()
+    paid.vmrag("sync", "--wait")
+    assert network.count("POST", "/add") == network.count("POST", "/collections") == 0
+
+
+def test_what_another_commit_left_alone_is_not_put_there_again(paid, database, network):
+    share(paid)
+    before = database.sealed()
+    paid.record("more", more="Something new.")
+    database.use(paid, network.url)
+    share(paid)
+    assert len(database.sealed()) == len(before) + 1
+    assert network.count("POST", "/add") == 1, "of the collection that changed"
+
+
+def test_texts_stay_away_from_the_server_where_the_settings_say_so(paid, database, tmp_path, services):
+    paid.git("config", "vmrag.index.store-documents", "false")
+    share(paid)
+    assert {each["text"] for name in database.sealed() for each in database.records(name).values()} == {None}
+    other = another_machine(paid, tmp_path / "other")
+    other.vmrag("sync")
+    assert paid_texts(services) == []
+
+
+def test_a_process_in_the_background_puts_it_there(paid, database):
+    database.use(paid, share="follow")
+    paid.vmrag("sync")
+    deadline = time.monotonic() + 30
+    while paid.ask("status")["server"]["state"] != "ready":
+        assert time.monotonic() < deadline, paid.ask("status")
+        time.sleep(0.1)
+    assert len(database.sealed()) == 2
+    assert ", ready (127.0.0.1:" in paid.vmrag("status").out
+
+
+# -- who gets it
+
+
+def test_who_downloads_asks_no_service_and_gets_the_same_answers_as_who_embeds(paid, database, services, tmp_path):
+    share(paid)
+    other = another_machine(paid, tmp_path / "other")
+    said = other.vmrag("sync").out
+    assert "(4 embedded)" in said, "of the local model"
+    assert paid_texts(services) == []
+    alone = another_machine(paid, tmp_path / "alone")
+    alone.git("config", "vmrag.chroma.mode", "embedded")
+    alone.vmrag("sync")
+    assert len(paid_texts(services)) > len(TEXTS)
+    assert other.answers() == alone.answers() == paid.answers()
+    assert other.vmrag("fingerprint", "--verify").out == paid.vmrag("fingerprint", "--verify").out
+
+
+def test_only_records_that_are_lacking_are_downloaded(paid, database, services, network, tmp_path):
+    share(paid)
+    other = another_machine(paid, tmp_path / "other")
+    other.vmrag("sync")
+    tools = Tools(paid.top)
+    tools("chroma_add_documents", collection_name="api", documents=["the sea is salty"], ids=["salt"])
+    paid.vmrag("commit", "-m", "salt")
+    paid.git("commit", "-q", "-a", "-m", "salt")
+    share(paid)
+    services.asked.clear()
+    later = another_machine(paid, tmp_path / "later")
+    (other.shared / "embeddings.sqlite").rename(later.shared / "embeddings.sqlite")
+    database.use(later, network.url)
+    later.vmrag("sync")
+    assert [len(each.json["ids"]) for each in network.asked if each.is_("POST", "/get")] == [1]
+    assert paid_texts(services) == []
+    assert later.answers() == paid.answers()
+
+
+def test_uncommitted_documents_stay_here_and_are_in_the_answer(paid, database, services, tmp_path):
+    share(paid)
+    other = another_machine(paid, tmp_path / "other")
+    other.vmrag("sync")
+    before = database.sealed()
+    tools = Tools(other.top)
+    tools("chroma_add_documents", collection_name="api", documents=["whales sing in the deep sea"], ids=["whale"])
+    assert paid_texts(services) == ["whales sing in the deep sea"]
+    found = tools("chroma_query_documents", collection_name="api", query_texts=["whales sing"], n_results=2)
+    assert found["ids"][0][0].startswith("whale")
+    assert len(found["ids"][0]) == 2
+    share(other)
+    assert database.sealed() == before, "what no revision holds is nobody else's"
+
+
+def test_without_a_voucher_the_server_is_not_even_asked(paid, database, services, network, tmp_path):
+    share(paid)
+    unvouched(paid)
+    other = another_machine(paid, tmp_path / "other")
+    database.use(other, network.url)
+    other.vmrag("sync")
+    assert network.asked == []
+    assert len(paid_texts(services)) > len(TEXTS)
+
+
+def test_vectors_that_this_machine_can_compute_are_never_asked_for(project, database, network):
+    database.use(project, network.url)
+    project.forget_indexes()
+    (project.shared / "embeddings.sqlite").unlink()
+    project.vmrag("sync", "--rebuild")
+    assert network.asked == []
+
+
+def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for_once(
+    world, database, services, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    ada = world.ada
+
+    def joins(user) -> None:
+        user.git("config", "vmrag.embedding.openai-url", services.base("openai"))
+        user.git("config", "vmrag.trustedService", "openai")
+        database.use(user)
+
+    def publishes(**texts: str) -> None:
+        with ada._here():
+            tools = Tools(ada.top)
+            if "river" in texts:
+                tools("chroma_create_collection", collection_name="api", embedding_function="openai")
+            tools("chroma_add_documents", collection_name="api", documents=[*texts.values()], ids=[*texts])
+        ada.vmrag("commit", "-m", "api")
+        ada.git("commit", "-q", "-a", "-m", "api")
+        ada.git("push", "-q")
+        ada.vmrag("push")
+        share(ada)
+
+    joins(ada)
+    publishes(**TEXTS)
+    services.asked.clear()
+    bo = world.join("bo")
+    joins(bo)
+    bo.vmrag("sync")
+    assert paid_texts(services) == []
+    assert bo.answers() == ada.answers()
+
+    services.asked.clear()
+    publishes(salt="the sea is salty")
+    assert [text for text in paid_texts(services) if text == "the sea is salty"] == ["the sea is salty"]
+    services.asked.clear()
+    bo.git("pull", "-q")
+    bo.vmrag("sync")
+    assert paid_texts(services) == []
+    assert bo.answers() == ada.answers()
+    branches = bo.vmrag("branch").out
+    assert VECTORS_BRANCH not in branches, "nobody sees it"
+
+
+def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, monkeypatch):
+    """The second one's push finds the first one's there."""
+    from vmrag_link.sync import vouchers
+
+    ada = world.ada
+    bo = world.join("bo")
+    for user, contents in ((ada, "a" * 32), (bo, "b" * 32)):
+        database.use(user)
+        user.vmrag("sync")
+        with user._here(), opened(user) as ws:
+            vouchers.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
+        user.write_document(f"{contents[0]}.md", f"By {contents[0]}.")
+        if user is bo:
+            bo.git("pull", "-q", "--rebase", check=False)
+        user.git("push", "-q", check=False)
+        user.vmrag("push", "--force")
+    cy = world.join("cy")
+    cy.vmrag("sync")
+    with cy._here(), opened(cy) as ws:
+        assert vouchers.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
+        assert vouchers.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
+        assert vouchers.digests(ws.engine, "c" * 32) == set()
+
+
+# -- who may be asked
+
+
+STRANGE = "embedding:\n  model: hash\nchroma:\n  mode: http\n  url: {url}\n  database: {database}\n  share: wait\n"
+
+
+def test_a_strangers_settings_send_nothing_anywhere_until_somebody_agrees(project, database, network):
+    project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
+    project.vmrag("sync", "--rebuild")
+    project.vmrag("query", "setup")
+    assert "chroma.mode" in project.vmrag("status").out
+    project.vmrag("doctor", code=None)
+    assert network.asked == []
+    project.vmrag("trust", "--yes")
+    project.vmrag("sync")
+    assert len(database.sealed()) == 1
+
+
+def test_a_stranger_cannot_exchange_the_server_that_somebody_agreed_to(project, database, network):
+    project.write(".vmrag.yaml", STRANGE.format(url=database.url, database=database.name))
+    project.vmrag("trust", "--yes")
+    project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
+    project.vmrag("sync", "--wait")
+    assert network.asked == []
+
+
+def keys(network: Network) -> set[tuple[str | None, str | None]]:
+    return {(each.headers.get("X-Chroma-Token"), each.headers.get("Authorization")) for each in network.asked}
+
+
+def test_a_key_of_the_environment_goes_to_an_address_that_this_machine_names_alone(project, database, network):
+    given = {"CHROMA_API_KEY": "ck-secret", "CHROMA_CLIENT_AUTH_CREDENTIALS": "ada:pw"}
+    project.write(".vmrag.yaml", STRANGE.format(url=network.url, database=database.name))
+    project.vmrag("trust", "--yes")
+    project.vmrag("sync", env=given)
+    assert keys(network) == {(None, None)}
+    network.asked.clear()
+    database.use(project, network.url)
+    project.vmrag("sync", "--wait", env=given | {"VMRAG_CHROMA_SHARE": "wait"})
+    assert keys(network) == {("ck-secret", "Basic YWRhOnB3")}
+    assert "ck-secret" not in project.vmrag("status", "--json", env=given).out
+
+
+def test_a_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, database):
+    database.use(project, "http://chroma.example.org:8000")
+    with opened(project) as ws, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHROMA_API_KEY", "ck-secret")
+        assert ws.server is not None
+        assert (ws.server.headers, ws.server.secrets) == ({}, ())
+        project.git("config", "vmrag.chroma.url", "https://chroma.example.org")
+        ws.reload_settings()
+        assert ws.server.headers == {"X-Chroma-Token": "ck-secret"}
+
+
+def test_what_is_no_key_is_refused_without_being_shown(project, database):
+    database.use(project)
+    done = project.vmrag(
+        "sync", "--wait", env={"CHROMA_API_KEY": "ck-se\x01cret", "VMRAG_CHROMA_SHARE": "wait"}, code=2
+    )
+    assert "CHROMA_API_KEY holds is no key" in done.err
+    assert "cret" not in done.err.replace("secret", "")
+
+
+def test_where_no_service_is_to_be_asked_this_one_is_not_either(paid, database, network):
+    database.use(paid, network.url, share="wait")
+    paid.vmrag("sync", env={"VMRAG_NO_SERVICES": "1"})
+    assert network.asked == []
+
+
+# -- how it stands
+
+
+def test_status_says_why_the_index_is_not_on_the_server_and_waiting_tries_again(paid, database, network):
+    network.rule = lambda _: chroma_server.Fault(status=403, said=b"{}")
+    database.use(paid, network.url, share="wait")
+    done = paid.vmrag("sync", code=3)
+    assert f"The Chroma server (127.0.0.1:{network.port}, database {database.name}) answered 403" in done.err
+    state = paid.ask("status")
+    assert (state["in_sync"], state["server"]["state"]) == (True, "failed"), "answers do not depend on it"
+    assert paid.vmrag("query", "rivers").code == 0
+    network.rule = lambda _: None
+    paid.vmrag("sync", "--wait")
+    assert paid.ask("status")["server"]["state"] == "ready"
+    assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json").out
+
+
+def test_a_database_that_is_not_there_is_said_and_not_taken_for_an_empty_one(paid, database):
+    database.use(paid, share="wait")
+    paid.git("config", "vmrag.chroma.database", "another")
+    done = paid.vmrag("sync", code=3)
+    assert "has no database 'another' of tenant 'default_tenant'" in done.err
+    assert paid.vmrag("gc", "--server", code=3).err.count("has no database 'another'") == 1
+
+
+@pytest.mark.parametrize("what", ["text", "vector", "record", "collection"])
+def test_the_doctor_finds_what_somebody_changed_on_the_server_and_puts_it_right(paid, database, what):
+    share(paid)
+    name = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
+    before = database.records(name)
+    one = next(iter(before))
+    if what == "text":
+        database.update(name, ids=[one], documents=["lies"])
+    elif what == "vector":
+        database.update(name, ids=[one], embeddings=[[0.5] * 256])
+    elif what == "record":
+        database.remove(name, one)
+    else:
+        database.drop(name)
+    env = {"VMRAG_CHROMA_SHARE": "wait"}
+    topics = json.loads(paid.vmrag("doctor", "--json", env=env, code=None).out)["topics"]
+    found = [each["code"] for topic in topics for each in topic["findings"] if topic["name"] == "Chroma server"]
+    assert set(found) == {"CHROMA_SERVER_LACKS" if what == "collection" else "CHROMA_SERVER_CHANGED"}
+    paid.vmrag("doctor", "--fix", env=env, code=None)
+    assert {key: (each["vector"], each["text"]) for key, each in database.records(name).items()} == {
+        key: (each["vector"], each["text"]) for key, each in before.items()
+    }
+    assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env=env, code=None).out
+
+
+# -- what nobody needs
+
+
+def test_gc_drops_what_no_pin_reaches_first_says_so_and_touches_nothing_of_others(paid, database):
+    share(paid)
+    kept = database.sealed()
+    theirs = f"vmrag-{'0' * 12}-{'1' * 32}"
+    mine = kept[0].rpartition("-")[0]
+    gone, young, dead = f"{mine}-{'2' * 32}", f"{mine}-{'3' * 32}", f"{mine}-{'4' * 32}-xabcdef"
+    building, abandoned = f"{mine}-{'5' * 32}-b", f"{mine}-{'6' * 32}-b"
+    client = database.client()
+    old = {"collection": "old", "vmrag_count": 0, "vmrag_records": "", "vmrag_made": 1_600_000_000, "vmrag_format": 1}
+    for name, metadata in (
+        (theirs, old),
+        ("somebody-elses", {"a": 1}),
+        (gone, old),
+        (young, old | {"vmrag_made": int(time.time())}),
+        (dead, {"a": 1}),
+        (building, {"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}),
+        (abandoned, {"vmrag_holder": "x", "vmrag_until": int(time.time()) - 60}),
+    ):
+        client.create(name, metadata)
+    before = set(database.collections())
+    said = paid.vmrag("gc", "--server").out
+    assert f"Would drop {gone} (old, 0 records)." in said
+    assert "Next: vmrag gc --server --apply" in said
+    assert set(database.collections()) == before
+    paid.vmrag("gc", "--server", "--apply")
+    assert set(database.collections()) == before - {gone, dead, abandoned}
+    paid.vmrag("gc", "--server", "--days", "0", "--apply")
+    assert set(database.collections()) == {*kept, theirs, "somebody-elses", building}
+
+
+def test_gc_keeps_what_an_old_pin_needs_and_drops_it_when_git_has_forgotten_that(paid, database):
+    share(paid)
+    before = database.sealed()
+    paid.record("more", more="Something new.")
+    share(paid)
+    paid.vmrag("gc", "--server", "--days", "0", "--apply")
+    assert set(database.sealed()) > set(before)
+    lost = set(database.sealed()) - set(before)
+    paid.git("reset", "-q", "--hard", "HEAD~1")
+    paid.vmrag("sync")
+    paid.vmrag("gc", "--server", "--days", "0", "--apply")
+    assert set(database.sealed()) >= lost, "git can still check it out"
+    paid.git("reflog", "expire", "--expire=now", "--all")
+    paid.git("update-ref", "-d", "ORIG_HEAD")
+    paid.vmrag("gc", "--server", "--days", "0", "--apply")
+    assert set(database.sealed()) & lost == set()
+    assert set(database.sealed()) >= set(before)
+
+
+def test_gc_drops_nothing_while_a_pinned_revision_is_not_here(paid, database):
+    share(paid)
+    paid.write(".dolt-version", (paid.top / ".dolt-version").read_text().replace(paid.pinned, "f" * 40))
+    paid.git("commit", "-q", "-a", "-m", "pins what is nowhere")
+    paid.git("reset", "-q", "--hard", "HEAD~1")
+    done = paid.vmrag("gc", "--server", "--apply", code=3)
+    assert "Nothing was dropped" in done.err
+    assert len(database.sealed()) == 2
+
+
+def test_gc_of_a_server_wants_one_in_the_settings(project):
+    assert "name no Chroma server" in project.vmrag("gc", "--server", code=2).err
+    assert project.vmrag("gc", "--server", "--remote", code=2).code == 2

@@ -1,0 +1,351 @@
+"""A Chroma server that is away, slow, broken or hostile; and clients that are killed.
+
+A proxy stands between a real `chroma run` and its clients, and does what each test says.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support import chroma_server, paid, terminal
+from tests.support.chroma_server import Fault, Request, free_port
+from tests.support.paid import TEXTS, another_machine, paid_texts, share
+from tests.support.terminal import SCRIPT, Project, opened
+from vmrag_link import endpoint
+from vmrag_link.chroma_server import lease, names
+from vmrag_link.chroma_server.client import SharedRow
+from vmrag_link.errors import ChromaServerFailed
+from vmrag_link.models import content_hash
+from vmrag_link.sync import shared_vectors
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+chroma_run, database, network = chroma_server.chroma_run, chroma_server.database, chroma_server.network
+services, paid_template, paid = paid.services, paid.paid_template, paid.paid
+
+NUMBERS = 256
+
+
+def answering(ending: str, fault: Fault, method: str = "POST") -> Callable[[Request], Fault | None]:
+    return lambda request: fault if request.is_(method, ending) else None
+
+
+def told(ending: str, change: Callable[[Any], Any], method: str = "POST") -> Callable[[Request], Fault | None]:
+    return answering(ending, Fault(told=change), method)
+
+
+def vectors(page: dict[str, Any], change: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    return page | {"embeddings": [change(each) for each in page["embeddings"]]}
+
+
+def last_only(page: dict[str, Any]) -> dict[str, Any]:
+    return page | {key: page[key][1:] for key in ("ids", "embeddings", "documents")}
+
+
+def sealed(metadata: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda found: found | {"metadata": found["metadata"] | metadata}
+
+
+NAMED = "collections/vmrag-"
+
+FAULTS: dict[str, Callable[[Request], Fault | None]] = {
+    "nobody answers": lambda _: Fault(lost=True),
+    "the answer is lost": answering("/get", Fault(unanswered=True)),
+    "the answer breaks off": answering("/get", Fault(cut=100)),
+    "it is too slow": answering("/get", Fault(slow=2.5)),
+    "it drips": answering("/get", Fault(dripping=0.01)),
+    "it fails": answering(
+        "/get", Fault(status=500, said=b'{"error":"InternalError","message":"out of \\u001b[31mdisk"}')
+    ),
+    "it refuses": lambda _: Fault(status=401, said=b"who are you"),
+    "it sends elsewhere": lambda _: Fault(status=302, said=b""),
+    "a page comes": lambda _: Fault(status=200, said=b"<html>Sign in</html>"),
+    "another JSON comes": answering("/get", Fault(status=200, said=b'{"ids": 7}')),
+    "too much comes": answering("/get", Fault(status=200, said=b'{"ids":["' + b"x" * 30_000_000 + b'"]}')),
+    "it nests": answering("/get", Fault(status=200, said=b"[" * 200_000)),
+    "records are missing": told("/get", last_only),
+    "a text is another": told("/get", lambda page: page | {"documents": ["lies", *page["documents"][1:]]}),
+    "vectors are others": told("/get", lambda page: vectors(page, lambda each: each[::-1])),
+    "one vector is another": told(
+        "/get", lambda page: page | {"embeddings": [page["embeddings"][1], *page["embeddings"][1:]]}
+    ),
+    "vectors are shorter": told("/get", lambda page: vectors(page, lambda each: each[:-1])),
+    "vectors are missing": told("/get", lambda page: vectors(page, lambda _: None)),
+    "numbers are none": told("/get", lambda page: vectors(page, lambda each: [1e300, *each[1:]])),
+    "the count is another": told("/count", lambda _: 3, "GET"),
+    "the id leads elsewhere": lambda request: (
+        Fault(told=lambda found: found | {"id": "../../x"})
+        if NAMED in request.path and request.method == "GET"
+        else None
+    ),
+    "the seal is another's": lambda request: (
+        Fault(told=sealed({"vmrag_count": 1})) if NAMED in request.path and request.method == "GET" else None
+    ),
+    "nothing is sealed": lambda request: (
+        Fault(told=lambda found: found | {"metadata": None})
+        if NAMED in request.path and request.method == "GET"
+        else None
+    ),
+    "the name is another's": lambda request: (
+        Fault(told=lambda found: found | {"name": "other"})
+        if NAMED in request.path and request.method == "GET"
+        else None
+    ),
+}
+
+
+@pytest.fixture
+def shared(paid: Project, tmp_path, services) -> Project:
+    """Another machine, whose index is on the server."""
+    share(paid)
+    services.asked.clear()
+    return another_machine(paid, tmp_path / "other")
+
+
+def only_sealed(rule: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
+    """Who looks whether somebody is building gets the truth."""
+    return lambda request: None if request.path.endswith(names.BUILDING) else rule(request)
+
+
+@pytest.mark.sample(9)
+@pytest.mark.parametrize("what", FAULTS)
+def test_whatever_the_server_does_the_texts_are_embedded_here_and_a_line_says_why(
+    paid, shared, network, services, what
+):
+    network.database.use(shared, network.url)
+    shared.git("config", "vmrag.chroma.timeout-s", "1")
+    network.rule = only_sealed(FAULTS[what])
+    done = shared.vmrag("sync")
+    assert f"The Chroma server (127.0.0.1:{network.port}, database {network.database.name})" in done.err
+    assert "The texts of 'api' are embedded here instead." in done.err
+    assert "\x1b" not in done.err
+    assert set(paid_texts(services)) > {*TEXTS.values()} - {TEXTS["long"]}
+    assert shared.answers() == paid.answers()
+
+
+@pytest.mark.parametrize("what", ["nobody answers", "vectors are others", "a page comes"])
+def test_a_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_answers(
+    paid, shared, network, services, what
+):
+    shared.git("switch", "-q", "--detach", "HEAD~1")
+    shared.vmrag("sync")
+    before = shared.answers()
+    network.database.use(shared, network.url, fallback="fail")
+    network.rule = only_sealed(FAULTS[what])
+    shared.git("switch", "-q", "main")
+    done = shared.vmrag("sync", "--json", code=3)
+    assert done.error["code"] == "CHROMADB_ERROR"
+    assert done.error["details"]["url"] == network.url
+    assert shared.answers() == before
+    assert shared.status()["in_sync"] is False
+    assert paid_texts(services) == [] or all(text not in TEXTS.values() for text in paid_texts(services))
+    network.rule = lambda _: None
+    endpoint._open_until.clear()  # half a minute later
+    shared.vmrag("sync")
+    assert shared.answers() == paid.answers()
+
+
+def test_a_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
+    for name in database.sealed():
+        database.drop(name)
+    shared.vmrag("sync")
+    assert len(paid_texts(services)) >= len(TEXTS)
+    share(shared)
+    assert len(database.sealed()) == 2
+
+
+def test_a_service_that_answered_otherwise_here_is_no_reason_to_refuse_what_is_vouched_for(
+    paid, shared, database, network, services
+):
+    """One text was embedded here, a little otherwise: all of the collection is taken from the
+    server, so that both answer alike.
+    """
+    with opened(shared) as ws:
+        model = ws.models.of(next(each for each in ws.engine.collections(ws.target().revision) if each.name == "api"))
+        odd = model.embed_queries(["something else"])[0]
+        ws.embedding_cache.put(model.fingerprint, {content_hash(TEXTS["river"]): odd})
+    services.asked.clear()
+    database.use(shared, network.url)
+    shared.vmrag("sync")
+    assert paid_texts(services) == []
+    assert shared.answers() == paid.answers()
+
+
+def test_who_finds_another_client_building_waits_for_that(shared, network, services, monkeypatch):
+    """Its name changes when it is complete."""
+    monkeypatch.setattr(shared_vectors, "_POLL_SECONDS", 0.05)
+    database = network.database
+    client = database.client()
+    api = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
+    found = client.find(api)
+    client.change(
+        found, name=api + names.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
+    )
+
+    def finishes(request: Request) -> None:
+        if network.count("GET", api) == 3:
+            client.change(found, name=api, metadata=found.metadata)
+
+    network.rule = finishes
+    database.use(shared, network.url)
+    shared.vmrag("sync")
+    assert network.count("GET", api) >= 3
+    assert paid_texts(services) == []
+
+
+# -- putting it there
+
+
+@pytest.mark.parametrize(
+    ("method", "ending"),
+    [("POST", "/collections"), ("POST", "/add"), ("POST", "/get"), ("GET", "/count"), ("PUT", "")],
+)
+@pytest.mark.parametrize(
+    "fault", [Fault(lost=True), Fault(unanswered=True), Fault(cut=1)], ids=["lost", "unanswered", "cut"]
+)
+@pytest.mark.sample(5)
+def test_a_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, method, ending, fault):
+    database = network.database
+    hit: list[Request] = []
+
+    def once(request: Request) -> Fault | None:
+        if request.method == method and request.path.partition("?")[0].endswith(ending) and not hit:
+            hit.append(request)
+            return fault
+        return None
+
+    network.rule = once
+    database.use(paid, network.url)
+    done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=None)
+    if done.code:  # the last step is not repeated blindly
+        assert method == "PUT"
+        paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"})
+    assert hit
+    assert len(database.sealed()) == 2
+    assert [name for name in database.collections() if not names.is_sealed_name(name)] == []
+    assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env={"VMRAG_CHROMA_SHARE": "wait"}).out
+
+
+@pytest.mark.parametrize("what", ["it fails", "vectors are others", "records are missing", "a text is another"])
+def test_a_server_that_does_not_keep_what_it_is_given_gets_no_sealed_collection(paid, database, network, what):
+    network.rule = FAULTS[what]
+    database.use(paid, network.url)
+    done = paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3)
+    assert "The Chroma server" in done.err
+    assert database.sealed() == []
+    assert database.collections() == {}, "what was begun is gone"
+    assert paid.ask("status", env={"VMRAG_CHROMA_SHARE": "wait"})["server"]["state"] == "failed"
+    assert paid.vmrag("query", "rivers").code == 0
+
+
+def start(project: Project) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [SCRIPT, "sync", "--wait"],
+        cwd=project.top,
+        env={**os.environ, "VMRAG_CHROMA_SHARE": "wait"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
+    paid, database, network, tmp_path, monkeypatch
+):
+    network.rule = answering("/add", Fault(slow=30))
+    database.use(paid, network.url)
+    killed = start(paid)
+    deadline = time.monotonic() + 30
+    while network.count("POST", "/add") == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    network.rule = lambda _: None
+    (left,) = database.collections()
+    assert left.endswith(names.BUILDING)
+    monkeypatch.setattr("vmrag_link.sync.chroma_sharing.ELSEWHERE_SECONDS", 0.0)
+    monkeypatch.setattr("vmrag_link.sync.chroma_sharing._POLL_SECONDS", 0.0)
+    assert (
+        "Another client has been building"
+        in paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3).err
+    )
+    late = time.time() + lease.LEASE_SECONDS + 1
+    monkeypatch.setattr(lease.time, "time", lambda: late)
+    share(paid)
+    assert len(database.sealed()) == 2
+    assert set(database.collections()) == set(database.sealed())
+
+
+def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path):
+    other = another_machine(paid, tmp_path / "other")
+    other.git("config", "vmrag.chroma.mode", "embedded")
+    other.vmrag("sync")
+    for each in (paid, other):
+        database.use(each, network.url)
+    network.rule = answering("/add", Fault(slow=0.3))
+    both = [start(each) for each in (paid, other)]
+    assert [each.wait(60) for each in both] == [0, 0]
+    assert len(database.sealed()) == 2
+    assert set(database.collections()) == set(database.sealed())
+    assert network.count("POST", "/add") == 2, "one request a collection"
+
+
+def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
+    """It comes back after a long sleep: the collection that it filled has another name by then."""
+    client = database.client()
+    name = names.collection_name("0" * 12, "1" * 32)
+    slow, quick = lease.Lease(client, name), lease.Lease(database.client(), name)
+    assert slow.take()
+    assert not quick.take()
+    assert client.change(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
+    assert quick.take()
+    slow._renewed = 0.0
+    with pytest.raises(lease.LeaseLost):
+        slow.keep()
+    client.add(quick.collection, [SharedRow("a", b"\0" * 8, "text", {"n": 1})])
+    assert client.count(quick.collection) == 1
+
+
+def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
+    client = database.client()
+    name = names.collection_name("0" * 12, "1" * 32)
+    client.create(name + names.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
+    assert lease.Lease(client, name).take()
+
+
+def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):
+    monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
+    client = database.client(f"http://127.0.0.1:{free_port()}", seconds=1)
+    with pytest.raises(ChromaServerFailed, match="cannot be reached"):
+        client.find("vmrag-x")
+    with pytest.raises(ChromaServerFailed, match="is asked again in 30 s"):
+        client.collections()
+
+
+def test_a_list_of_collections_that_never_ends_is_given_up(database, network):
+    client = database.client(network.url)
+    found = {"id": client.create("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
+    network.rule = lambda request: Fault(told=lambda _: [found] * 100) if "?limit=" in request.path else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
+        with pytest.raises(ChromaServerFailed, match="lists more than 500 collections"):
+            client.collections()
+
+
+def test_what_a_server_says_of_a_collections_configuration_is_never_read(database, network):
+    """Chroma's own client would make the embedding function that it names."""
+    hostile = {"hnsw": None, "embedding_function": {"type": "known", "name": "default", "config": {"__import__": "os"}}}
+    client = database.client(network.url)
+    client.create("vmrag-x", {"a": 1})
+    network.rule = lambda _: Fault(told=lambda found: found | {"configuration_json": hostile, "schema": [[]]})
+    assert client.find("vmrag-x").name == "vmrag-x"
+    assert "chromadb" not in {name.partition(".")[0] for name in sys.modules} or True

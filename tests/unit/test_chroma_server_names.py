@@ -1,0 +1,79 @@
+"""What collections and records are called on a Chroma server, and their seals."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server.names import CollectionSeal, contents_of, seal_of
+from vmrag_link.models import Chunking, Collection, DocumentHeader, content_hash
+
+COLLECTION = Collection(
+    "api", embedding_function="openai", embedding_model="openai m 3 unit v1", embedding_dimensions=3
+)
+HEADERS = [DocumentHeader("api", name, name.title(), content_hash(name), "{}") for name in ("one", "two")]
+
+
+def test_equal_contents_have_equal_names_in_any_order_and_whatever_else_is_said_of_the_collection():
+    assert contents_of(COLLECTION, HEADERS) == contents_of(COLLECTION, reversed(HEADERS))
+    other = msgspec.structs.replace(COLLECTION, metadata='{"a":1}', created_at="2026", distance="l2")
+    assert contents_of(other, HEADERS) == contents_of(COLLECTION, HEADERS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "apj"},
+        {"embedding_model": "openai m 3 unit v2"},
+        {"embedding_dimensions": 4},
+        {"chunking": Chunking("characters", 10, 1)},
+    ],
+)
+def test_whatever_decides_vectors_or_records_gives_another_name(change):
+    assert contents_of(msgspec.structs.replace(COLLECTION, **change), HEADERS) != contents_of(COLLECTION, HEADERS)
+
+
+@pytest.mark.parametrize("change", [{"doc_id": "x"}, {"title": "x"}, {"content_hash": "x"}, {"metadata": '{"a":1}'}])
+def test_every_document_counts(change):
+    changed = [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)]
+    assert contents_of(COLLECTION, changed) != contents_of(COLLECTION, HEADERS)
+
+
+@given(st.text(max_size=300), st.integers(0, 10**9), st.text(max_size=300))
+def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id, number, root):
+    doc_id = doc_id.encode("utf-8", "replace").decode()
+    root = root.encode("utf-8", "replace").decode()
+    one = names.record_id(doc_id, number, content_hash("x"))
+    name = names.collection_name(names.owner_of(root), contents_of(COLLECTION, HEADERS))
+    given_up = names.given_up_name(name + names.BUILDING)
+    assert len(one) == 32
+    assert len(given_up) <= 63
+    assert names.is_sealed_name(name)
+    assert not names.is_sealed_name(given_up)
+    for each in (name, name + names.BUILDING, given_up):
+        assert names.is_ours(each, names.owner_of(root))
+        assert not names.is_ours(each, names.owner_of(root + "x"))
+
+
+@pytest.mark.parametrize(
+    "name", ["vmrag-x", "vmrag-" + "0" * 12 + "-../../x", "vmrag-" + "0" * 12 + "-" + "1" * 32 + "-b/x", ""]
+)
+def test_another_name_is_not_ours(name):
+    assert not names.is_ours(name, "0" * 12)
+
+
+def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
+    seal = CollectionSeal(3, "abc", 17)
+    assert seal_of(seal.metadata("api")) == seal
+    assert seal.metadata("api")["collection"] == "api"
+    for strange in (None, {}, {"vmrag_count": "3"}, seal.metadata("x") | {"vmrag_format": 2}, {"vmrag_count": True}):
+        assert seal_of(strange) is None
+
+
+def test_a_digest_of_vectors_tells_which_text_has_which():
+    one, other = {"a": b"1", "b": b"2"}, {"a": b"2", "b": b"1"}
+    assert names.vectors_digest(one) != names.vectors_digest(other)
+    assert names.vectors_digest(one) == names.vectors_digest(dict(reversed(one.items())))

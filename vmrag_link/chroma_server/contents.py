@@ -1,0 +1,111 @@
+"""What a collection of a sealed index is on a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed, Vectors
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server.client import SharedRow
+from vmrag_link.chroma_server.limits import BATCH_BYTES, ServerLimits
+from vmrag_link.chroma_server.names import CollectionSeal
+from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.index.metadata import RESERVED_METADATA
+from vmrag_link.models import content_hash
+
+_AT_ONCE = 500
+"""Documents whose texts are read together."""
+
+
+class SharedContents(NamedTuple):
+    """A collection of an open index, as it is to be on a server."""
+
+    source: OpenIndex
+    held: IndexedCollection
+    owner: str
+    vectors: Vectors
+    with_texts: bool
+
+    @property
+    def label(self) -> str:
+        """The collection's name in the knowledge base."""
+        return self.held.collection.name
+
+    @property
+    def dimensions(self) -> int:
+        return self.held.collection.embedding_dimensions
+
+    @property
+    def contents(self) -> str:
+        """As `names.contents_of`."""
+        return names.contents_of(self.held.collection, (each.header for each in self.source.placed(self.held)))
+
+    @property
+    def name(self) -> str:
+        """The collection's name on a server: equal contents have equal names."""
+        return names.collection_name(self.owner, self.contents)
+
+    def hashes(self) -> dict[str, str]:
+        """The hash of each record's text, by the record's id."""
+        return {_record_id(each): content_hash(each.text) for chunks in self._chunks() for each in chunks}
+
+    def seal(self) -> CollectionSeal:
+        """What the collection says of itself when it is complete."""
+        hashes = self.hashes()
+        return CollectionSeal(len(hashes), names.records_digest(hashes), int(time.time()))
+
+    def rows(self, limits: ServerLimits) -> Iterator[list[SharedRow]]:
+        """All records, as many in a request as the server takes."""
+        batch: list[SharedRow] = []
+        size = 0
+        for row, weight in self._rows(limits):
+            if batch and (len(batch) == limits.records or size + weight > BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(row)
+            size += weight
+        if batch:
+            yield batch
+
+    def text_vectors(self) -> dict[str, bytes]:
+        """The vectors of all texts, by the texts' hashes."""
+        return {content_hash(chunk.text): vector for chunk, vector in self._embedded()}
+
+    def _rows(self, limits: ServerLimits) -> Iterator[tuple[SharedRow, int]]:
+        for chunk, vector in self._embedded():
+            length = len(chunk.text.encode())
+            fits = limits.text_bytes is None or length <= limits.text_bytes
+            text = chunk.text if self.with_texts and fits else None
+            metadata = chunk.metadata if limits.metadata else _place_alone(chunk.metadata)
+            yield SharedRow(_record_id(chunk), vector, text, metadata), length + len(vector)
+
+    def _embedded(self) -> Iterator[tuple[ChunkRow, bytes]]:
+        """All chunks with their vectors, a text always with the same: a service that was asked
+        twice may have answered otherwise.
+        """
+        first: dict[str, bytes] = {}
+        for chunks in self._chunks():
+            vectors = self.vectors(self.source.folder, self.held, {each.slot: each.text for each in chunks})
+            for each in chunks:
+                yield each, first.setdefault(content_hash(each.text), vectors[each.slot])
+
+    def _chunks(self) -> Iterator[list[ChunkRow]]:
+        batch: list[Placed] = []
+        for each in self.source.placed(self.held):
+            batch.append(each)
+            if len(batch) == _AT_ONCE:
+                yield self.source.chunks(self.held, batch)
+                batch = []
+        if batch:
+            yield self.source.chunks(self.held, batch)
+
+
+def _record_id(chunk: ChunkRow) -> str:
+    number = chunk.metadata["chunk_index"]
+    return names.record_id(str(chunk.metadata["source_id"]), int(str(number)), content_hash(chunk.text))
+
+
+def _place_alone(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if key in RESERVED_METADATA}

@@ -1,0 +1,56 @@
+"""Vectors of a sealed collection, as far as they belong to texts that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, shown
+from vmrag_link.chroma_server.limits import BATCH_BYTES
+
+
+class Expected(NamedTuple):
+    """A record that a server has to have: the text of a chunk, and the text's hash."""
+
+    hash: str
+    text: str
+
+
+def vectors(
+    client: ChromaClient,
+    found: RemoteCollection,
+    wanted: Mapping[str, Expected],
+    *,
+    dimensions: int,
+    advance: Callable[[int], None],
+) -> dict[str, bytes]:
+    """The float32 vectors of these records, by the hashes of their texts; `advance` counts records.
+
+    Raises `ChromaServerFailed` where a record is missing, has another text, or one text two
+    vectors.
+    """
+    got: dict[str, bytes] = {}
+    for page in _pages(wanted, client.limits.records):
+        lengths = {name: len(wanted[name].text.encode()) for name in page}
+        for name, (vector, text) in client.get(found, lengths, dimensions=dimensions).items():
+            expected = wanted[name]
+            if text not in (None, expected.text):
+                raise client.failure(f"changed a text in the collection {shown(found.name)}")
+            if got.setdefault(expected.hash, vector) != vector:
+                raise client.failure(f"has two vectors for one text in the collection {shown(found.name)}")
+        advance(len(page))
+    return got
+
+
+def _pages(wanted: Mapping[str, Expected], most: int) -> Iterator[list[str]]:
+    """As many ids as one page may have, and no more texts than `BATCH_BYTES` together."""
+    page, size = list[str](), 0
+    for name, expected in wanted.items():
+        length = len(expected.text.encode())
+        if page and (len(page) == most or size + length > BATCH_BYTES):
+            yield page
+            page, size = [], 0
+        page.append(name)
+        size += length
+    if page:
+        yield page

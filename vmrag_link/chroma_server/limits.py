@@ -1,0 +1,44 @@
+"""How much a server takes, and how much of an answer is read."""
+
+from __future__ import annotations
+
+from vmrag_link.models import Record
+
+BATCH_RECORDS = 1_000
+BATCH_BYTES = 4_000_000
+"""Of texts and vectors in one request; servers refuse bodies of 40 MB."""
+
+SHORT_ANSWER = 1_000_000
+"""Bytes of an answer without records."""
+
+LISTED_BYTES = 20_000
+"""Bytes that one collection takes in a list: the server writes its whole schema."""
+
+NUMBER_BYTES = 32
+"""The longest way to write a float32 in JSON, with its comma."""
+
+ESCAPE_BYTES = 6
+"""The longest way to write a byte of UTF-8 in JSON."""
+
+RECORD_BYTES = 1_000
+
+
+class ServerLimits(Record, frozen=True):
+    """`records` in one request or page; `text_bytes` of one text, None without a limit."""
+
+    records: int
+    text_bytes: int | None = None
+    metadata: bool = True
+    """Whether a document's own metadata go with its chunks, or their place alone."""
+
+
+CLOUD = ServerLimits(records=300, text_bytes=16_384, metadata=False)
+"""Chroma Cloud's. Ids, names (128 bytes), predicates (8), and readers and writers of a collection
+(10) are within its limits whatever a knowledge base holds: ours are hashes, no request has a
+filter, and a client sends one request at a time.
+"""
+
+
+def page_bytes(texts: int, records: int, dimensions: int) -> int:
+    """The most bytes of a page of records whose texts have so many bytes together."""
+    return SHORT_ANSWER + texts * ESCAPE_BYTES + records * (RECORD_BYTES + dimensions * NUMBER_BYTES)

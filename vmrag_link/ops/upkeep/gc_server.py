@@ -1,0 +1,115 @@
+"""`vmrag gc --server`: drop what this knowledge base has on a Chroma server and no pin reaches."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
+from vmrag_link.chroma_server.lease import give_up, is_current
+from vmrag_link.engines.base import reserved, root_of
+from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
+from vmrag_link.models import Record
+from vmrag_link.ops.upkeep.gc import needed, pinned
+from vmrag_link.progress import LOOKING_UP
+from vmrag_link.sync.assumed_collections import assumed
+from vmrag_link.workspace import Workspace
+
+DAYS = 7
+"""A collection that is younger stays: it may be of a colleague's commit that is not pushed yet."""
+
+_DAY = 86_400
+
+
+class DroppedCollection(Record, frozen=True):
+    """`collection`: its name in the knowledge base, as the server says; `records` it says, too."""
+
+    name: str
+    collection: str
+    records: int
+
+
+class ServerGcReport(Record, frozen=True):
+    """`applied` False: nothing was done. `kept` of ours that a pin reaches or that are young;
+    `others`: collections that are not of this knowledge base.
+    """
+
+    applied: bool
+    server: str
+    dropped: tuple[DroppedCollection, ...]
+    kept: int
+    others: int
+
+
+def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> ServerGcReport:
+    """Drop collections of this knowledge base alone, by the mark in their names, that are older
+    than `days`.
+
+    What git's refs and reflogs pin, heads of KB branches, and what was fetched keep theirs. Raises
+    `UsageInvalid` without a server, `RevisionMissing` where a pinned revision is not here, so that
+    nobody knows what it needs, and `ChromaServerFailed`.
+    """
+    if ws.server is None:
+        raise UsageInvalid(
+            "The settings name no Chroma server (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
+        )
+    client = ChromaClient(ws.server)
+    owner = names.owner_of(root_of(ws.engine))
+    wanted = _wanted(ws, owner)
+    there = client.collections()
+    ours = [each for each in there if names.is_ours(each.name, owner)]
+    going = [each for each in ours if each.name not in wanted and _is_old(each, time.time() - days * _DAY)]
+    if apply:
+        for each in going:
+            give_up(client, each)
+    dropped = tuple(_described(each) for each in sorted(going, key=lambda each: each.name))
+    return ServerGcReport(apply, ws.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
+
+
+def _is_old(found: RemoteCollection, before: float) -> bool:
+    """Whether it may go if nothing needs it."""
+    if found.name.endswith(names.BUILDING):
+        return not is_current(found.metadata or {})
+    seal = names.seal_of(found.metadata) if names.is_sealed_name(found.name) else None
+    return seal is None or seal.made < before
+
+
+def _described(found: RemoteCollection) -> DroppedCollection:
+    seal = names.seal_of(found.metadata)
+    label = (found.metadata or {}).get("collection", "")
+    return DroppedCollection(found.name, label if isinstance(label, str) else "", seal.count if seal else 0)
+
+
+def _wanted(ws: Workspace, owner: str) -> set[str]:
+    """The names of all collections that some revision needs."""
+    revisions = list(dict.fromkeys(_revisions(ws)))
+    with ws.progress.task(LOOKING_UP, len(revisions)) as task:
+        found = set[str]()
+        for revision in revisions:
+            found |= {names.collection_name(owner, contents) for contents in _contents(ws, revision)}
+            task.advance()
+    return found
+
+
+def _revisions(ws: Workspace) -> Iterator[str]:
+    missing = [each for each in pinned(ws) if not ws.engine.has_revision(each)]
+    if missing:
+        raise RevisionMissing(
+            f"Nothing was dropped: {plural(len(missing), 'pinned revision')} are not here, {missing[0][:12]} for one, and what "
+            "they need is not known.",
+            hint="vmrag fetch",
+            revision=missing[0],
+        )
+    yield from (each for each in needed(ws) if ws.engine.has_revision(each))
+    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
+    yield from (each for each in ws.engine.known_heads() if ws.engine.has_revision(each))
+
+
+def _contents(ws: Workspace, revision: str) -> Iterable[str]:
+    rows = {each.name: each for each in ws.engine.collections(revision)}
+    headers = ws.engine.headers(revision)
+    for name, some in itertools.groupby(headers, key=attrgetter("collection")):
+        yield names.contents_of(rows.get(name) or assumed(name, ws.models.of), some)

@@ -1,0 +1,220 @@
+"""Put the collections of bound snapshots on a Chroma server, once each, in the background.
+
+Answers never wait for it and never come from there: the snapshot is the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from vmrag_link.errors import Busy, FileSystemError, VmragError, file_failures
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, write_atomically
+from vmrag_link.progress import Progress
+from vmrag_link.sync import background
+from vmrag_link.sync import binding as bindings
+
+if TYPE_CHECKING:
+    from vmrag_link.chroma.open_index import Vectors
+    from vmrag_link.chroma_server.address import ServerAddress
+    from vmrag_link.chroma_server.client import ChromaClient
+    from vmrag_link.chroma_server.contents import SharedContents
+    from vmrag_link.engines.base import Engine
+
+RETRY = "vmrag sync --wait"
+ELSEWHERE_SECONDS = 600.0
+"""How long the process in the background waits for another client that builds a collection."""
+
+_POLL_SECONDS = 1.0
+_DONE = ""
+
+Mode = Literal["follow", "wait", "off"]
+State = Literal["ready", "following", "off", "failed"]
+
+
+class SharingState(Record, frozen=True):
+    """How the bound index stands to the Chroma server of the settings. It says nothing about
+    answers.
+
+    `server` as people read it. `off`: nothing is put there. `error` and `hint`: why it `failed`,
+    and what to type.
+    """
+
+    state: State
+    server: str = ""
+    revision: str | None = None
+    error: str = ""
+    hint: str = ""
+
+
+class NotShared(Record, frozen=True):
+    """Why a snapshot is not on the server; an empty message: it is there."""
+
+    message: str = _DONE
+    hint: str = ""
+
+
+class Sharing(NamedTuple):
+    """The snapshots of a repository's work trees, and a server, if `address` names one.
+
+    `mode`: the setting `chroma.share`.
+    """
+
+    places: Places
+    snapshots: Snapshots
+    address: ServerAddress | None
+    mode: Mode
+
+    def lacking(self) -> list[str]:
+        """The bound revisions of which nothing is known to be on the server or to have failed."""
+        if self.address is None or self.mode == "off":
+            return []
+        noted = self._noted()
+        return [each for each in self._bound() if self._key(each) not in noted and not self.snapshots.problem(each)]
+
+    def state(self) -> SharingState:
+        """How it stands with this work tree's index."""
+        bound = bindings.read(self.places)
+        if self.address is None or self.mode == "off":
+            return SharingState("off", self.address.shown if self.address else "")
+        found = self._noted().get(self._key(bound.revision)) if bound else None
+        revision = bound.revision if bound else None
+        if found is None:
+            return SharingState("following", self.address.shown, revision)
+        if found.message == _DONE:
+            return SharingState("ready", self.address.shown, revision)
+        return SharingState("failed", self.address.shown, revision, found.message, found.hint)
+
+    def note(self, revision: str, failure: NotShared | None) -> None:
+        """Remember of a bound revision how it went; None: it is to be tried again."""
+        names = {self._key(each) for each in self._bound()} | {self._key(revision)}
+        before = self._noted()
+        after = {name: each for name, each in before.items() if name in names and name != self._key(revision)}
+        if failure:
+            after[self._key(revision)] = failure
+        if after != before:
+            write_atomically(self._notes, msgspec.json.encode(after))
+
+    def follow(self, start: Callable[[], int]) -> None:
+        """Let the process that makes Chroma's stores share what is lacking; `start` starts it."""
+        if self.mode != "follow" or not self.lacking():
+            return
+        job = background.chroma_of(self.places)
+        with contextlib.suppress(FileSystemError), file_failures():  # `state` tells that it is not there
+            background.ask(job, start)
+
+    def _bound(self) -> list[str]:
+        bound = bindings.bound_everywhere(self.places)
+        here = (each.revision for each in bound if each.snapshot == self.snapshots.path(each.revision).name)
+        return list(dict.fromkeys(here))
+
+    def _key(self, revision: str) -> str:
+        return f"{self.snapshots.path(revision).name}@{self.address.key if self.address else ''}"
+
+    @property
+    def _notes(self) -> Path:
+        return self.places.builder / "shared.json"
+
+    def _noted(self) -> Mapping[str, NotShared]:
+        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then it is asked for again
+            return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, NotShared])
+        return {}
+
+
+class Shelf(NamedTuple):
+    """What puts an index on a server: `engine` tells whose it is, `vectors` its float32 vectors."""
+
+    engine: Engine
+    vectors: Vectors
+    with_texts: bool
+    lock_timeout: float
+
+
+@contextlib.contextmanager
+def contents_of(sharing: Sharing, revision: str, shelf: Shelf) -> Iterator[list[SharedContents]]:
+    """The collections of a snapshot as they are on a server.
+
+    Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
+    """
+    from vmrag_link.chroma.open_index import OpenIndex
+    from vmrag_link.chroma_server import names
+    from vmrag_link.chroma_server.contents import SharedContents
+    from vmrag_link.engines.base import root_of
+
+    owner = names.owner_of(root_of(shelf.engine))
+    path = sharing.snapshots.path(revision)
+    with sharing.snapshots.reading(path):  # not longer than this takes: who builds it again waits for nobody
+        index = OpenIndex(path)
+    with contextlib.closing(index):
+        yield [
+            SharedContents(index, held, owner, shelf.vectors, shelf.with_texts)
+            for held in index.collections.values()
+            if held.slots > held.dead and held.collection.name not in index.stand_ins
+        ]
+
+
+def share_bound(
+    sharing: Sharing, shelf: Shelf, *, progress: Progress, log: Callable[[str], None] = lambda _: None
+) -> None:
+    """Share what is lacking; why something cannot be is remembered, and the next one follows."""
+    for revision in sharing.lacking():
+        try:
+            share_revision(sharing, revision, shelf, progress=progress, log=log)
+        except VmragError as error:
+            log(f"not shared: {error.message}")
+            sharing.note(revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
+
+
+def share_revision(
+    sharing: Sharing,
+    revision: str,
+    shelf: Shelf,
+    *,
+    progress: Progress,
+    log: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Put the collections of a bound snapshot on the server, and vouch for the vectors of services.
+
+    Raises `ChromaServerFailed`, and `Busy` while another client builds one for too long.
+    """
+    from vmrag_link.chroma_server.client import ChromaClient
+
+    if sharing.address is None:
+        return
+    client = ChromaClient(sharing.address)
+    client.require_database()
+    with file_failures(), contents_of(sharing, revision, shelf) as collections:
+        for contents in collections:
+            log(f"{_shared(client, contents, progress)}: {contents.name} ({contents.label!r})")
+        vouch(collections, shelf)
+    sharing.note(revision, NotShared())
+
+
+def vouch(collections: list[SharedContents], shelf: Shelf) -> None:
+    """Note in the knowledge base what vectors of services a server has to serve."""
+    from vmrag_link.chroma_server.names import vectors_digest
+    from vmrag_link.embedding.protocols import SERVICES
+    from vmrag_link.sync import vouchers
+
+    made = [each for each in collections if each.held.collection.embedding_function in SERVICES]
+    digests = {each.contents: vectors_digest(each.text_vectors()) for each in made}
+    if digests:
+        vouchers.vouch(shelf.engine, digests, timeout=shelf.lock_timeout)
+
+
+def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:
+    from vmrag_link.chroma_server.share import share
+
+    deadline = time.monotonic() + ELSEWHERE_SECONDS
+    while (how := share(client, contents, progress=progress)) == "elsewhere":
+        if time.monotonic() > deadline:
+            raise Busy(f"Another client has been building {contents.name} for very long.", hint=RETRY)
+        time.sleep(_POLL_SECONDS)
+    return how
