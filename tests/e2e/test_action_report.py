@@ -162,7 +162,7 @@ def test_an_event_without_a_base_has_nothing_to_compare(ci):
     ("event", "pushed", "said"),
     [
         ("pull_request", True, "checked in quarantine"),
-        ("pull_request", False, "has no knowledge base"),
+        pytest.param("pull_request", False, "has no knowledge base", marks=pytest.mark.long),
         ("pull_request_target", True, "is not in this knowledge base"),
     ],
 )

@@ -145,6 +145,8 @@ def _verdict(report: BranchRepair, offer: _Offer | None) -> str:
     if offer:
         where = f"pull request #{offer.number}" if offer.number else f"the branch {report.offered_on}"
         return f"{dropped}; {report.branch} refused the repair, which waits on {where}."
+    if report.others:
+        return f"Nothing that could be repaired on {report.branch}, and {plural(len(report.others), 'finding')} for a person."
     if report.mended:
         return f"What was dropped on {report.branch} is repaired already."
     return f"Nothing was dropped on {report.branch}."

@@ -83,7 +83,7 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
 
     Raises as `adopt`.
     """
-    pinned = parsed(pin)
+    pinned = parsed(ws.places.kb, pin)
     if about.fork is None or about.event == _WITH_SECRETS:
         return ""
     if pinned is None or ws.engine.has_revision(pinned.dolt_commit):
