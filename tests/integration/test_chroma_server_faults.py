@@ -18,6 +18,7 @@ import pytest
 from tests.support import chroma_server, paid, terminal
 from tests.support.chroma_server import Fault, Request, free_port
 from tests.support.paid import TEXTS, another_machine, paid_texts, share
+from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link import endpoint
 from vmrag_link.chroma_server import lease, names
@@ -152,6 +153,19 @@ def test_a_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_a
     endpoint._open_until.clear()  # half a minute later
     shared.vmrag("sync")
     assert shared.answers() == paid.answers()
+
+
+@pytest.mark.hooks("on")
+def test_git_waits_for_no_server(paid, shared, network, services):
+    shared.git("config", "vmrag.hooks.sync", "auto")
+    shared.git("switch", "-q", "feature")
+    revision = paid.pinned
+    network.database.use(shared, network.url)
+    network.rule = lambda _: Fault(slow=0.2)
+    done = shared.run("switch", "-q", "main", env=ON)
+    assert "knowledge follows in the background" in done.stderr
+    assert shared.ask("query", "sea", "--collection", "api")["kb"]["commit"] == revision
+    assert paid_texts(services) == ["sea"]
 
 
 def test_a_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
