@@ -1,7 +1,7 @@
 """An error of a step, as an annotation: of the pin, at the pin; of the job's environment, at none.
 
 A reviewer reads an annotation at `.dolt-version` as "this pin is wrong". Where nobody could look
-(no network, no credentials, no history, a full disk), nothing of the kind is known.
+(no network, no credentials, no history, an old program, a full disk), nothing of the kind is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from vmrag_link.errors import (
     PinRevisionMissing,
     RemoteNotTrusted,
     RevisionUnpinned,
-    SchemaTooNew,
     VmragError,
 )
 
@@ -30,7 +29,6 @@ _OF_THE_PIN = frozenset(
         PinRevisionMissing,
         RemoteNotTrusted,
         RevisionUnpinned,
-        SchemaTooNew,
     )
 )
 """What is said of a pin after somebody could look."""

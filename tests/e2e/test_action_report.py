@@ -15,7 +15,6 @@ from tests.support import events, hosted, people
 from tests.support.actions_runner import Finished
 from tests.support.events import FORK
 from tests.support.hosted import Ci
-from tests.support.repos import Repo
 from vmrag_link.markdown_text import LIMIT
 
 pytestmark = pytest.mark.hooks("off")
@@ -155,12 +154,21 @@ def test_a_merge_queue_gets_the_summary_alone(ci):
 def test_an_event_without_a_base_has_nothing_to_compare(ci):
     done = ci.run("schedule", {"schedule": "0 3 * * *"}, sha=ci.tip, ref="refs/heads/main", mode="report")
     assert done.passed
-    assert "The event schedule has no base: there is nothing to compare." in Shown(done).text
+    assert "mode: report has nothing to do on schedule: there is no base to compare with." in Shown(done).text
     assert done.outputs["documents-changed"] == ""
 
 
-@pytest.mark.parametrize("pushed", [True, False])
-def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first(pushed: bool, ci: Ci, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("event", "pushed", "said"),
+    [
+        ("pull_request", True, "checked in quarantine"),
+        pytest.param("pull_request", False, "has no knowledge base", marks=pytest.mark.long),
+        ("pull_request_target", True, "is not in this knowledge base"),
+    ],
+)
+def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_secrets(
+    event: str, pushed: bool, said: str, ci: Ci
+) -> None:
     fork = ci.world.bare("fork.git")
     base = ci.tip
     revision = ci.ada.write_document("theirs.md", OTTERS)
@@ -170,18 +178,13 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first(pushed: bool, ci: 
     if pushed:
         ci.ada.git("remote", "add", "fork", str(fork.top))
         ci.ada.vmrag("push", "fork")
-    ci.world.hub.git("config", "uploadpack.allowAnySHA1InWant", "true")
-    Repo(ci.world.hub.top).git(
-        "config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project"
-    )
-    assert not ci.world.holds(revision)
-    done = ci.on_pull_request(base, head, mode="report", source=FORK)
-    assert done.passed is pushed
+    ci.world.hub.git("config", "--global", f"url.file://{fork.top}.insteadOf", "https://github.example/me/project")
+    done = ci.on_pull_request(base, head, event=event, mode="report", source=FORK)
     shown = Shown(done)
-    if pushed:
+    assert said in shown.text
+    taken = said == "checked in quarantine"
+    assert done.passed is taken
+    if taken:
         assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
-        assert "checked in quarantine" in shown.text
         assert [row[1] for row in shown.cells("Pins of the code commits")] == ["NOT_ON_REMOTE"]
-    else:
-        assert "has no knowledge base" in shown.text
     assert not ci.world.holds(revision)

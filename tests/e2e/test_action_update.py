@@ -111,6 +111,10 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     ada.git("add", "-A")
     ada.git("commit", "-q", "-m", "calm")
     ada.push("origin", "calm")
+    ada.git("switch", "-q", "-c", "unpinned", "main~1")
+    ada.git("rm", "-q", ".dolt-version")
+    ada.git("commit", "-q", "-m", "unpinned")
+    ada.push("origin", "unpinned")
     hub.git("update-ref", "refs/pull/11/head", hub.git("rev-parse", "topic"))
     hub.git("branch", "release", "main~1")
     before = refs(hub)
@@ -122,13 +126,14 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
         request(ci, 12, "a..b", head=hub.git("rev-parse", "topic")),
         request(ci, 13, "main", base="main"),
         request(ci, 14, "gone", head=hub.git("rev-parse", "topic")),
+        request(ci, 16, "unpinned"),
         request(ci, 15, "other", base="release", head=hub.git("rev-parse", "topic")),
     ]
     done = update(ci, api)
     assert (done.passed, done.outputs["updated"]) == (True, "0")
     assert refs(hub) == before
     said = {each[: each.index(":")]: each for each in (*done.said("warning"), *done.said("notice"))}
-    assert said.keys() == {"#8", "#9", "#11", "#12"}
+    assert said.keys() == {"#8", "#9", "#11", "#12", "#16"}
     assert "conflicts with main in more than the pin, so nothing was pushed" in said["#8"]
     assert "docs/rest.md" in said["#8"]
     assert "changed the same parts of documents, so nothing was pushed: handbook/rest.md" in said["#9"]
@@ -136,6 +141,7 @@ def test_what_a_person_has_to_decide_is_said_and_nothing_is_pushed(ci, api):
     assert said["#11"].endswith("\ngit pull --no-rebase https://github.example/them/project main\ngit push")
     assert "fork me/project" in said["#11"]
     assert "git cannot have a branch of that name" in said["#12"]
+    assert "unpinned pins no knowledge" in said["#16"]
     assert "calm can be merged into main as it is" in done.log
     assert "main is the default branch" in done.log
     assert "gone or main is gone" in done.log
@@ -208,7 +214,7 @@ def test_other_events_have_nothing_to_update(event, ci, api):
     }[event]
     done = ci.run("push" if event == "tag" else event, payload, sha=sha, ref=ref, mode="update,link")
     assert (done.passed, done.outputs["updated"], done.outputs["linked"]) == (True, "0", "0")
-    assert done.log.count("nothing to do for") == 2
+    assert done.log.count("has nothing to do on ") == 2
     assert refs(hub) == before
     assert api.asked == []
 

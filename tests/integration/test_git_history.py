@@ -36,6 +36,20 @@ def test_every_content_is_mapped_to_the_commits_that_introduced_it(repo):
     assert pins(repo) == {b"one\x00\xff\n\n": [again, one], b"two": [two]}
 
 
+def test_a_partial_clone_fetches_the_pins_that_it_lacks_at_once(repo, tmp_path):
+    commits = [repo.commit(f"{number}", pin=f"pin {number}", code=f"{number}") for number in range(5)]
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    clone = Repo(tmp_path / "clone")
+    repo.git("clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{repo.top}", str(clone.top))
+    packs = clone.top / ".git/objects/pack"
+    before = len(list(packs.glob("*.pack")))
+    assert pins(clone) == {f"pin {number}".encode(): [commit] for number, commit in enumerate(commits)}
+    assert len(list(packs.glob("*.pack"))) == before + 1
+    clone.git("remote", "set-url", "origin", "file:///nowhere")
+    assert len(pins(clone)) == 5
+
+
 def test_a_pin_that_a_merge_dropped_is_still_there(repo):
     repo.commit("1", pin="one")
     repo.git("checkout", "-q", "-b", "side")

@@ -107,6 +107,7 @@ READING = (
     ("log",),
     ("diff",),
     ("diff", "--stat", "main", "HEAD"),
+    ("report", "HEAD~1"),
     ("status",),
     ("branch",),
     ("links",),

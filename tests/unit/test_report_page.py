@@ -33,6 +33,7 @@ from vmrag_link.ops.report.records import (
     QueryChange,
     ReportedCollection,
     ReportedDocument,
+    ReportEnd,
     RevisionList,
     TextChange,
 )
@@ -168,7 +169,13 @@ def tame(place: str) -> str:
     return f"some {place}"
 
 
-@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+def beginning() -> KnowledgeReport:
+    """Before it nothing was pinned, and base has moved on since."""
+    nothing = ReportEnd("merge base", "ab" * 20, None)
+    return report([document(1, ("c", "d"), None, "text")], start=nothing, missing=3)
+
+
+@pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
 def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Callable[[], KnowledgeReport]) -> None:
     found = elements(written(made()))
     ids = [each.attributes["id"] for each in found if "id" in each.attributes]
@@ -180,7 +187,7 @@ def test_ids_are_unique_and_every_link_within_the_page_leads_somewhere(made: Cal
     assert len(links) > len(labels) > 3
 
 
-@pytest.mark.parametrize("made", [lambda: pages(tame), report], ids=["full", "empty"])
+@pytest.mark.parametrize("made", [lambda: pages(tame), report, beginning], ids=["full", "empty", "beginning"])
 def test_a_browser_understands_the_nesting_as_it_is_written(made: Callable[[], KnowledgeReport]) -> None:
     page = written(made())
     assert Nesting(page).found == depths(page)
@@ -359,6 +366,14 @@ def test_of_too_many_documents_each_collection_has_its_share_and_the_page_says_s
         "1 more document of this collection differs and would make this page too long.",
     ]
     assert found.css_first("nav a[href='#documents'] .count").text() == "62"
+
+
+def test_a_place_without_knowledge_and_a_base_that_moved_on_are_said() -> None:
+    found = tree(written(beginning()))
+    assert [each.text() for each in found.css(".end .subject")] == ["No knowledge is pinned here.", "Rotation"]
+    assert found.css_first(".basis").text() == (
+        "Compared: the merge base abababababab, where feature left main, with feature. main has 3 revisions more since; they are no part of this."
+    )
 
 
 def test_what_was_left_out_of_a_long_text_is_said() -> None:

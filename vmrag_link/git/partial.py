@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_entries
@@ -10,14 +10,18 @@ from vmrag_link.paths import Places
 
 _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
 
+# Without `--missing=print` this would fetch them, too; with it, they come behind a question mark.
+_OBJECTS = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
+
 
 def bring_at(places: Places, commits: Iterable[str], path: str) -> None:
     """As `bring`, of what these commits, by full hash, have at a path."""
     asked = dict.fromkeys(commits)
-    if not asked or _promisor(places) is None:
+    remote = _promisor(places)
+    if remote is None or not asked:
         return
-    options = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=allow-any", "--stdin")
-    bring(places, demand(places, "rev-list", *options, "--", path, stdin=_lines(asked)).text.split())
+    said = demand(places, "rev-list", *_OBJECTS, "--", path, stdin=_lines(asked)).text.split()
+    _fetch(places, remote, [each.removeprefix("?") for each in said if each.startswith("?")])
 
 
 def bring(places: Places, blobs: Iterable[str]) -> None:
@@ -29,11 +33,13 @@ def bring(places: Places, blobs: Iterable[str]) -> None:
     asked = dict.fromkeys(blobs)
     if remote is None or not asked:
         return
-    # Without `--missing=print` this would fetch them, too.
-    options = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
-    here = set(demand(places, "rev-list", *options, stdin=_lines(asked)).text.split())
-    if missing := [each for each in asked if each not in here]:
-        git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(missing))
+    here = set(demand(places, "rev-list", *_OBJECTS, stdin=_lines(asked)).text.split())
+    _fetch(places, remote, [each for each in asked if each not in here])
+
+
+def _fetch(places: Places, remote: str, blobs: Sequence[str]) -> None:
+    if blobs:
+        git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(blobs))
 
 
 def _promisor(places: Places) -> str | None:

@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, inputs, payload, work
+from vmrag_action import deepen, events, failures, findings, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -36,7 +36,7 @@ _SHOWN = 10
 """Paths and documents in conflict that a message names."""
 
 
-class RequestOutcome(NamedTuple):
+class BranchLine(NamedTuple):
     """What became of a pull request, and what its people type. `code`: of the job, if not 0."""
 
     number: int
@@ -50,8 +50,10 @@ class RequestOutcome(NamedTuple):
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
-        reason = _nothing_to_do(ws, job)
-        found = [] if reason else [_told(ws, each) for each in _requests(job)]
+        if reason := _nothing_to_do(ws, job):
+            runner.output("updated", 0)
+            return findings.nothing_to_do(runner, job, "update", TITLE, reason)
+        found = [_told(ws, each) for each in _requests(job)]
     for each in found:
         if each.level:
             runner.annotate(each.level, f"#{each.number}: {each.message}", hint=each.hint, title="Update", at=None)
@@ -59,13 +61,13 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.say(f"#{each.number}: {each.message}")
     updated = sum(each.updated for each in found)
     runner.output("updated", updated)
-    verdict = reason or f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
+    verdict = f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
     runner.say(verdict)
     runner.summarise(markdown_text.facts(TITLE, [("Result", verdict)]) + _table(found))
     return max((each.code for each in found), default=OK)
 
 
-def _table(found: Sequence[RequestOutcome]) -> str:
+def _table(found: Sequence[BranchLine]) -> str:
     rows = [(f"#{each.number}", each.branch, each.message, each.hint) for each in found]
     return markdown_text.table("Branches", ("", "Branch", "What", "What helps"), rows, limit=200_000) if rows else ""
 
@@ -76,11 +78,11 @@ def _table(found: Sequence[RequestOutcome]) -> str:
 def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
     """Why this event brings no branch up to date; empty if it may."""
     if job.event not in (*_OF_REQUESTS, "push", _BY_HAND):
-        return f"mode: update has nothing to do for {job.event}."
+        return "it brings pull requests up to date when their base was pushed to, or by hand."
     if job.event not in _OF_REQUESTS and not job.ref.startswith(BRANCHES):
-        return "mode: update has nothing to do for a tag."
+        return f"{job.ref} is no branch, so no pull request has it for its base."
     if not events.is_own(os.environ, ws.places):
-        return "The checkout is of another repository than the job's own, which alone is pushed to."
+        return findings.OTHER_REPOSITORY
     return ""
 
 
@@ -101,9 +103,9 @@ def _requests(job: WorkflowJob) -> list[PullRequest]:
 # -- one of them
 
 
-def _told(ws: Workspace, request: PullRequest) -> RequestOutcome:
+def _told(ws: Workspace, request: PullRequest) -> BranchLine:
     base, name = request.base.ref, request.head.ref
-    tell = functools.partial(RequestOutcome, request.number, name)
+    tell = functools.partial(BranchLine, request.number, name)
     if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
         return tell("warning", "git cannot have a branch of that name.")
     try:
@@ -115,7 +117,10 @@ def _told(ws: Workspace, request: PullRequest) -> RequestOutcome:
         wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
         return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
     except VmragError as error:  # the others are looked at all the same
-        return tell("error", f"{name} could not be updated. {error.message}", error.hint, code=error.exit_code)
+        message = f"{name} could not be updated. {error.message}"
+        if failures.is_of_the_pin(error):  # its people's, not this job's
+            return tell("warning", message, error.hint)
+        return tell("error", message, error.hint, code=error.exit_code)
 
 
 def _is_own(request: PullRequest) -> bool:
@@ -123,7 +128,7 @@ def _is_own(request: PullRequest) -> bool:
     return source is not None and source.full_name.lower() == payload.repository_name(os.environ).lower()
 
 
-def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, done: BranchUpdate) -> RequestOutcome:
+def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
     by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
     shown = _shown(done.conflicts)
     match done.result:
@@ -144,7 +149,7 @@ def _of_branch(tell: functools.partial[RequestOutcome], base: str, name: str, do
             return tell(None, f"{name} can be merged into {base} as it is.")
 
 
-def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[RequestOutcome]) -> RequestOutcome:
+def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[BranchLine]) -> BranchLine:
     """What is in conflict there, and the two commands that its author types."""
     base, source = request.base.ref, request.head.repo
     if source is None:

@@ -25,6 +25,12 @@ _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
 
 
+def prepare(connection: Connection) -> None:
+    """Make the table where it is missing; call it in a transaction."""
+    connection.execute(_TABLE)
+    connection.execute(_INDEX)
+
+
 def rows(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
     """Sorted by git commit; `where` is our own SQL."""
     if not _there(connection):
@@ -61,8 +67,7 @@ def commit(
     changed.
     """
     with connection.transaction():
-        connection.execute(_TABLE)
-        connection.execute(_INDEX)
+        prepare(connection)
         connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
         connection.executemany(_PUT, (link_row(each) for each in put))
         return schema.commit(connection, message, author, date) if schema.is_dirty(connection) else ""

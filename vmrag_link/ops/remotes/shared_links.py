@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from vmrag_link import clock
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.errors import SchemaTooNew
-from vmrag_link.git import history, objects
+from vmrag_link.git import history, objects, partial
 from vmrag_link.merging import link_rows
 from vmrag_link.models import Link
 from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -44,7 +45,8 @@ def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
         return list(rows)
     missing = set(objects.missing_commits(ws.places, asked))
     here = [each for each in asked if each not in missing]
-    told = {commit: parsed(data) for commit, data in history.pins_of(ws.places, here).items()}
+    partial.bring_at(ws.places, here, PIN_NAME)
+    told = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, here).items()}
     return [
         each
         for each in rows

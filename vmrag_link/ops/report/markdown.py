@@ -95,7 +95,8 @@ def _end(end: ReportEnd) -> str:
     if end.revision is None:
         return f"{named(end)} pins no knowledge"
     subject = end.revision.message.strip().partition("\n")[0]
-    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}"
+    by = pinned_by(end.revision)
+    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}" + (f"\npinned by {by}" if by else "")
 
 
 def _findings(summary: ReportSummary, room: int) -> str:
