@@ -21,15 +21,17 @@ How = Literal["there", "made", "elsewhere"]
 def share(
     client: ChromaClient,
     contents: SharedContents,
+    name: str,
+    seal: CollectionSeal,
     *,
     progress: Progress = QUIET,
 ) -> How:
     """Build the collection aside, compare it, seal it and give it its name in one step.
 
-    One that is there and is not what its name says is replaced. A failure leaves nothing. Raises
-    `ChromaServerFailed`, and what the index's vectors raise.
+    `name` and `seal` are the contents' own. One that is there and is not what its name says is
+    replaced. A failure leaves nothing. Raises `ChromaServerFailed`, and what the index's vectors
+    raise.
     """
-    name, seal = contents.name, contents.seal()
     if found := client.find(name):
         if not problem(client, found, seal):
             return "there"
