@@ -26,6 +26,7 @@ from bench import (
     links,
     mcp,
     merge,
+    migrate,
     query,
     switch,
     team,
@@ -55,6 +56,7 @@ PARTS: dict[str, Part] = {
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
     "report": lambda folder, _, rounds, env: reports.run(folder, rounds, env),
     "team": lambda folder, _, __, env: team.run(folder, env),
+    "migrate": lambda folder, _, __, env: migrate.run(folder, env),
     "growth": lambda folder, _, __, env: growth.run(folder, env),
 }
 USUAL = [name for name in PARTS if name != "growth"]

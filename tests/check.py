@@ -45,6 +45,7 @@ LARGE = {
     "VMRAG_MERGE_HISTORIES": "40",
     "VMRAG_MERGE_KILLS": "50",
     "VMRAG_TEST_LONG": "1",
+    "VMRAG_MIGRATE_KILLS": "20",
     "VMRAG_TRAVEL_KILLS": "30",
 }
 """How often a long run does what is random, unless the environment says otherwise."""

@@ -130,6 +130,11 @@ class Places(NamedTuple):
         return self.shared / "quarantine"
 
     @property
+    def migration(self) -> Path:
+        """A knowledge base that is being moved to another engine, and the one of before."""
+        return self.shared / "migration"
+
+    @property
     def local_kb(self) -> Path:
         """Rows that stay on this machine. Not derived: nothing else holds them."""
         return self.shared / "local" / "kb"
@@ -306,3 +311,12 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
         raise too_little_space(folder, what, needed + SPARE_BYTES, free)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below; other processes may remove some meanwhile."""
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else [folder]:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total

@@ -1040,6 +1040,57 @@ def test_making_the_same_commit_again_keeps_nothing_more(engine: Engine) -> None
     assert engine.branches() == before
 
 
+def _recreated(engine: Engine, parents: list[str], *rows: Write) -> str:
+    return engine.recreate(parents, rows, message="again", author=AUTHOR, date=DATE)
+
+
+def test_a_revision_is_made_again_on_its_parents_and_nothing_keeps_it(engine: Engine) -> None:
+    _, ours, theirs = _two_sides(engine)
+    before = engine.branches()
+    made = _recreated(engine, [ours], Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
+    merged = _recreated(engine, [ours, theirs], Write(put_documents=[document("m")]))
+    unchanged = _recreated(engine, [made])
+    assert [each.doc_id for each in engine.documents(made)] == ["a", "c", "d"]
+    assert list(engine.documents(merged)) == [*engine.documents(ours), document("m")]
+    assert [engine.info(each).parents for each in (made, merged, unchanged)] == [(ours,), (ours, theirs), (made,)]
+    assert made == _recreated(engine, [ours], Write(put_documents=[document("d")], remove_documents=[("guide", "b")]))
+    assert engine.branches() == before
+    assert engine.unreachable([made, merged, unchanged]) == [made, merged, unchanged]
+
+
+def test_a_revision_of_parents_that_an_engine_cannot_join_is_refused(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    before = engine.branches()
+    with pytest.raises(EngineFailed, match="cannot make a revision whose parents are"):
+        _recreated(engine, [ours, base])
+    with pytest.raises(RevisionMissing):
+        _recreated(engine, [ours, "0" * len(ours)])
+    assert engine.branches() == before
+
+
+def test_only_anchors_and_the_first_commit_have_no_tables(engine: Engine) -> None:
+    _, ours, _ = _two_sides(engine)
+    for revision in (_recreated(engine, [ours], Write(put_documents=[document(name)])) for name in "xyz"):
+        engine.anchor(revision, reason="a test")
+    keep = head(engine, KEEP_BRANCH)
+    assert not any(map(engine.is_bare, (ours, root(engine))))
+    assert all(map(engine.is_bare, (keep, *engine.info(root(engine)).parents)))
+    with pytest.raises(RevisionMissing):
+        engine.is_bare("0" * len(ours))
+
+
+def test_documents_that_differ_in_their_times_alone_are_shown_when_asked_for(engine: Engine) -> None:
+    first = store(engine, "main", document("a"), log("i"), knowledge("k"))
+    later = {"created_at": "2", "updated_at": "3"}
+    second = store(engine, "main", document("a", **later), log("i", **later))
+    assert not engine.diff_headers(first, second).documents
+    shown = engine.diff_headers(first, second, times=True).documents
+    assert [(each.key, each.kind) for each in shown] == [
+        (("guide", "a"), "modified"),
+        (("issues_vmrag", "i"), "modified"),
+    ]
+
+
 KILLED_WHILE_JOINING = """
 import signal
 def rows():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import terminal
+from tests.support import dolt, terminal
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 
@@ -415,6 +415,22 @@ IMPORT = {
 }
 BRANCH = {"branches": [{"name": str, "revision": HASH, "dirty": bool, "code_branch": (str, None), "current": bool}]}
 SWITCH = {"code_branch": str, "branch": (str, None), "pin": PIN, "staged": bool, "notes": [str]}
+CHANGED_FILES = {"written": [str], "unstaged": [str], "left": [str]}
+ENGINE = re.compile("doltlite|dolt")
+MIGRATE = {
+    "applied": bool,
+    "origin": ENGINE,
+    "to": ENGINE,
+    "revisions": int,
+    "made": int,
+    "branches": [str],
+    "anchors": int,
+    "bytes": int,
+    "seconds": (float, None),
+    "changed": CHANGED_FILES,
+    "remote": str,
+}
+UNDO = {"engine": ENGINE, "changed": CHANGED_FILES}
 ERROR = {"error": {"code": re.compile("[A-Z_]+"), "message": str, "hint": str, "details": dict}}
 
 
@@ -637,6 +653,20 @@ def test_blame(project):
     report = project.ask("blame", "faq.md")
     assert mismatch(report, BLAME) == ""
     assert [each["revision"] for each in report["lines"]] == [project.pinned, "WORKING"]
+
+
+@dolt.embedded
+def test_migrate(project):
+    dolt.require()
+    assert mismatch(project.ask("migrate", "--to", "dolt", "--dry-run"), MIGRATE) == ""
+    report = project.ask("migrate", "--to", "dolt")
+    assert mismatch(report, MIGRATE) == ""
+    assert (report["applied"], report["branches"], report["changed"]["written"][-1]) == (
+        True,
+        ["feature", "main"],
+        ".dolt-version",
+    )
+    assert mismatch(project.ask("migrate", "--undo"), UNDO) == ""
 
 
 def test_report(project):

@@ -236,6 +236,27 @@ def test_what_is_printed_goes_through_the_filter(trees: Trees) -> None:
                 pytest.fail(f"{place} prints by itself: {used}")
 
 
+def test_a_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
+    """Since a migration it may have another name: whatever looks it up asks `engines.migrated`.
+
+    The others read what a pin says beside its revision, or what it says word for word.
+    """
+    found = {
+        place.partition(":")[0]
+        for place, node in nodes(trees, outside="vmrag_link/pin.py")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("pins.parse", "pin.parse", "pin_format.parse")
+    }
+    assert found == {
+        "vmrag_link/engines/migrated.py",
+        "vmrag_link/ops/follow/sync.py",  # whether it can be read
+        "vmrag_link/ops/merge/sides.py",  # the branch
+        "vmrag_link/ops/migration/work_tree.py",  # to write it anew
+        "vmrag_link/ops/pins/pinning.py",  # whether a file is one
+        "vmrag_link/ops/remotes/destinations.py",  # the remote, and which engine to fetch from it
+        "vmrag_link/workspace/reasons.py",  # the remote
+    }
+
+
 def test_only_the_session_runs_tools(trees: Trees) -> None:
     """So what it refuses before a tool, locks and translates holds for each of them, those to come
     included.

@@ -65,6 +65,7 @@ TOPICS = {
         "install": "Install the git hooks.",
         "uninstall": "Remove the git hooks.",
         "doctor": "Find out what is wrong, and mend it.",
+        "migrate": "Move the knowledge base to another engine.",
         "gc": "Give back the space of what nothing needs.",
         "path": "Print where things lie.",
         "completion": "Print the shell completion script for bash, zsh or fish.",

@@ -77,6 +77,7 @@ def _lines(report: GcReport) -> Iterator[str]:
         ("spare Chroma store", report.leftovers.chroma),
         ("old working copy", report.leftovers.working_copies),
         ("leftover file", report.leftovers.files),
+        ("migration leftover", report.leftovers.replaced),
     ):
         if swept.names:
             yield f"{removed} {plural(len(swept.names), noun)} ({_megabytes(swept.bytes)})."

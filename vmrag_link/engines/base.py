@@ -38,6 +38,8 @@ EngineName = Literal["doltlite", "dolt"]
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
+MIGRATED_BRANCH = "vmrag_migrated"
+"""Which revisions of another engine became which ones here (`engines.migrated`)."""
 VECTORS_BRANCH = "vmrag_vectors"
 """What vectors a Chroma server has to serve (`sync.vouchers`). It is pushed, and never pinned."""
 
@@ -123,6 +125,17 @@ class Write(Record, frozen=True):
     @property
     def empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__struct_fields__)
+
+
+def engine_of(folder: Path) -> EngineName | None:
+    """The engine of the knowledge base in a folder; None where there is none.
+
+    A creation that was killed leaves none. Where two lie there, a migration is about to replace
+    Dolt's, or has just done so.
+    """
+    if (folder / DOLTLITE_FILE).exists():
+        return "doltlite"
+    return "dolt" if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists() else None
 
 
 class RowSource(Protocol):
@@ -212,6 +225,12 @@ class Engine(Protocol):
         out.
 
         Takes any texts. One walk through the history, however many they are.
+        """
+
+    def is_bare(self, revision: str) -> bool:
+        """Whether a revision has no tables: an anchor, or the engine's own initial commit.
+
+        Raises `RevisionMissing`.
         """
 
     def merge_base(self, one: str, other: str) -> str | None:
@@ -385,8 +404,11 @@ class Engine(Protocol):
         `last_modified` are equal.
         """
 
-    def diff_headers(self, old: At, new: At) -> HeaderDifference:
-        """As `diff`, without reading the texts."""
+    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
+        """As `diff`, without reading the texts.
+
+        `times`: between two revisions, documents that differ in their times alone are among them.
+        """
 
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         """What the document was in each of these revisions that has it: `revision` and its
@@ -451,6 +473,15 @@ class Engine(Protocol):
 
         Raises `RevisionMissing`, `ContentRefused`, and `EngineFailed` where `joining` has no
         history in common with `revision`.
+        """
+
+    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
+        """Commit the first parent with `rows`, stored one after the other, whether or not anything
+        changes. Deterministic as `commit`.
+
+        One or two parents. No branch moves, and nothing anchors the result: hold the write lock
+        until something reaches it. Raises as `commit_onto`, and `EngineFailed` where the engine
+        cannot make a revision of these parents.
         """
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:

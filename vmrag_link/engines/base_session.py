@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import ClassVar
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines import branch_names
-from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME
+from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME, EngineName, engine_of
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
@@ -28,6 +29,8 @@ from vmrag_link.models import At, KbBranch
 
 class BaseSession(ABC):
     """The contracts of what is public here are those of `engines.base.Engine`."""
+
+    engine: ClassVar[EngineName]
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         self.folder = folder
@@ -84,12 +87,23 @@ class BaseSession(ABC):
             if self._lock_depth == 0:
                 seconds = self._lock_timeout if timeout is None else timeout
                 held.enter_context(locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
+                self._require_not_migrated()
                 held.enter_context(self.locked_elsewhere(purpose, seconds))
             self._lock_depth += 1
             try:
                 yield
             finally:
                 self._lock_depth -= 1
+
+    def _require_not_migrated(self) -> None:
+        """What is open still would be written, and nobody would read it any more."""
+        found = engine_of(self.folder)
+        if found not in (None, self.engine):
+            raise KnowledgeMoved(
+                f"The knowledge base was migrated to {found} meanwhile; nothing was written.",
+                hint="Run the command again.",
+                engine=found,
+            )
 
     # -- the note of uncommitted rows
 

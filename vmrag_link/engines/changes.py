@@ -47,15 +47,18 @@ def unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
     return {key: pair for key, pair in sides.items() if pair[0] != pair[1]}
 
 
-def logical(tables: Iterable[Mapping[Any, tuple[Any, Any]]]) -> dict[DocumentKey, DocumentSides]:
+def logical(
+    tables: Iterable[Mapping[Any, tuple[Any, Any]]], *, times: bool = False
+) -> dict[DocumentKey, DocumentSides]:
     """The changed rows of `tables.LOGICAL`, which are documents, as changes of documents.
 
-    One that implies another collection than before is removed there and added here.
+    One that implies another collection than before is removed there and added here. `times`: what
+    differs in its times alone counts as changed.
     """
     found: dict[DocumentKey, DocumentSides] = {}
     for before, after in itertools.chain.from_iterable(each.values() for each in tables):
         if before and after and before.key == after.key:
-            if not equal(before, after):
+            if times or not equal(before, after):
                 found[after.key] = before.header, after
             continue
         if before:

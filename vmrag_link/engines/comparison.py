@@ -24,8 +24,11 @@ class RowComparison(ABC, Generic[S]):
         """What turns `old` into `new`; each working set is a dirty branch's."""
 
     @abstractmethod
-    def header_difference(self, old: At, new: At) -> HeaderDifference:
-        """As `difference`, without reading the texts; one side at least is a revision."""
+    def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
+        """As `difference`, without reading the texts; one side at least is a revision.
+
+        `times`: see `Engine.diff_headers`.
+        """
 
     @abstractmethod
     def changed(self, old: str, new: str) -> ChangeCounts:
@@ -39,13 +42,13 @@ class RowComparison(ABC, Generic[S]):
             self._latest = (old, new), self.difference(old, new)
         return self._latest[1]
 
-    def headers(self, old: At, new: At) -> HeaderDifference:
+    def headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
         old, new = self._committed(old), self._committed(new)
         if isinstance(old, Working) and isinstance(new, Working):
             found = self.difference(old, new)
             sides = {each.key: (each.before, each.after) for each in found.documents}
             return HeaderDifference(found.collections, changes.records_of(HeaderChange, changes.headers(sides)))
-        return self.header_difference(old, new)
+        return self.header_difference(old, new, times=times)
 
     def count(self, old: At, new: At) -> ChangeCounts:
         old, new = self._committed(old), self._committed(new)

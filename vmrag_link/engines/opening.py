@@ -9,23 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
+from vmrag_link.engines.base import Engine, EngineName, engine_of
 from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
 
 NO_ACCESS = DoltAccess()
-
-
-def engine_of(folder: Path) -> EngineName | None:
-    """The engine of the knowledge base in a folder; None where there is none.
-
-    A creation that was killed leaves none.
-    """
-    if (folder / DOLTLITE_FILE).exists():
-        return "doltlite"
-    return "dolt" if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists() else None
 
 
 def there(folder: Path) -> bool:
@@ -66,19 +56,23 @@ def open_engine(
     return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)
 
 
-def create(name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS) -> Engine:
+def create(
+    name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS, origin: str = ""
+) -> Engine:
     """Make a knowledge base whose first revision holds the empty tables.
 
-    `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`, and as `require`.
+    `author` is `Name <email>`, `date` ISO UTC. `origin`: the first revision of another engine's
+    knowledge base that this one continues; then equal arguments give equal revisions. Raises
+    `AlreadyInitialized`, and as `require`.
     """
     require(name, access)
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
-        return DoltliteEngine.create(folder, author=author, date=date)
+        return DoltliteEngine.create(folder, author=author, date=date, origin=origin)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.create(folder, author=author, date=date, access=access)
+    return DoltEngine.create(folder, author=author, date=date, access=access, origin=origin)
 
 
 def join(folder: Path, access: DoltAccess) -> Engine:

@@ -17,7 +17,7 @@ import msgspec
 from vmrag_link.git.applied import decode_applied, encode_applied
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.sync.target import Trigger
+from vmrag_link.sync.target import Trigger, pinned
 
 WORKSPACE = "workspace.json"
 
@@ -55,7 +55,7 @@ def followed_pin(places: Places) -> str | None:
     None where no pin was applied.
     """
     trigger = applied(places)
-    return trigger.pinned if trigger else None
+    return pinned(places, trigger) if trigger else None
 
 
 def standing_revision(places: Places) -> str | None:

@@ -14,7 +14,7 @@ from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.paths import Places
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.target import Target, Trigger, read_trigger
+from vmrag_link.sync.target import Target, Trigger, pinned, read_trigger
 
 Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
 
@@ -29,7 +29,7 @@ def gap(places: Places, snapshots: Snapshots, trigger: Trigger, bound: Binding |
     """
     if bound is None:
         return "unbound"
-    if trigger.pinned not in (None, bound.revision):
+    if pinned(places, trigger) not in (None, bound.revision):
         return "index_elsewhere"
     if snapshots.problem(bound.revision):
         return "index_unusable"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
+from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
@@ -30,14 +30,6 @@ class Trigger(Record, frozen=True):
     @property
     def branch(self) -> str | None:
         return self.symbolic.removeprefix(BRANCHES) if self.symbolic else None
-
-    @property
-    def pinned(self) -> str | None:
-        """The revision that the pin names; None where there is no pin, or none that can be read."""
-        try:
-            return pins.parse(self.pin).dolt_commit if self.pin is not None else None
-        except PinMalformed:
-            return None
 
 
 class Target(Record, frozen=True):
@@ -66,6 +58,14 @@ class Target(Record, frozen=True):
         return self.pin.dolt_commit
 
 
+def pinned(places: Places, trigger: Trigger) -> str | None:
+    """The revision that the pin names; None where there is no pin, or none that can be read."""
+    try:
+        return read_pin(places.kb, trigger.pin).dolt_commit if trigger.pin is not None else None
+    except PinMalformed:
+        return None
+
+
 def read_trigger(places: Places) -> Trigger:
     return Trigger(plumbing.head(places).symbolic, plumbing.pin_bytes(places))
 
@@ -81,7 +81,7 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
     if trigger.pin is None:
         return Target(trigger, "no_pin", kb_branch=branch, in_use_by=other)
     try:
-        pin = pins.parse(trigger.pin)
+        pin = read_pin(places.kb, trigger.pin)
     except PinMalformed as problem:
         return Target(trigger, "malformed", problem=problem, kb_branch=branch, in_use_by=other)
     if not engine.has_revision(pin.dolt_commit):

@@ -2,7 +2,8 @@
 
 Its branches are moved forward, or elsewhere or deleted after their old head was kept. Revisions
 that none of them reaches then go under its own `vmrag_keep`, which grows from its state there. Ours
-is not pushed: it holds much that was given up here.
+is not pushed: it holds much that was given up here. What a migration noted goes along, unless the
+remote's notes have something that ours have not: a fetch takes that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, Engine, root_of
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.engines.inspection import MOST_LINKS, require_link
 from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.merging import link_rows
@@ -122,6 +123,10 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
                 branch=name,
                 remote_head=old,
             )
+    if noted := _notes_of_migration(engine, heads, force=bool(wanted.force)):
+        moves.append(noted)
+        if noted.old and not engine.is_ancestor(noted.old, noted.new):
+            displaced.append(noted.old)
     deleted = {name: heads[name] for name in wanted.delete if name in heads}
     after = {name: head for name, head in heads.items() if name not in deleted} | {
         move.branch: move.new for move in moves
@@ -143,6 +148,15 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
     if len({each.git_commit for each in (*there, *new)}) > MOST_LINKS:
         raise ContentRefused(f"A remote holds at most {MOST_LINKS:,} links.", hint="vmrag push, with link.share off")
     return new
+
+
+def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> Moved | None:
+    ours, old = engine.branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
+    if ours is None or old == ours.head or (old and engine.is_ancestor(ours.head, old)):
+        return None
+    if old and not force and not engine.is_ancestor(old, ours.head):
+        return None
+    return Moved(MIGRATED_BRANCH, old, ours.head)
 
 
 def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:

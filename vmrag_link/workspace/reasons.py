@@ -5,6 +5,8 @@ command that helps.
 from __future__ import annotations
 
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
+from vmrag_link.engines.base import engine_of
 from vmrag_link.errors import (
     KnowledgeElsewhere,
     KnowledgeRefused,
@@ -17,6 +19,7 @@ from vmrag_link.errors import (
     VmragError,
 )
 from vmrag_link.git import plumbing
+from vmrag_link.pin_values import written_by
 from vmrag_link.sync import background, current, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace.worktree import WorkTree
@@ -51,12 +54,28 @@ def unusable(ws: WorkTree, target: Target) -> VmragError:
         return target.problem
     if target.state == "missing":
         missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
-        why = ws.unreached or _not_trusted(ws)
+        why = ws.unreached or of_another_engine(ws, target.revision) or _not_trusted(ws)
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
         return missing_revision(missing, target.revision, why)
     # `vmrag pin` pins where the knowledge base stands; without that, `vmrag init` its beginning.
     return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
+
+
+def of_another_engine(ws: WorkTree, revision: str) -> PinRevisionMissing | None:
+    """Why a pinned revision cannot come: another engine made it, and this clone stayed behind.
+
+    None where the revision is of our engine, or where ours is the engine to which the knowledge
+    base was moved: then a fetch may bring what the revision became.
+    """
+    here, made_by = engine_of(ws.places.kb), written_by(revision)
+    if here in (None, made_by) or migrated.path(ws.places.kb, here).exists():
+        return None
+    return PinRevisionMissing(
+        f"It was made with the engine {made_by}, and the knowledge base here is still stored by {here}.",
+        hint=f"vmrag migrate --to {made_by}",
+        engine=made_by,
+    )
 
 
 def missing_revision(missing: str, revision: str, why: VmragError | None) -> PinRevisionMissing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vmrag_action import cache_policy, inputs, install, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.index.directories import remove
@@ -60,6 +60,6 @@ def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy
 def _pinned(ws: Workspace) -> str | None:
     data = plumbing.pin_bytes(ws.places)
     try:
-        return pins.parse(data).dolt_commit if data is not None else None
+        return migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         return None

@@ -49,9 +49,10 @@ class DoltComparison(RowComparison[DoltSession]):
     def difference(self, old: At, new: At) -> Difference:
         return difference(self._session, old, new)
 
-    def header_difference(self, old: At, new: At) -> HeaderDifference:
+    def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
         with _compared(self._session, old, new) as sides:
-            documents = changes.of_all_tables(_headers(sides), changes.headers(sides.logical()))
+            stored = _headers(sides, times=times)
+            documents = changes.of_all_tables(stored, changes.headers(sides.logical(times=times)))
             return HeaderDifference(
                 changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
                 changes.records_of(HeaderChange, documents),
@@ -97,8 +98,8 @@ class _Compared(NamedTuple):
             return _rows(self.session, self.steps, table)
         return _whole(self.session, self.old, self.new, table)
 
-    def logical(self) -> dict[changes.DocumentKey, DocumentSides]:
-        return changes.logical(map(self.rows, LOGICAL))
+    def logical(self, *, times: bool = False) -> dict[changes.DocumentKey, DocumentSides]:
+        return changes.logical(map(self.rows, LOGICAL), times=times)
 
 
 @contextlib.contextmanager
@@ -143,14 +144,15 @@ def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tupl
     return found
 
 
-def _headers(sides: _Compared) -> dict[tuple[str, str], HeaderSides]:
+def _headers(sides: _Compared, *, times: bool) -> dict[tuple[str, str], HeaderSides]:
     """The changed documents without their texts; one side at least is a revision."""
     found: dict[tuple[str, str], HeaderSides] = {}
     if not sides.comparable:
         found |= {each.key: (each, None) for each in reading.headers(sides.session, sides.old, None)}
         return found | {each.key: (None, each) for each in reading.headers(sides.session, sides.new, None)}
     (step,) = sides.steps
-    for old, new in differing(sides.session.connection, step, DOCUMENTS, (HEADER_COLUMNS, HEADER_COLUMNS), _WHERE):
+    columns, where = (HEADER_COLUMNS, HEADER_COLUMNS), "TRUE" if times else _WHERE
+    for old, new in differing(sides.session.connection, step, DOCUMENTS, columns, where):
         before, after = records.header(old) if old else None, records.header(new) if new else None
         found[(old or new)[0], (old or new)[1]] = before, after
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_FILE
-from vmrag_link.engines.creating import UNFINISHED, already_there, writable
+from vmrag_link.engines.creating import UNFINISHED, already_there, first_message, writable
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
@@ -22,8 +22,11 @@ from vmrag_link.errors import EngineFailed
 _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
 
 
-def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
-    """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision."""
+def create(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
+    """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision.
+
+    `origin`: see `opening.create`.
+    """
     program.find(access.binary)
     who = require_author(author)
 
@@ -32,7 +35,7 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
         # The name `main` belongs to the code branch main.
         program.run(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
         with opened(new, access) as connection:
-            fill_root(connection, author=author, date=date)
+            fill_root(connection, author=author, date=date, origin=origin)
 
     make(folder, fill)
 
@@ -58,8 +61,10 @@ def make_empty(folder: Path, access: DoltAccess) -> None:
     (folder / DOLT_FOLDER / "config.json").write_text("{}")
 
 
-def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
+def fill_root(connection: SqlConnection, *, author: str, date: str, origin: str) -> None:
     """Make the tables on the branch `vmrag_root`, and commit them."""
+    if origin:
+        schema.commit(connection, ROOT_BRANCH, first_message(origin), author, date, "--amend", "--allow-empty")
     schema.create(connection, ROOT_BRANCH)
     schema.commit(connection, ROOT_BRANCH, "Create the knowledge base", author, date)
 

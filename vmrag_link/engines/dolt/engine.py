@@ -59,13 +59,21 @@ class DoltEngine:
         self._comparison = DoltComparison(session)
 
     @classmethod
-    def create(cls, folder: Path, *, author: str, date: str, access: DoltAccess = DoltAccess()) -> DoltEngine:  # noqa: B008  frozen
+    def create(
+        cls,
+        folder: Path,
+        *,
+        author: str,
+        date: str,
+        access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
+        origin: str = "",
+    ) -> DoltEngine:
         """A new knowledge base; a database of the server, where `access` names one.
 
         `opening.create` has the contract.
         """
         make = server_database.create if access.server else creation.create
-        make(folder, author=author, date=date, access=access)
+        make(folder, author=author, date=date, access=access, origin=origin)
         return cls.open(folder, access=access)
 
     @classmethod
@@ -172,6 +180,9 @@ class DoltEngine:
 
     def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
         return history.parents(self._session.connection, revisions)
+
+    def is_bare(self, revision: str) -> bool:
+        return not self._session.version(revision)
 
     def merge_base(self, one: str, other: str) -> str | None:
         return history.merge_base(self._session.connection, one, other)
@@ -303,8 +314,8 @@ class DoltEngine:
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
 
-    def diff_headers(self, old: At, new: At) -> HeaderDifference:
-        return self._comparison.headers(old, new)
+    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
+        return self._comparison.headers(old, new, times=times)
 
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         return dict(reading.history(self._session, revision, collection, doc_id))
@@ -361,6 +372,10 @@ class DoltEngine:
         return writing.commit_onto(
             self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
         )
+
+    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
+        undo = functools.partial(undo_of_merge, self, parents[0])
+        return writing.recreate(self._session, parents, rows, undo=undo, message=message, author=author, date=date)
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
         with self.writing(f"clean the branch {branch}"):

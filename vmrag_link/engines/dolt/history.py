@@ -91,6 +91,13 @@ def unreachable(
     return [each for each in asked if each not in reached]
 
 
+def own_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
+    """The parents of a revision that is here."""
+    # A server fails where `dolt_commit_ancestors` is asked for one revision that has two parents.
+    rows = connection.rows(f"SELECT parents AS v FROM dolt_log({literal(revision)}, '--parents') LIMIT 1")
+    return _parents(rows[0].get("v"))
+
+
 def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
     require(connection, one, other)
     base: str | None = connection.value(f"dolt_merge_base({literals([one, other])})")

@@ -76,7 +76,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
         )
 
 
-def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
+def create(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
     """Make the tables in a database of the server, which is made where there is none, and note it.
 
     A database that was made for it, in which nothing is yet, is taken; so is what a killed creation
@@ -88,7 +88,7 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
         with server.writing("create the knowledge base", _PATIENCE):
             _begin(server, access)
             if _revisions(server) == 1:
-                _fill(server, author, date)
+                _fill(server, author, date, origin)
             elif _used(server, access.database):
                 raise AlreadyInitialized(
                     f"The server {access.server} has a knowledge base in the database {access.database!r} already.",
@@ -210,11 +210,11 @@ def _revisions(server: Server, branch: str = ROOT_BRANCH) -> int:
     return int(server.rows("SELECT count(*) AS v FROM dolt_log", at=branch)[0]["v"])
 
 
-def _fill(server: Server, author: str, date: str) -> None:
+def _fill(server: Server, author: str, date: str, origin: str) -> None:
     """Make the tables on `vmrag_root`, which a killed creation may have begun."""
     server.call("dolt_reset", "--hard", at=ROOT_BRANCH)
     server.call("dolt_clean", at=ROOT_BRANCH)
-    creation.fill_root(server, author=author, date=date)
+    creation.fill_root(server, author=author, date=date, origin=origin)
 
 
 def _used(server: Server, database: str) -> bool:

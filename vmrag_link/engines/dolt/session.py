@@ -22,6 +22,8 @@ class DoltSession(BaseSession):
     because what was fetched may hold anything.
     """
 
+    engine = "dolt"
+
     def __init__(self, folder: Path, connection: SqlConnection, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.connection = connection

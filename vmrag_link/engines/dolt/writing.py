@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vmrag_link.engines import logical, records
+from vmrag_link.engines import creating, logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, reading, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
@@ -63,6 +63,34 @@ def commit_onto(
             if joining or schema.is_dirty(connection, at):
                 made = schema.commit(connection, at, message, author, date, *(["--allow-empty"] if joining else []))
         session.keep(made, "a merge")
+    return made
+
+
+def recreate(
+    session: DoltSession,
+    parents: Sequence[str],
+    rows: Iterable[Write],
+    *,
+    undo: Callable[[str], Write],
+    message: str,
+    author: str,
+    date: str,
+) -> str:
+    """`undo`: what takes back the engine's own merge with a revision."""
+    connection = session.connection
+    with session.writing("recreate a revision"):
+        for each in parents:
+            session.require(each)
+        first, *others = parents
+        taken_back = [undo(joining) for joining in others]
+        with unfinished.branch(connection, first) as at, connection.transaction(at):
+            for joining, back in zip(others, taken_back, strict=True):
+                _begin_merge(connection, at, joining)
+                _store(session, at, back)
+            for part in rows:
+                _store(session, at, part)
+            made = schema.commit(connection, at, message, author, date, "--allow-empty")
+        creating.require_parents(made, history.own_parents(connection, made), parents)
     return made
 
 

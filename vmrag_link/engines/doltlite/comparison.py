@@ -29,9 +29,10 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
     def difference(self, old: At, new: At) -> Difference:
         return difference(self._session, old, new)
 
-    def header_difference(self, old: At, new: At) -> HeaderDifference:
+    def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
         with _compared(self._session, old, new) as sides:
-            documents = changes.of_all_tables(differing.headers(*sides.steps), changes.headers(sides.logical()))
+            stored = differing.headers(*sides.steps, times=times)
+            documents = changes.of_all_tables(stored, changes.headers(sides.logical(times=times)))
             return HeaderDifference(
                 changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
                 changes.records_of(HeaderChange, documents),
@@ -68,8 +69,8 @@ class _Compared(NamedTuple):
             return differing.table(self.steps, table, self.versions[0]) if self.versions[0] >= table.since else {}
         return differing.whole_table(self.before, self.after, table)
 
-    def logical(self) -> dict[changes.DocumentKey, changes.DocumentSides]:
-        return changes.logical(map(self.rows, LOGICAL))
+    def logical(self, *, times: bool = False) -> dict[changes.DocumentKey, changes.DocumentSides]:
+        return changes.logical(map(self.rows, LOGICAL), times=times)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
-from vmrag_link.engines.creating import UNFINISHED, already_there, writable
+from vmrag_link.engines.creating import UNFINISHED, already_there, first_message, writable
 from vmrag_link.engines.doltlite import inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits
@@ -15,10 +15,15 @@ from vmrag_link.engines.limits import Limits
 FILE_NAME = DOLTLITE_FILE
 
 
-def create(folder: Path, *, author: str, date: str) -> None:
-    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables."""
+def create(folder: Path, *, author: str, date: str, origin: str = "") -> None:
+    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables.
+
+    `origin`: see `opening.create`.
+    """
 
     def fill(connection: Connection) -> None:
+        if origin:
+            schema.commit(connection, first_message(origin), author, date, "--amend", "--allow-empty")
         # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
         # default.
         connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))

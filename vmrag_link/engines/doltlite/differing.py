@@ -57,15 +57,15 @@ def documents(steps: Sequence[DiffStep], start: Connection) -> dict[tuple[str, s
     }
 
 
-def headers(step: DiffStep) -> dict[tuple[str, str], HeaderSides]:
-    """As `documents`, without the texts."""
+def headers(step: DiffStep, *, times: bool = False) -> dict[tuple[str, str], HeaderSides]:
+    """As `documents`, without the texts; `times`: those that differ in their times alone, too."""
     columns = [f"from_{each}" for each in HEADER_COLUMNS], [f"to_{each}" for each in HEADER_COLUMNS]
     return {
         (before or after)[:2]: (
             records.header(before) if before else None,
             records.header(after) if after else None,
         )
-        for before, after in _differing(step, DOCUMENTS.name, columns, _WHERE)
+        for before, after in _differing(step, DOCUMENTS.name, columns, "" if times else _WHERE)
     }
 
 

@@ -58,14 +58,14 @@ class DoltliteEngine:
         self._comparison = DoltliteComparison(self._session)
 
     @classmethod
-    def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:
+    def create(cls, folder: Path, *, author: str, date: str, origin: str = "") -> DoltliteEngine:
         """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
         tables.
 
-        `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`. A kill leaves no
-        knowledge base.
+        `author` is `Name <email>`, `date` ISO UTC. `origin`: see `opening.create`. Raises
+        `AlreadyInitialized`. A kill leaves no knowledge base.
         """
-        creation.create(folder, author=author, date=date)
+        creation.create(folder, author=author, date=date, origin=origin)
         return cls.open(folder)
 
     @classmethod
@@ -150,6 +150,10 @@ class DoltliteEngine:
 
     def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
         return history.parents(self._session.main, revisions)
+
+    def is_bare(self, revision: str) -> bool:
+        with self._session.reading(revision) as connection:
+            return not schema.version(connection)
 
     def merge_base(self, one: str, other: str) -> str | None:
         return history.merge_base(self._session.main, one, other)
@@ -279,8 +283,8 @@ class DoltliteEngine:
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
 
-    def diff_headers(self, old: At, new: At) -> HeaderDifference:
-        return self._comparison.headers(old, new)
+    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
+        return self._comparison.headers(old, new, times=times)
 
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         with self._session.reading(revision) as connection:
@@ -339,6 +343,10 @@ class DoltliteEngine:
         return writing.commit_onto(
             self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
         )
+
+    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
+        undo = functools.partial(undo_of_merge, self, parents[0])
+        return writing.recreate(self._session, parents, rows, undo=undo, message=message, author=author, date=date)
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
         with self.writing(f"clean the branch {branch}"):

@@ -88,6 +88,12 @@ def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple
     return found
 
 
+def own_parents(connection: Connection, revision: str) -> tuple[str, ...]:
+    """The parents of a revision that is here."""
+    sql = "SELECT parent_hash FROM dolt_commit_ancestors WHERE commit_hash = ? ORDER BY parent_index"
+    return tuple(parent for (parent,) in connection.execute(sql, (revision,)) if parent)
+
+
 def unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
     """Those that no branch other than `without` reaches, in the given order. One walk, until all
     are found.

@@ -100,9 +100,11 @@ def is_dirty(connection: Connection) -> bool:
     return bool(connection.execute("SELECT 1 FROM dolt_status LIMIT 1"))
 
 
-def commit(connection: Connection, message: str, author: str, date: str) -> str:
+def commit(connection: Connection, message: str, author: str, date: str, *options: str) -> str:
     """Commit everything where the connection stands; returns the revision."""
-    texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
-    rows = connection.execute("SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)", texts)
+    texts = (*options, exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    rows = connection.execute(
+        f"SELECT dolt_commit('-A', {'?, ' * len(options)}'-m', ?, '--author', ?, '--date', ?)", texts
+    )
     revision: str = rows[0][0]
     return revision

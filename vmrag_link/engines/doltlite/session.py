@@ -31,6 +31,8 @@ class DoltliteSession(BaseSession):
     and nothing else (0.1 ms), because what was fetched may hold anything.
     """
 
+    engine = "doltlite"
+
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / FILE_NAME

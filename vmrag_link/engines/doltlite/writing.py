@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
-from vmrag_link.engines import logical, records
+from vmrag_link.engines import creating, logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite import history, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
@@ -69,6 +69,33 @@ def commit_onto(
                 made = schema.commit(connection, message, author, date)
         session.keep(made, "a merge")
     _compact(session)
+    return made
+
+
+def recreate(
+    session: DoltliteSession,
+    parents: Sequence[str],
+    rows: Iterable[Write],
+    *,
+    undo: Callable[[str], Write],
+    message: str,
+    author: str,
+    date: str,
+) -> str:
+    """`undo`: what takes back the engine's own merge with a revision."""
+    with session.writing("recreate a revision"):
+        for each in parents:
+            session.require(each)
+        first, *others = parents
+        with unfinished.branch(session.main, first, session.connection) as connection, connection.transaction():
+            for joining in others:
+                taken_back = undo(joining)
+                joins.begin(connection, joining)
+                _store(connection, taken_back)
+            for part in rows:
+                _store(connection, part)
+            made = schema.commit(connection, message, author, date, "--allow-empty")
+        creating.require_parents(made, history.own_parents(session.main, made), parents)
     return made
 
 

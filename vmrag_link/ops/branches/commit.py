@@ -160,7 +160,7 @@ def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport
     except (OSError, GitFailed) as error:
         raise _unpinned_error(target, revision, branch, str(error)) from error
     now = ws.trigger()
-    pin = pinning.parsed(now.pin)
+    pin = pinning.parsed(ws.places.kb, now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
         raise _unpinned_error(target, revision, branch, moved)
     return report

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
 from vmrag_link.git import plumbing, remotes, transfer
@@ -189,7 +190,7 @@ def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
         data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
         if data is None:
             raise UpstreamMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
-        return _Upstream(name, commit, pins.parse(data, source=f"{name}:{PIN_NAME}"))
+        return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
     raise UpstreamMissing(
         f"{name} is not here." if name else f"The code branch {branch!r} has no upstream branch.",
         hint="git fetch (or, if there is none yet: git push -u REMOTE HEAD; to take in a KB branch by its name: vmrag pull --branch NAME)",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.models import Record
@@ -81,7 +81,7 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
         return []
     inherited = staged in before
     try:
-        pin = pins.parse(staged, source=f"the staged {PIN_NAME}")
+        pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, error.hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged_finding(blocks=True)]
@@ -102,9 +102,9 @@ def _unstaged_finding(*, blocks: bool) -> CommitFinding:
 
 
 def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
-    sides = [revision for each in before if (revision := _revision(each))]
+    sides = [revision for each in before if (revision := _revision(ws, each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
-    known = {revision for each in bases if (revision := _revision(each))}
+    known = {revision for each in bases if (revision := _revision(ws, each))}
     undecided = pin_conflict.undecided(ws.places)
     repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
     return [
@@ -117,10 +117,10 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
     ]
 
 
-def _revision(data: bytes | None) -> str | None:
+def _revision(ws: Workspace, data: bytes | None) -> str | None:
     """None for a parent's pin that cannot be read: it says nothing about this commit."""
     try:
-        return pins.parse(data).dolt_commit if data is not None else None
+        return migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import (
     LockError,
     PinMalformed,
@@ -102,7 +103,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
 
 def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFinding | None:
     try:
-        revision = pins.parse(data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
+        revision = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
     if ws.engine.has_revision(revision):
@@ -167,7 +168,7 @@ def _publish_requests(ws: Workspace, push: Push, own: Address) -> Iterator[tuple
     found = [
         pin
         for data in _introduced_pins(ws, push, own)
-        if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
+        if (pin := parsed(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)
     ]
     found = [_moved(pin, [last.dolt_remote for _, last in ends]) for pin in found]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
@@ -245,7 +246,7 @@ def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
     """The branches that are pushed to, with the pins that they end with."""
     for ref in push.refs:
         if ref.tip and ref.name.startswith(BRANCHES):
-            pin = parsed(plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
+            pin = parsed(ws.places.kb, plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
             if pin:
                 yield ref, pin
 

@@ -126,7 +126,7 @@ def knowledge_remote(ws: Workspace, head: str) -> str:
     """Where CI looks for what a commit pins: a ref of the code's own remote, if its pin says so,
     else what the settings name, whatever the pin says.
     """
-    pin = parsed(history.pins_of(ws.places, [head]).get(head))
+    pin = parsed(ws.places.kb, history.pins_of(ws.places, [head]).get(head))
     return pin.dolt_remote if pin and own_ref(pin.dolt_remote) else ws.settings.accepted_remote()
 
 
@@ -142,7 +142,7 @@ def _lacking(ws: Workspace, address: Address) -> Callable[[Collection[str]], Col
 def _read(ws: Workspace, scope: Scope) -> tuple[Walk, ReadPins]:
     walk = history.walk(ws.places, scope.tip, without=scope.without)
     ends = scope.ends if scope.base else [scope.tip]
-    return walk, ReadPins.of(walk, history.pins_of(ws.places, ends))
+    return walk, ReadPins.of(ws.places.kb, walk, history.pins_of(ws.places, ends))
 
 
 def _report(

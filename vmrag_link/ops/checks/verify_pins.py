@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import pin as pin_format
+from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
 from vmrag_link.git.history import PinEntry, Walk
@@ -27,11 +28,11 @@ class ReadPins(NamedTuple):
     ends: dict[str, str]
 
     @classmethod
-    def of(cls, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
+    def of(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
         entries = {entry for change in walk.changes for entry in (change.after, *change.before) if entry}
-        found = ((commit, parsed(content)) for commit, content in ends.items())
+        found = ((commit, parsed(kb, content)) for commit, content in ends.items())
         return cls(
-            {entry: _revision(entry, walk.contents) for entry in entries},
+            {entry: _revision(kb, entry, walk.contents) for entry in entries},
             {commit: pin.dolt_commit for commit, pin in found if pin},
         )
 
@@ -45,13 +46,13 @@ class ReadPins(NamedTuple):
         return found if isinstance(found, str) else None
 
 
-def _revision(entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalformed:
+def _revision(kb: Path, entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalformed:
     if not entry.is_file:
         return PinMalformed(f"{PIN_NAME} is {_KINDS.get(entry.mode, 'no file')}; it must be a file.")
     if entry.name not in contents:
         return PinMalformed(f"{PIN_NAME} has more than {PIN_READ_LIMIT} bytes: that is no pin.")
     try:
-        return pin_format.parse(contents[entry.name]).dolt_commit
+        return migrated.read_pin(kb, contents[entry.name]).dolt_commit
     except PinMalformed as error:
         return error
 
@@ -69,7 +70,7 @@ class Past:
     def revisions(self, commits: Iterable[str]) -> set[str]:
         """What these commits pin, as far as it can be read."""
         entries = (self._pins.get(commit) for commit in commits)
-        found = (_revision(entry, self._walk.contents) for entry in entries if entry)
+        found = (_revision(self._places.kb, entry, self._walk.contents) for entry in entries if entry)
         return {each for each in found if isinstance(each, str)}
 
     @cached_property

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import pin as pins
+from vmrag_link import pin_values
+from vmrag_link.engines import migrated
 from vmrag_link.errors import (
     FileSystemError,
     LockError,
@@ -84,7 +85,7 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
 
     A remote that refuses answers at once. Only one that is silent is not asked again.
     """
-    pin = pinning.parsed(plumbing.pin_bytes(ws.places))
+    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
     if not insist and (earlier := _recent_failure(ws, pin)):
@@ -106,12 +107,13 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
-    revision = pin.dolt_commit
     if not ws.initialized:
         bring(ws)
+    revision = migrated.current(ws.places.kb, pin.dolt_commit)
     if ws.engine.has_revision(revision):
         return revision
-    why = _fetch(ws, pin) if ws.config.auto_fetch else None
+    why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.of_another_engine(ws, revision)
+    revision = migrated.current(ws.places.kb, pin.dolt_commit)
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
@@ -121,7 +123,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
     """As `require`, for the pins that git merges; a side without a readable one needs nothing."""
     for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
-        if pin := pinning.parsed(data):
+        if pin := pinning.parsed(ws.places.kb, data):
             require(ws, pin, source)
 
 
@@ -140,21 +142,32 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
     data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
         raise PinMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
-    return pins.parse(data, source=f"{name}:{PIN_NAME}")
+    return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
 
 
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision; why it is still missing, None if it came."""
-    from vmrag_link.ops.remotes import destinations
+    from vmrag_link.ops.remotes import destinations, revision_map
     from vmrag_link.ops.remotes.fetch import first_with
 
+    if behind := reasons.of_another_engine(ws, pin.dolt_commit):
+        return behind
+    revision_map.refresh(ws.engine)  # where a server has the knowledge base, others write it
+    if ws.engine.has_revision(migrated.current(ws.places.kb, pin.dolt_commit)):
+        return None
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
     except (RemoteError, LockError, FileSystemError) as error:
         why = error
-    if ws.engine.has_revision(pin.dolt_commit):
+    here = migrated.current(ws.places.kb, pin.dolt_commit)  # a fetch may bring what it became
+    if ws.engine.has_revision(here):
         return None
+    if why is None and pin_values.written_by(here) != ws.engine.name:
+        return PinRevisionMissing(
+            "It was made before the knowledge base was moved, and was not moved with it.",
+            hint=f"Who still has it takes it along: vmrag migrate --to {ws.engine.name} && vmrag push",
+        )
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "

@@ -140,5 +140,5 @@ def _revision(ws: Workspace, reference: str) -> str:
 
 def _present_name(ws: Workspace) -> str:
     """What the pin says about the branch where there is none yet; information only."""
-    old = pinning.parsed(plumbing.pin_bytes(ws.places))
+    old = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     return old.dolt_branch if old else ws.trigger().branch or "main"

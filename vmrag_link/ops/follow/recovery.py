@@ -150,7 +150,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     trigger = ws.trigger()
     on_branch = is_here(ws, entry) and not plumbing.busy(ws.places) and not pin_conflict.stages(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
-    if on_branch and (trigger.pin == before or _pinned_revision(trigger.pin) == revision):
+    if on_branch and (trigger.pin == before or _pinned_revision(ws, trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)
         return
     code = quoted(entry.symbolic.removeprefix(BRANCHES))
@@ -184,6 +184,6 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
 
 
-def _pinned_revision(data: bytes | None) -> str | None:
-    pin = pinning.parsed(data)
+def _pinned_revision(ws: Workspace, data: bytes | None) -> str | None:
+    pin = pinning.parsed(ws.places.kb, data)
     return pin.dolt_commit if pin else None

@@ -45,7 +45,7 @@ def names(ws: Workspace, revisions: Collection[str]) -> dict[str, list[str]]:
     pins = git_history.pins_of(ws.places, {each for each in tips.values() if each})
     found: dict[str, list[str]] = {}
     for name, commit in tips.items():
-        pin = parsed(pins[commit]) if commit in pins else None
+        pin = parsed(ws.places.kb, pins[commit]) if commit in pins else None
         if pin and pin.dolt_commit in revisions:
             found.setdefault(pin.dolt_commit, []).append(name)
     for branch in ws.engine.branches():

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict, RemoteMoved
 from vmrag_link.git import merged_tree, pin_merge, plumbing, transfer
 from vmrag_link.git.transfer import Peer
@@ -110,7 +111,7 @@ def _update(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> BranchU
         data = _merged_pin(ws, wanted, base, head)
     except PinConflict as conflict:
         return replace(found, conflicts=tuple(conflict.details.get("conflicts", (conflict.message,))))
-    pin = pins.parse(data)
+    pin = migrated.read_pin(ws.places.kb, data)
     publish_revision(ws, pin.dolt_remote, pin.dolt_commit)
     made = host_commits.commit_with_pin(
         ws.places, merged.name, data, parents=[head, base], message=_message(wanted, base)
@@ -138,7 +139,7 @@ def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -
     if not found:
         return b""
     commit, data = next(iter(found.items()))
-    pin = pins.parse(data, source=f"{commit[:12]}:{PIN_NAME}")
+    pin = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}")
     if len(bases) > 1:
         return pins.format(replace(pin, dolt_commit=base_of(ws, *revisions, commits)))
     lazy_fetch.require(ws, pin, "The merge base")

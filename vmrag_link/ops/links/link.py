@@ -143,7 +143,7 @@ def _links(path: Path, *, empty: bool) -> bool:
     Anything else would be lost: nobody keeps a copy.
     """
     data = read_regular(path, pins.MAX_BYTES + 1)
-    return (empty and not data.strip()) or pinning.parsed(data) is not None
+    return (empty and not data.strip()) or pinning.is_pin(data)
 
 
 def _no_link_file(why: str, link_file: str) -> UsageInvalid:
@@ -160,7 +160,7 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
             staged = pinning.write_pin(ws, revision, name).staged
         else:
             old = None if created else path.read_bytes()
-            new = pins.format(pinning.next_pin(ws, pinning.parsed(old), revision, name))
+            new = pins.format(pinning.next_pin(ws, pinning.parsed(ws.places.kb, old), revision, name))
             if new != old:
                 write_atomically(path, new)
             staged = plumbing.stage(places, path)
@@ -168,5 +168,5 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
 
 
 def _named(ws: Workspace) -> str:
-    pin = pinning.parsed(plumbing.pin_bytes(ws.places))
+    pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     return pin.dolt_branch if pin else ws.trigger().branch or "main"

@@ -125,5 +125,5 @@ def _links(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
     return {
         commit: Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
         for commit, data in history.introduced(ws.places, commits).items()
-        if (pin := parsed(data))
+        if (pin := parsed(ws.places.kb, data))
     }

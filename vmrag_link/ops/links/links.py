@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
 from vmrag_link.git import objects, plumbing, repository
 from vmrag_link.models import Link, Record
@@ -56,7 +56,7 @@ def show(ws: Workspace, ref: str) -> Link:
     data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}")
     if data is None:
         raise LinkMissing(f"{ref} is linked to no revision.", hint=f"vmrag link --git-commit {quoted(ref)}", ref=ref)
-    pin = pins.parse(data, source=f"{ref}:{PIN_NAME}")
+    pin = migrated.read_pin(ws.places.kb, data, source=f"{ref}:{PIN_NAME}")
     known = rows[0] if rows else Link(commit, "", "")  # it may be another clone's
     return replace(known, dolt_commit=pin.dolt_commit, dolt_branch=pin.dolt_branch, linked_at=pin.linked_at)
 

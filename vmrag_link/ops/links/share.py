@@ -37,7 +37,7 @@ def pins(places: Places, tip: str, *, without: str | None = None) -> dict[str, P
     return {
         commit: pin
         for data, commits in found.items()
-        if (pin := parsed(data))
+        if (pin := parsed(places.kb, data))
         for commit in commits
         if commit not in cut
     }

@@ -8,6 +8,7 @@ base and theirs, not what theirs contains.
 from __future__ import annotations
 
 from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EngineFailed, PinConflict
 from vmrag_link.merging.revisions import merged_revision, virtual_base
@@ -36,8 +37,11 @@ def merge_pins(
     revisions must be here (`lazy_fetch.require`). Raises `PinConflict`, `PinMalformed`,
     `EngineFailed` for unrelated histories.
     """
-    left, right = pins.parse(ours, source="our pin"), pins.parse(theirs, source="their pin")
-    before = pins.parse(base, source="the base's pin") if base else None
+    left, right = (
+        migrated.read_pin(engine.folder, ours, source="our pin"),
+        migrated.read_pin(engine.folder, theirs, source="their pin"),
+    )
+    before = migrated.read_pin(engine.folder, base, source="the base's pin") if base else None
     if not revision:
         revision = _revision(engine, before, left, right, joins=joins, virtual=virtual)
     merged = Pin(

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
 from vmrag_link.formats import require_known
@@ -151,7 +151,7 @@ def labels(ws: Workspace, state: MergeState) -> Labels:
 def is_here(ws: Workspace, state: MergeState) -> bool:
     """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
     trigger = ws.trigger()
-    here = pins.parse(trigger.pin).dolt_commit if trigger.pin else ""
+    here = migrated.read_pin(ws.places.kb, trigger.pin).dolt_commit if trigger.pin else ""
     return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
 
 
@@ -173,7 +173,7 @@ def _in_git(ws: Workspace) -> MergeState | None:
     found = pin_conflict.undecided(ws.places)
     if found is None or found.stages.ours is None or found.stages.theirs is None:
         return None  # the pin was deleted on one side: git's own question
-    base, left, right = (pins.parse(each) if each else None for each in found.stages)
+    base, left, right = (migrated.read_pin(ws.places.kb, each) if each else None for each in found.stages)
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101
     base_at = base_revision(ws.engine, base, left, right)

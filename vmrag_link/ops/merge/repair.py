@@ -57,7 +57,7 @@ def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
     Unreadable pins are ignored; a revision that is missing here is not, for it may be the dropped
     one.
     """
-    readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
+    readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(ws.places.kb, data)}
     found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
     return {parent: revision for parent, revision in found if revision}
 
@@ -71,6 +71,6 @@ def _base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], pare
     if len(set(sides.values())) > 1:
         other = next(each for each in sides if each != parent)
         return base_of(ws, revision, theirs, (parent, other))
-    left = parsed(history.pins_of(ws.places, [commit]).get(commit))
+    left = parsed(ws.places.kb, history.pins_of(ws.places, [commit]).get(commit))
     known = left is not None and ws.engine.has_revision(left.dolt_commit)
     return base_of(ws, left.dolt_commit if left and known else revision, theirs)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from vmrag_link import clock, locks
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.merging.conflicts import Choice, Conflict, updated
@@ -190,7 +190,10 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
     then = plumbing.busy_hint(busy).partition(" (")[0] if busy else "git status"
     report = _report(ws, state, merged)
     return msgspec.structs.replace(
-        report, pin=pinning.block(pins.parse(data)), staged=staged, next=then if staged else "git add .dolt-version"
+        report,
+        pin=pinning.block(migrated.read_pin(ws.places.kb, data)),
+        staged=staged,
+        next=then if staged else "git add .dolt-version",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from vmrag_link.git import history
+from vmrag_link.git import history, worktrees
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -12,12 +12,12 @@ from vmrag_link.pin import Pin
 
 def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
     """As `read`, of a commit and its ancestors."""
-    return _readable(history.reachable_pins(places, [commit]))
+    return _readable(places, history.reachable_pins(places, [commit]))
 
 
 def after(places: Places, commit: str) -> Iterator[Pin]:
     """The pins that descendants of a commit introduce, oldest first."""
-    return filter(None, map(parsed, history.pins_after(places, commit).values()))
+    return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
 
 
 def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
@@ -26,10 +26,19 @@ def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> I
 
     Unreadable pins are left out.
     """
-    return _readable(history.pins(places, reflogs=reflogs, also=also))
+    return _readable(places, history.pins(places, reflogs=reflogs, also=also))
 
 
-def _readable(found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+def everywhere(places: Places) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
+    work trees, and what it is in the middle of.
+    """
+    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
+    committed = (pin for pin, _ in read(places, also=worktrees.noted_commits(places)))
+    return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
+
+
+def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
     for data, commits in found.items():
-        if pin := parsed(data):
+        if pin := parsed(places.kb, data):
             yield pin, commits

@@ -86,6 +86,6 @@ def _ends(ws: Workspace) -> dict[str, list[str]]:
     for name, data in history.pins_of(
         ws.places, sorted(BRANCHES + each for each in worktrees.code_branches(ws.places))
     ).items():
-        if pin := parsed(data):
+        if pin := parsed(ws.places.kb, data):
             found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from vmrag_link import pin as pins
+from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -42,7 +45,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
     """
     ws.engine.count(revision)
     data = plumbing.pin_bytes(ws.places)
-    old = parsed(data)
+    old = parsed(ws.places.kb, data)
     new = next_pin(ws, old, revision, kb_branch, remote=remote)
     changed = pins.format(new) != data
     if changed:
@@ -79,12 +82,21 @@ def _remote(ws: Workspace, old: Pin | None) -> str:
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
 
 
-def parsed(data: bytes | None) -> Pin | None:
-    """The present pin; None if there is none that can be read.
+def parsed(kb: Path, data: bytes | None) -> Pin | None:
+    """A pin, as `migrated.read_pin` reads it; None if there is none that can be read.
 
     A new one is written from nothing then.
     """
     try:
-        return pins.parse(data) if data is not None else None
+        return read_pin(kb, data) if data is not None else None
     except PinMalformed:
         return None
+
+
+def is_pin(data: bytes) -> bool:
+    """Whether a file holds a pin, whatever it names."""
+    try:
+        pins.parse(data)
+    except PinMalformed:
+        return False
+    return True

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import (
@@ -185,7 +185,10 @@ def _pins(ws: Workspace, where: Places, commit: str, base: Address | None) -> li
         raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
     without = remotes.tracked(ws.places, base.text) if base and base.peer else []
     earlier = history.reachable_pins(where, [commit, *(f"^{each}" for each in without)])
-    found = [pins.parse(own, source=f"{commit[:12]}:{PIN_NAME}"), *(pin for data in earlier if (pin := parsed(data)))]
+    found = [
+        migrated.read_pin(ws.places.kb, own, source=f"{commit[:12]}:{PIN_NAME}"),
+        *(pin for data in earlier if (pin := parsed(ws.places.kb, data))),
+    ]
     return list(dict.fromkeys(pin.dolt_commit for pin in found))
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from vmrag_link import locks
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, reserved
-from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
+from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes import destinations, shared_links
-from vmrag_link.ops.remotes.fetch import first_with, nothing_at
+from vmrag_link.ops.remotes import destinations, revision_map, shared_links
+from vmrag_link.ops.remotes.fetch import first_with, nothing_at, take_map
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -66,6 +66,7 @@ def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
     with _alone(ws):
         if not ws.initialized:
             opening.join(ws.places.kb, access).close()
+            revision_map.refresh(ws.engine)
         elif not automatic:
             raise _here_already()
     return _state(ws, access.server, (each.name for each in ws.engine.branches()))
@@ -82,6 +83,10 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
         names = " or ".join(each.text for each in addresses)
         ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
         source = _first(ws, addresses)
+    try:
+        take_map(ws, source)
+    except KnowledgeRefused as error:  # what newer commits pin is here all the same
+        ws.progress.note(error.sentence)
     shared_links.take_in(ws, source)
     return source
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
-from vmrag_link.ops.remotes import destinations, shared_links
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.remotes import destinations, revision_map, shared_links
+from vmrag_link.pin import Pin
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -68,6 +71,7 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     wanted = pin.dolt_commit if pin else None
     before = bool(wanted and ws.engine.has_revision(wanted))
     found, updates = first_with(ws, destinations.asked(ws, remote), wanted)
+    wanted = wanted and migrated.current(ws.places.kb, wanted)  # it may have been moved elsewhere
     here = bool(wanted and ws.engine.has_revision(wanted))
     return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
 
@@ -125,7 +129,8 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
 def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     """Fetch from one remote; returns the KB branches that moved.
 
-    Raises `RemoteEmpty` where it has no knowledge base.
+    What a migration noted there is taken, too. Raises `RemoteEmpty` where it has no knowledge
+    base, and `KnowledgeRefused` for wrong notes, when everything else has come.
     """
     with (
         ws.progress.task(FETCHING, total=1) as task,
@@ -137,10 +142,20 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
             raise nothing_at(address)
         task.advance(1)
         after = peer.heads()
+    take_map(ws, address)
     shared_links.take_in(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
+
+
+def take_map(ws: Workspace, address: Address) -> None:
+    """Know old names as the remote knows them. Raises `KnowledgeRefused` for a wrong one."""
+
+    def pinned() -> Iterator[Pin]:
+        return (pin for pin, _ in history_pins.read(ws.places, reflogs=False))
+
+    revision_map.take(ws.engine, address.key, pinned=pinned, progress=ws.progress)
 
 
 def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:

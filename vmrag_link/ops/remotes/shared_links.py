@@ -46,7 +46,7 @@ def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
     missing = set(objects.missing_commits(ws.places, asked))
     here = [each for each in asked if each not in missing]
     partial.bring_at(ws.places, here, PIN_NAME)
-    told = {commit: parsed(data) for commit, data in history.pins_of(ws.places, here).items()}
+    told = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, here).items()}
     return [
         each
         for each in rows

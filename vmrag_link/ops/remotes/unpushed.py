@@ -45,7 +45,7 @@ def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...
 def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
     refs = tracking.pushed(ws.places)
     data = tracking.pins(ws.places, refs.values())
-    found = [(ref, pin) for ref, commit in refs.items() if (pin := pinning.parsed(data.get(commit)))]
+    found = [(ref, pin) for ref, commit in refs.items() if (pin := pinning.parsed(ws.places.kb, data.get(commit)))]
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmrag_link import clock, config, locks, settings_edit
-from vmrag_link import pin as pins
-from vmrag_link.engines import opening
-from vmrag_link.engines.base import EngineName, Write, root_of
+from vmrag_link.engines import migrated, opening
+from vmrag_link.engines.base import EngineName, Write, engine_of, root_of
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import Record
@@ -106,11 +105,11 @@ def _start(ws: Workspace, taken: Offer | None) -> Start:
 
 def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
     """Raise `AlreadyInitialized` where a knowledge base is there that is not of this engine."""
-    found = opening.engine_of(ws.places.kb)
+    found = engine_of(ws.places.kb)
     if engine and found and found != engine:
         raise AlreadyInitialized(
-            f"The knowledge base of this repository is stored by {found}, and stays so.",
-            hint="vmrag init",
+            f"The knowledge base of this repository is stored by {found} already.",
+            hint=f"To go on with it: vmrag init; to move it: vmrag migrate --to {engine}",
             engine=found,
         )
 
@@ -158,7 +157,7 @@ def begin(
         merging = attributes.send_to_driver(ws.places)
     written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
-    pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
+    pin = migrated.read_pin(ws.places.kb, plumbing.pin_bytes(ws.places) or b"")
     return InitReport(
         started and not cloned,
         pinned is None and not started and not cloned,

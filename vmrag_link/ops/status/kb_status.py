@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, Working
@@ -91,7 +91,7 @@ def _index_problem(ws: Workspace, here: Standing) -> str:
 def pin_status(ws: Workspace, here: Standing) -> PinStatus:
     data = plumbing.pin_bytes(ws.places)
     try:
-        pinned = pins.parse(data).dolt_commit if data is not None else None
+        pinned = migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         pinned = None
     return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare(ws, here, pinned))

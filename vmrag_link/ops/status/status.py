@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
@@ -131,7 +131,7 @@ def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
     """The pin without a knowledge base to look it up in, and what is wrong with it."""
     data = plumbing.pin_bytes(ws.places)
     try:
-        return (pinning.block(pins.parse(data)) if data is not None else None), []
+        return (pinning.block(migrated.read_pin(ws.places.kb, data)) if data is not None else None), []
     except PinMalformed as malformed:
         return None, [malformed.message]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -13,7 +12,8 @@ from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.git import worktrees
 from vmrag_link.index import directories, working
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, stale_temporaries
+from vmrag_link.ops.migration import exchange
+from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
 from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
@@ -30,11 +30,14 @@ class Swept(Record, frozen=True):
 
 
 class Leftovers(Record, frozen=True):
+    """`replaced`: the knowledge base of before a migration, and what is left of stopped ones."""
+
     snapshots: Swept
     chroma: Swept
     working_copies: Swept
     files: Swept
     vectors: Excess
+    replaced: Swept = Swept()
 
 
 def crowded(ws: Workspace) -> bool:
@@ -48,16 +51,25 @@ def find(ws: Workspace) -> Leftovers:
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).excess(megabytes=limits.cache_mb, days=limits.cache_days)
     return Leftovers(
-        _swept(_sizes(spare)), _swept(_sizes(stores)), _swept(_sizes(copies)), _swept(_sizes(files)), vectors
+        _swept(_sizes(spare)),
+        _swept(_sizes(stores)),
+        _swept(_sizes(copies)),
+        _swept(_sizes(files)),
+        vectors,
+        _swept(_sizes(exchange.unneeded(ws.places))),
     )
 
 
 def sweep(ws: Workspace) -> Leftovers:
     """Remove what is in no use at this moment, but no vectors.
 
-    All of it serves speed alone. This takes no room on the disk but for names of lock files.
+    All of it serves speed alone, but for the knowledge base of before a migration. This takes no
+    room on the disk but for names of lock files.
     """
     before = [_sizes(paths) for paths in (_spare(ws), _stores(ws), _copies(ws), _files(ws))]
+    replaced = _swept(_sizes(exchange.unneeded(ws.places)))
+    if replaced.names:
+        shutil.rmtree(ws.places.migration)
     for path in _logs(ws):
         path.unlink(missing_ok=True)
     eviction.tidy(ws.sync_context._replace(keep=_spare_count(ws)))
@@ -73,7 +85,7 @@ def sweep(ws: Workspace) -> Leftovers:
     spare, stores, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*before[:3], files)
     )
-    return Leftovers(_swept(spare), _swept(stores), _swept(copies), _swept(rest), Excess())
+    return Leftovers(_swept(spare), _swept(stores), _swept(copies), _swept(rest), Excess(), replaced)
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -81,15 +93,6 @@ def prune_vectors(ws: Workspace) -> Excess:
     limits = ws.config.embedding
     cache = ws.embedding_cache
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files below; other processes may remove some meanwhile."""
-    total = 0
-    for path in folder.rglob("*") if folder.is_dir() else [folder]:
-        with contextlib.suppress(FileNotFoundError):
-            total += path.stat().st_size if path.is_file() else 0
-    return total
 
 
 def _spare(ws: Workspace) -> list[Path]:

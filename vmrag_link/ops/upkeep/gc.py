@@ -24,9 +24,9 @@ from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
+from vmrag_link.paths import size_of
 from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
@@ -93,7 +93,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     undone: list[str] = []
     with _noting(undone, "What was interrupted could not be finished"):
         recover(ws)
-    before, local = garbage.size_of(ws.places.kb), garbage.size_of(ws.places.local_kb)
+    before, local = size_of(ws.places.kb), size_of(ws.places.local_kb)
     wanted = tuple(engine.unreachable(needed(ws)))
     if swept is None:
         branches = _branches(ws)
@@ -118,7 +118,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     with _noting(undone, "Old vectors could not be dropped"):
         vectors = garbage.prune_vectors(ws)
     sizes, local_sizes = (
-        Sizes(had, garbage.size_of(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
+        Sizes(had, size_of(folder)) for had, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
     )
     rest = msgspec.structs.replace(swept, vectors=vectors)
     return GcReport(
@@ -152,9 +152,7 @@ def needed(ws: Workspace) -> list[str]:
 
 def pinned(ws: Workspace) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first."""
-    uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
-    committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
-    return [pin.dolt_commit for pin in (*uncommitted, *committed)]
+    return history_pins.everywhere(ws.places)
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link.engines import opening
+from vmrag_link.engines.base import engine_of
 from vmrag_link.engines.doltlite import keys, server
 from vmrag_link.engines.doltlite.server import Protection
 from vmrag_link.errors import UsageInvalid, quoted
@@ -94,7 +94,7 @@ def export_key(folder: Path) -> ExportedKey:
 
 def _refuse_dolt(folder: Path) -> None:
     for each in (folder, *(folder.iterdir() if folder.is_dir() else ())):
-        if opening.engine_of(each) == "dolt":
+        if engine_of(each) == "dolt":
             raise UsageInvalid(
                 f"{each} is a database of Dolt, and only embedded knowledge bases are served here.",
                 hint="dolt sql-server --remotesapi-port 50051",

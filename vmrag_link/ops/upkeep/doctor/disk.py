@@ -11,6 +11,7 @@ from vmrag_link.errors import quoted
 from vmrag_link.git import sharing
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
+from vmrag_link.paths import size_of
 from vmrag_link.workspace import Workspace
 
 MEGABYTE = 1_000_000
@@ -54,8 +55,8 @@ def _writable(ws: Workspace) -> Iterator[Finding]:
 def _room(ws: Workspace) -> Iterator[Finding]:
     """An index is built beside the present one, and `vmrag gc` writes the knowledge base anew."""
     bound = ws.binding
-    index = garbage.size_of(ws.places.snapshots / bound.snapshot) if bound else 0
-    needed = max(2 * index, garbage.size_of(ws.places.kb))
+    index = size_of(ws.places.snapshots / bound.snapshot) if bound else 0
+    needed = max(2 * index, size_of(ws.places.kb))
     folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
     free = shutil.disk_usage(folder).free
     enough = max(needed, garbage.CROWDED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmrag_link import pin as pins
+from vmrag_link.engines import migrated
 from vmrag_link.errors import GitReferenceMissing, PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
@@ -32,7 +32,7 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_IN_CONFLICT", "error", "git's merge of the pin waits for you.", "vmrag resolve", PIN_NAME)
         return
     try:
-        pin = pins.parse(data)
+        pin = migrated.read_pin(ws.places.kb, data)
     except PinMalformed as error:
         yield Finding("PIN_MALFORMED", "error", error.message, _restored(ws), PIN_NAME)
         return
@@ -49,7 +49,7 @@ def _restored(ws: Workspace) -> str:
         committed = plumbing.blob(ws.places, f"HEAD:{PIN_NAME}")
     except GitReferenceMissing:  # before the first commit
         committed = None
-    return f"git checkout HEAD -- {PIN_NAME} && vmrag sync" if parsed(committed) else "vmrag pin"
+    return f"git checkout HEAD -- {PIN_NAME} && vmrag sync" if parsed(ws.places.kb, committed) else "vmrag pin"
 
 
 def attributes(ws: Workspace) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from vmrag_link.errors import quoted
 from vmrag_link.git import worktrees
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, size_of
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
@@ -81,7 +81,7 @@ def left(ws: Workspace) -> Iterator[Finding]:
     if ws.initialized:
         files = garbage.rubbish(ws)
         if files:
-            size = sum(map(garbage.size_of, files))
+            size = sum(map(size_of, files))
             names = ", ".join(path.name for path in files[:3]) + " …" * (len(files) > 3)  # noqa: PLR2004
             message = f"Killed processes left {len(files)} files or folders ({size / 1_000_000:.1f} MB): {names}"
             yield Finding("LEFTOVERS", "note", message, "vmrag gc --apply", str(ws.places.shared))

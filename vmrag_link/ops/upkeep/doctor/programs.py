@@ -13,6 +13,7 @@ from pathlib import Path
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
 from vmrag_link.engines import opening
+from vmrag_link.engines.base import engine_of
 from vmrag_link.errors import ConfigInvalid, DoltMissing, IndexExtraMissing
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
@@ -44,7 +45,7 @@ def _git(ws: Workspace) -> Iterator[Finding]:
 
 def _dolt(ws: Workspace) -> Iterator[Finding]:
     """Where the knowledge base is Dolt's: whether this machine can run it."""
-    if opening.engine_of(ws.places.kb) != "dolt":
+    if engine_of(ws.places.kb) != "dolt":
         return
     from vmrag_link.engines.dolt import program
 

@@ -1,0 +1,366 @@
+"""`vmrag migrate` as people use it: alone, as a team, stopped, undone, and back again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import dolt, people
+from tests.support import dolt_server as servers
+from tests.support.cli import start
+from tests.support.dolt_server import DoltServer, database_for
+from tests.support.people import User, World
+from tests.support.repos import ON
+from vmrag_link.engines import contents
+from vmrag_link.errors import AlreadyInitialized
+from vmrag_link.ops.migration import exchange, migrate, work_tree
+from vmrag_link.ops.remotes import revision_map
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+pytestmark = [pytest.mark.hooks("off"), dolt.embedded]
+
+shared, dolt_server = people.shared, servers.dolt_server
+
+KILLS = int(os.environ.get("VMRAG_MIGRATE_KILLS") or 4)
+
+
+@pytest.fixture
+def world(shared: object, people_world: World) -> World:
+    dolt.require()
+    return people_world
+
+
+people_world = pytest.fixture(name="people_world")(people.world.__wrapped__)  # type: ignore[attr-defined]
+
+
+def moved(user: User, to: str = "dolt") -> dict[str, object]:
+    report: dict[str, object] = user.ask("migrate", "--to", to)
+    user.git("commit", "-q", "-m", f"Store the knowledge with {to}")
+    return report
+
+
+def engine_of(user: User) -> str:
+    found: str = user.status()["kb"]["engine"]
+    return found
+
+
+def state(user: User) -> str:
+    user.vmrag("sync", code=None)
+    found: str = user.status()["state"]
+    return found
+
+
+def share(user: User, *refs: str) -> None:
+    user.vmrag("push")
+    user.git("push", "-q", "origin", *(refs or ("main",)))
+
+
+def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> None:
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("sync")
+    before, first = ada.fingerprint(), ada.git("rev-parse", "HEAD").strip()
+    bob.git("checkout", "-q", "-b", "draft")
+    of_bob = bob.write_document("draft.md", "What Bob wrote while Ada moved.\n")
+    drafted = bob.fingerprint()
+
+    planned = ada.ask("migrate", "--to", "dolt", "--dry-run")
+    assert (planned["applied"], engine_of(ada), planned["revisions"]) == (False, "doltlite", 2)
+    report = moved(ada)
+    assert (report["revisions"], report["changed"]["written"]) == (2, [".vmrag.yaml", ".dolt-version"])  # type: ignore[index]
+    assert (engine_of(ada), ada.fingerprint(), len(ada.pinned)) == ("dolt", before, 32)
+    assert ada.vmrag("fingerprint", "--at", first).out.strip() == before
+    assert "handbook/" in ada.vmrag("query", "rest", "--at", first).out
+    news = ada.write_document("news.md", "Written after the move.\n")
+    share(ada)
+
+    # A fresh clone gets what the code pins now, and knows the old names.
+    cleo = world.join("cleo")
+    assert (state(cleo), engine_of(cleo), cleo.pinned) == ("in_sync", "dolt", news)
+    cleo.git("checkout", "-q", first)
+    assert (state(cleo), cleo.fingerprint()) == ("in_sync", before)
+    assert "pinned by" in cleo.vmrag("log", first).out
+
+    # Bob's clone has stayed behind, and is told what to do; its own branch goes on working.
+    bob.git("checkout", "-q", "main")
+    bob.git("pull", "-q")
+    assert bob.status()["state"] == "missing"
+    assert "vmrag migrate --to dolt" in bob.vmrag("status", code=1).out
+    assert "not in this knowledge base" in bob.vmrag("query", "rest").out
+    bob.vmrag("migrate", "--to", "dolt")
+    assert bob.git("status", "--porcelain") == ""
+    assert (state(bob), bob.fingerprint()) == ("in_sync", ada.fingerprint())
+    bob.git("checkout", "-q", "draft")
+    assert (bob.pinned, bob.fingerprint()) == (of_bob, drafted)
+
+    # His branch is merged with main by git, across the move.
+    bob.vmrag("install")
+    bob.git("merge", "-q", "-m", "Take the move in", "main", env=ON)
+    texts = {each["doc_id"] for each in bob.ask("list")["documents"]}
+    assert {"draft.md", "news.md"} <= texts
+    share(bob, "draft")
+    ada.git("fetch", "-q")
+    ada.vmrag("fetch")
+    ada.git("checkout", "-q", "origin/draft~1")
+    assert (ada.pinned, state(ada), ada.fingerprint()) == (of_bob, "in_sync", drafted)
+    assert ada.vmrag("verify", "origin/draft").code == 0
+
+
+def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
+    ada = world.ada
+    time.sleep(1.1)  # pins say when their revisions were made, in seconds
+    ada.write_document("second.md", "A second revision.\n")
+    moved(ada)
+    share(ada)
+    cleo = world.join("cleo")
+    cleo.vmrag("sync")
+    ada.write_document("news.md", "Written after the move.\n")
+    workspace = Workspace.open(ada.top, QUIET)
+    entries = revision_map.read(workspace.engine)
+    one, two = (json.loads(ada.git("show", f"HEAD~{back}:.dolt-version"))["dolt_commit"] for back in (3, 2))
+    revision_map.store(workspace.engine, {one: entries[two], two: entries[one]})
+    workspace.close()
+    share(ada)
+    done = cleo.vmrag("fetch", code=3)
+    assert "map of migrated revisions is refused" in done.err
+    assert "vmrag migrate" in done.err
+    cleo.git("pull", "-q")
+    assert state(cleo) == "in_sync"
+    cleo.git("checkout", "-q", "HEAD~3")
+    assert state(cleo) == "in_sync"  # the names that were sound still count
+    late = world.join("late")
+    assert "map of migrated revisions is refused" in late.vmrag("clone").err
+    assert state(late) == "in_sync"
+
+
+def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
+    ada = world.ada
+    before, pinned, settings = ada.fingerprint(), ada.pinned, (ada.top / ".vmrag.yaml").read_text()
+    ada.vmrag("migrate", "--to", "dolt")
+    assert ada.ask("migrate", "--undo")["changed"]["written"] == [".vmrag.yaml", ".dolt-version"]
+    assert (engine_of(ada), ada.pinned, ada.fingerprint()) == ("doltlite", pinned, before)
+    assert (ada.git("status", "--porcelain"), (ada.top / ".vmrag.yaml").read_text()) == ("", settings)
+    assert ada.vmrag("migrate", "--undo", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+
+    assert moved(ada)["made"] == 0  # what was made before is still there
+    ada.put("late.md", "late")
+    assert ada.vmrag("migrate", "--undo", "--json", code=1).error["code"] == "UNCOMMITTED_CHANGES"
+    ada.vmrag("commit", "-m", "late")
+    assert "1 revision was made here" in ada.vmrag("migrate", "--undo", code=1).err
+    assert engine_of(ada) == "dolt"
+
+
+def test_there_and_back_keeps_what_was_committed_between(world: World) -> None:
+    ada = world.ada
+    first = ada.git("rev-parse", "HEAD").strip()
+    before = ada.fingerprint()
+    moved(ada)
+    ada.write_document("news.md", "Written with Dolt.\n")
+    after, second = ada.fingerprint(), ada.git("rev-parse", "HEAD").strip()
+    moved(ada, "doltlite")
+    assert (engine_of(ada), ada.fingerprint()) == ("doltlite", after)
+    for commit, expected in ((first, before), (second, after)):
+        ada.git("checkout", "-q", commit)
+        assert (state(ada), ada.fingerprint()) == ("in_sync", expected)
+    ada.git("checkout", "-q", "main")
+    assert ada.vmrag("migrate", "--undo").code == 0
+    assert engine_of(ada) == "dolt"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--to", "doltlite"), 2, "stored by doltlite already"),
+        ((), 2, "--dry-run"),
+        (("--to", "dolt", "--undo"), 2, "Say either"),
+        (("--undo", "--dry-run"), 2, "Say either"),
+        (("--undo",), 2, "no migration to undo"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_cannot_be_done_is_refused_with_a_hint(
+    world: World, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = world.ada.vmrag("migrate", *arguments, code=code)
+    assert said in done.err
+    assert "hint: " in done.err
+    assert state(world.ada) == "in_sync"
+
+
+def test_uncommitted_documents_an_open_merge_and_a_missing_program_stop_it(world: World) -> None:
+    ada = world.ada
+    ada.put("new.md", "new")
+    assert "uncommitted documents" in ada.vmrag("migrate", "--to", "dolt", code=1).err
+    ada.vmrag("restore", ".", "--yes")
+    ada.git("bisect", "start")
+    assert "git is in the middle of a bisect" in ada.vmrag("migrate", "--to", "dolt", code=3).err
+    ada.git("bisect", "reset")
+    missing = ada.vmrag("migrate", "--to", "dolt", code=2, env={"PATH": "/usr/bin:/bin"})
+    assert "no dolt on PATH" in missing.err
+    assert not (ada.shared / "migration").exists()
+
+
+@pytest.mark.parametrize(("content", "said"), [("{", "cannot be read"), ('{"format": 2}', "newer one wrote")])
+def test_a_note_of_a_migration_that_cannot_be_read_is_named(world: World, content: str, said: str) -> None:
+    world.ada.write(".git/vmrag/migration/state.json", content)
+    for arguments in (("migrate", "--undo"), ("migrate", "--to", "dolt"), ("gc",)):
+        done = world.ada.vmrag(*arguments, code=3)
+        assert said in done.err.replace("a newer one", "newer one")
+        assert "hint: " in done.err
+
+
+def test_gc_lets_the_knowledge_base_of_before_go(world: World) -> None:
+    ada = world.ada
+    moved(ada)
+    before = ada.fingerprint()
+    assert "before" in ada.ask("gc")["leftovers"]["replaced"]["names"]
+    assert (ada.shared / "migration" / "before" / "kb.doltlite").exists()
+    assert "migration leftovers" in ada.vmrag("gc", "--apply").out
+    assert not (ada.shared / "migration").exists()
+    assert "not here" in ada.vmrag("migrate", "--undo", code=2).err
+    assert ada.fingerprint() == before
+    ada.git("checkout", "-q", "HEAD~1")
+    assert state(ada) == "in_sync"
+
+
+def test_two_people_move_to_one_server_and_find_each_other_there(
+    world: World, dolt_server: DoltServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", dolt_server.password)
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("sync")
+    bob.git("checkout", "-q", "-b", "draft")
+    of_bob = bob.write_document("draft.md", "What Bob wrote while Ada moved.\n")
+    drafted, before = bob.fingerprint(), ada.fingerprint()
+    access = dolt_server.access(database_for(world.top / "kb"))
+    for each in (ada, bob):
+        for name, value in (("server", access.server), ("database", access.database), ("user", access.user)):
+            each.git("config", f"vmrag.dolt.{name}", value)
+        each.vmrag("migrate", "--to", "dolt")
+        each.git("commit", "-q", "-m", "Move to the server")
+    assert (json.loads((bob.shared / "kb" / "server.json").read_text())["database"], bob.pinned == of_bob) == (
+        access.database,
+        False,
+    )
+    assert (ada.fingerprint(), bob.fingerprint()) == (before, drafted)
+    ada.git("fetch", "-q", str(bob.top), "draft")
+    ada.git("checkout", "-q", "FETCH_HEAD~1")
+    assert (ada.pinned, state(ada), ada.fingerprint()) == (of_bob, "in_sync", drafted)
+    assert "others use" in ada.vmrag("migrate", "--to", "doltlite", code=3).err
+
+
+# -- kills
+
+
+def histories(user: User) -> dict[str, str]:
+    """The fingerprint of what each commit pins."""
+    commits = user.git("rev-list", "--all").split()
+    return {each: user.vmrag("fingerprint", "--at", each).out.strip() for each in commits}
+
+
+def test_kills_at_any_moment_are_gone_on_with(world: World) -> None:
+    ada = world.ada
+    for number in range(4):
+        ada.write_document(f"{number}.md", f"Number {number}\n")
+    expected, dice = histories(ada), random.Random(int(os.environ.get("VMRAG_TEST_SEED") or 1))
+    began = time.monotonic()
+    with ada._here():
+        start(ada, "migrate", "--to", "dolt", "--dry-run").done()
+    usual = time.monotonic() - began
+    killed = 0
+    for _ in range(KILLS):
+        with ada._here():
+            running = start(ada, "migrate", "--to", "dolt")
+            time.sleep(dice.uniform(0.3, 2.5) * usual)
+            running.signal(signal.SIGKILL)
+            killed += running.done().code == -signal.SIGKILL
+        assert ada.vmrag("list", code=None).code == 0
+        if engine_of(ada) == "dolt":
+            ada.vmrag("migrate", "--undo")
+    assert killed
+    ada.vmrag("migrate", "--to", "dolt")
+    assert engine_of(ada) == "dolt"
+    assert json.loads((ada.shared / "migration" / "state.json").read_text())["stage"] == "done"
+    assert histories(ada) == expected
+
+
+class Killed(BaseException):
+    """As a kill: nobody tidies up, but for locks."""
+
+
+def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
+    """Run it up to a rename or a written file of the exchange; whether it ended before."""
+    left = iter(range(step))
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object, **keywords: object) -> object:
+            if next(left, None) is None:
+                raise Killed
+            return function(*args, **keywords)
+
+        return run
+
+    with patch.context() as counting, user._here():
+        counting.setattr(exchange, "_rename", counted(exchange._rename))
+        for module in (exchange.paths, work_tree):
+            counting.setattr(module, "write_atomically", counted(module.write_atomically))
+        try:
+            _run(user, what)
+        except Killed:
+            return False
+    return True
+
+
+def _run(user: User, what: str) -> None:
+    workspace = Workspace.open(user.top, QUIET)
+    try:
+        if what == "undo":
+            migrate.undo(workspace)
+        elif what in ("dolt", "doltlite"):
+            migrate.migrate(workspace, what)  # type: ignore[arg-type]
+    except AlreadyInitialized:
+        pass  # there was nothing to finish
+    finally:
+        workspace.close()
+
+
+def _whole(user: User) -> tuple[str, str, str]:
+    """What counts: the engine, the pin's revision in it, and what is changed."""
+    workspace = Workspace.open(user.top, QUIET)
+    try:
+        revision = workspace.target().revision
+        assert workspace.target().state == "pinned"
+        return workspace.engine.name, contents.read(workspace.engine, revision).fingerprint, user.git("diff")
+    finally:
+        workspace.close()
+
+
+@pytest.mark.parametrize("to", ["dolt", pytest.param("doltlite", marks=pytest.mark.long)])
+def test_a_kill_at_any_step_of_the_exchange_leaves_one_whole_knowledge_base(
+    world: World, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    """Forward, and undone, at every rename and every file that is written."""
+    ada = world.ada
+    if to == "doltlite":
+        moved(ada)
+    origin, expected, _ = _whole(ada)
+    for what, end in ((to, to), ("undo", origin)):
+        for step in range(40):
+            with ada._here():
+                _run(ada, "undo" if what == to else to)  # to where it begins
+            over = _until(ada, monkeypatch, what, step)
+            assert _whole(ada)[:2] in ((origin, expected), (to, expected))
+            with ada._here():
+                _run(ada, what)
+            assert _whole(ada) == (end, expected, "")
+            if over:
+                assert step > 5
+                break
+        else:
+            pytest.fail("the exchange has more steps than were looked at")

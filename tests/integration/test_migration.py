@@ -1,0 +1,334 @@
+"""A history is made again in another engine: the same contents, messages, authors, dates and
+parents, and equal revisions wherever it is done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.support import dolt
+from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, knowledge, log, root
+from tests.support.long import examples
+from vmrag_link.engines import contents, opening
+from vmrag_link.engines.base import Engine, EngineName, Write
+from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
+from vmrag_link.models import Collection, Project, RevisionInfo
+from vmrag_link.ops.migration import names, plan
+from vmrag_link.ops.migration.carry import Carried, carry
+from vmrag_link.ops.migration.plan import MigrationPlan
+from vmrag_link.ops.remotes import revision_map
+from vmrag_link.progress import QUIET
+
+OTHER: dict[str, EngineName] = {"doltlite": "dolt", "dolt": "doltlite"}
+PEOPLE = ["Ada <ada@example.org>", "Grace H. <grace@example.org>", "Étienne <e@example.org>"]
+LINES = ["one\n", "two\n", "drei\n", "四\n", 'it\'s \\ "quoted"\n']
+
+
+@pytest.fixture(params=["doltlite", "dolt"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    dolt.require()
+    with closing(MAKERS[request.param].create(tmp_path / "old" / "kb", author=AUTHOR, date=DATE)) as engine:
+        yield engine
+
+
+class History:
+    """Random revisions with one or two parents, of rows of every table, on two branches; some are
+    only anchored.
+    """
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self.engine, self.dice, self.number = engine, random.Random(seed), itertools.count()
+        first = self.made([root(engine)], Write(put_collections=[guide()]))
+        revisions = [first]
+        with engine.writing("a history"):
+            for _ in range(self.dice.randint(6, 9)):
+                parents = self.dice.sample(revisions, min(len(revisions), self.dice.choice([1, 1, 2])))
+                contained = len(parents) == 2 and engine.is_ancestor(parents[1], parents[0])
+                revisions.append(self.made(parents[:1] if contained else parents, self.edit()))
+            self.heads = self.dice.sample(revisions, 3)
+            engine.create_branch("main", self.heads[0])
+            engine.create_branch("topic/ä" if engine.legal_branch_name("topic/ä") else "topic/a", self.heads[1])
+            engine.anchor(self.heads[2], reason="pinned")
+
+    def made(self, parents: list[str], rows: Write) -> str:
+        number = next(self.number)
+        date = f"2026-02-{1 + number:02}T03:04:05Z"
+        return self.engine.recreate(
+            parents,
+            [rows],
+            message=f"{number}\n\n{self.dice.choice(LINES)}",
+            author=self.dice.choice(PEOPLE),
+            date=date,
+        )
+
+    def edit(self) -> Write:
+        dice = self.dice
+        texts = ["".join(dice.choices(LINES, k=dice.randint(1, 4))) for _ in range(4)]
+        put = [document(f"d{dice.randint(1, 9)}", text, updated_at=f"2026-01-0{dice.randint(1, 9)}") for text in texts]
+        put += [log(f"i{dice.randint(1, 3)}", texts[0], issue_number=dice.randint(1, 9))]
+        put += [knowledge(f"k{dice.randint(1, 3)}", texts[1], tool_name=dice.choice("ab"))]
+        keys = {each.key for each in put}
+        gone = {("guide", f"d{dice.randint(1, 9)}") for _ in range(3)} - keys
+        return Write(
+            put_documents=list({each.key: each for each in put}.values()),
+            remove_documents=sorted(gone),
+            put_collections=[Collection(dice.choice(["guide", "spare"]), metadata=f'{{"n":{dice.randint(1, 3)}}}')],
+            remove_collections=["spare"] if dice.random() < 0.2 else [],
+            put_projects=[Project(dice.choice("pq"), dice.choice(PEOPLE))],
+            remove_projects=["r"],
+        )
+
+
+def planned(engine: Engine) -> MigrationPlan:
+    return plan.plan(engine, [])
+
+
+def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, Carried]:
+    """The history in a new knowledge base of the other engine."""
+    what = planned(old)
+    info = old.info(what.root)
+    if opening.there(folder):
+        new = opening.open_engine(folder)
+    else:
+        new = opening.create(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
+    done = carry(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
+    names.transfer(old, new, what, done.entries)
+    return new, done
+
+
+def signature(info: RevisionInfo) -> tuple[str, str, str]:
+    return info.message, info.author, info.date
+
+
+def rows(engine: Engine, revision: str) -> object:
+    return engine.collections(revision), list(engine.documents(revision)), list(engine.projects(revision))
+
+
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_a_history_goes_there_and_back_and_every_revision_holds_the_same(
+    old: Engine, tmp_path: Path, seed: int
+) -> None:
+    history = History(old, seed)
+    there, done = carried(old, tmp_path / "there")
+    with closing(there):
+        back, again = carried(there, tmp_path / "back")
+        with closing(back):
+            assert set(planned(old).revisions) | {root(old)} == set(done.entries)
+            assert set(history.heads) <= set(done.entries)
+            for name, entry in done.entries.items():
+                last = again.entries[entry.revision]
+                assert rows(old, name) == rows(there, entry.revision) == rows(back, last.revision)
+                assert contents.read(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
+                if name == root(old):
+                    continue
+                infos = old.info(name), there.info(entry.revision), back.info(last.revision)
+                assert len(set(map(signature, infos))) == 1
+                mapped = tuple(done.entries[each].revision for each in infos[0].parents)
+                assert mapped == infos[1].parents
+                assert tuple(again.entries[each].revision for each in mapped) == infos[2].parents
+            heads = {each.name: each.head for each in old.branches() if not each.name.startswith("vmrag")}
+            for name, head in heads.items():
+                assert there.branch(name).head == done.entries[head].revision  # type: ignore[union-attr]
+            assert there.unreachable(each.revision for each in done.entries.values()) == []
+            # What a revision was called twice before is known as well.
+            assert revision_map.read(back).keys() == {*again.entries, *done.entries}
+
+
+def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp_path: Path) -> None:
+    History(old, 7)
+    found = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        new, done = carried(old, folder)
+        with closing(new):
+            branches = {each.name: each.head for each in new.branches() if each.name != "vmrag_keep"}
+            found.append((done.entries, branches))
+    assert found[0] == found[1]
+
+
+def test_another_knowledge_base_becomes_one_that_has_nothing_in_common_with_it(old: Engine, tmp_path: Path) -> None:
+    twin = MAKERS[old.name].create(tmp_path / "twin" / "kb", author=AUTHOR, date="2026-01-02T03:04:06Z")
+    with closing(twin):
+        made = [carried(each, tmp_path / f"new-{number}")[0] for number, each in enumerate((old, twin))]
+    assert root(made[0]) != root(made[1])
+    for each in made:
+        each.close()
+
+
+def test_a_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> None:
+    History(old, 3)
+
+    class Stopping:
+        def __init__(self, steps: int) -> None:
+            self.left = steps
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def task(self, *_: object, **__: object) -> Stopping:
+            return self
+
+        def note(self, sentence: str) -> None: ...
+
+        def advance(self, steps: int = 1) -> None:
+            self.left -= steps
+            if self.left < 0:
+                raise KeyboardInterrupt
+
+    whole, expected = carried(old, tmp_path / "whole")
+    whole.close()
+    what, notes = planned(old), tmp_path / "kb.made"
+    info = old.info(what.root)
+    new = opening.create(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
+    with closing(new):
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                carry(old, new, what, notes, Stopping(0))
+            with notes.open("a") as file:
+                file.write("0123 cut o")
+        done = carry(old, new, what, notes, QUIET)
+    assert done.entries == expected.entries
+    assert done.new == len(what.revisions) - 2
+
+
+def test_what_was_added_since_is_carried_alone(old: Engine, tmp_path: Path) -> None:
+    History(old, 5)
+    new, first = carried(old, tmp_path / "new")
+    new.close()
+    head = old.branch("main").head  # type: ignore[union-attr]
+    old.write("main", Write(put_documents=[document("later")]), expected=head)
+    later = old.commit("main", message="later", author=AUTHOR, date=DATE, expected=head)
+    topic = next(each for each in old.branches() if each.name.startswith("topic"))
+    old.delete_branch(topic.name, expected=topic.head)
+    new, second = carried(old, tmp_path / "new")
+    with closing(new):
+        assert new.branch(topic.name) is None
+        assert new.unreachable([second.entries[topic.head].revision]) == []
+        assert (second.new, second.entries.keys() - first.entries.keys()) == (1, {later})
+        assert new.branch("main").head == second.entries[later].revision  # type: ignore[union-attr]
+        assert revision_map.read(new) == second.entries
+
+
+def test_uncommitted_documents_stop_it_by_name(old: Engine) -> None:
+    History(old, 1)
+    old.write("main", Write(put_documents=[document("new")]), expected=old.branch("main").head)  # type: ignore[union-attr]
+    with pytest.raises(Uncommitted, match="'main'"):
+        planned(old)
+
+
+def test_a_revision_that_came_out_otherwise_is_not_taken(
+    old: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    History(old, 2)
+    what, info = planned(old), old.info(root(old))
+    new = opening.create(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
+    monkeypatch.setattr("vmrag_link.ops.migration.carry._batches", lambda documents: iter(()))
+    with closing(new), pytest.raises(EngineFailed, match="does not hold the same"):
+        carry(old, new, what, tmp_path / "made", QUIET)
+
+
+# -- the map of somebody else
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, revision_map.Entries]]:
+    """A knowledge base that was moved to the embedded engine, and the map, as a remote has it.
+
+    No test moves a branch of it.
+    """
+    dolt.require()
+    tmp_path = tmp_path_factory.mktemp("moved")
+    with closing(MAKERS["dolt"].create(tmp_path / "old" / "kb", author=AUTHOR, date=DATE)) as engine:
+        History(engine, 11)
+        new, done = carried(engine, tmp_path / "new")
+    with closing(new):
+        yield new, done.entries
+
+
+def refused(
+    engine: Engine, entries: revision_map.Entries, match: str, held: revision_map.Entries | None = None
+) -> None:
+    with pytest.raises(KnowledgeRefused, match=match) as error:
+        revision_map.require_sound(engine, entries, held or {})
+    assert "vmrag migrate" in error.value.hint
+
+
+def test_a_sound_map_of_somebody_else_is_taken(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    revision_map.require_sound(engine, entries, {})
+    some = dict(list(entries.items())[:4])
+    revision_map.require_sound(engine, {key: value for key, value in entries.items() if key not in some}, some)
+
+
+def test_an_entry_that_names_a_revision_of_other_contents_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    pairs = list(entries.items())
+    (one, first), (other, second) = next(
+        each for each in itertools.combinations(pairs, 2) if each[0][1].fingerprint != each[1][1].fingerprint
+    )
+    swapped = (
+        revision_map.MigratedRevision(second.revision, first.fingerprint),
+        revision_map.MigratedRevision(first.revision, second.fingerprint),
+    )
+    refused(engine, {**entries, one: swapped[0], other: swapped[1]}, "does not hold what")
+
+
+def test_a_missing_entry_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    below = {parent for each in entries.values() for parent in engine.info(each.revision).parents}
+    gone = next(name for name, each in entries.items() if each.revision in below)
+    refused(engine, {name: each for name, each in entries.items() if name != gone}, "missing")
+
+
+def test_an_entry_that_goes_round_in_a_circle_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    entry = next(iter(entries.values()))
+    refused(engine, {**entries, entry.revision: entry}, "is a revision of this knowledge base")
+
+
+def test_an_entry_that_leads_nowhere_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    name, entry = next(iter(entries.items()))
+    refused(engine, {**entries, name: revision_map.MigratedRevision("0" * 40, entry.fingerprint)}, "not there")
+
+
+def test_an_entry_that_contradicts_ours_is_found(moved: tuple[Engine, revision_map.Entries]) -> None:
+    engine, entries = moved
+    (name, entry), (_, other) = list(entries.items())[:2]
+    refused(engine, {name: other}, "and it became", held={name: entry, **entries})
+
+
+def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
+    moved: tuple[Engine, revision_map.Entries], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, entries = moved
+    branch = engine.branch("vmrag_migrated")
+    assert branch is not None
+    collection = Collection("vmrag_migrated")
+    for bad in (
+        document("x" * 40, "0" * 40, collection="vmrag_migrated", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
+        document("0" * 40, "HEAD", collection="vmrag_migrated", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
+        document("0" * 40, "0" * 40, collection="vmrag_migrated", metadata='{"fingerprint":7}'),
+        document("0" * 40, "0" * 32, collection="vmrag_migrated", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
+        document("0" * 40, "0" * 40, collection="guide", metadata=f'{{"fingerprint":"{"0" * 64}"}}'),
+    ):
+        at = engine.recreate(
+            [branch.head],
+            [Write(put_collections=[collection], put_documents=[bad])],
+            message="m",
+            author=AUTHOR,
+            date=DATE,
+        )
+        with pytest.raises(KnowledgeRefused, match="no entry"):
+            revision_map.read(engine, at)
+    monkeypatch.setattr(revision_map, "MOST", len(entries) - 1)
+    with pytest.raises(KnowledgeRefused, match="more than"):
+        revision_map.read(engine)

@@ -1,0 +1,87 @@
+"""What revisions are called since the knowledge base was migrated to another engine.
+
+Pins of older code commits go on naming revisions of the engine of before. `read_pin` is the one
+place where such a name becomes the revision that is here: whatever reads a pin goes through it. The
+names lie in a file beside the knowledge base. It is made of the branch `vmrag_migrated`, of rows
+that were checked (`ops.remotes.revision_map`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import EngineName, engine_of
+from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.pin import Pin
+
+_HEADER = "vmrag-migrated 1"
+
+
+def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
+    """The pin, naming the revision that its own became in the knowledge base of a folder.
+
+    Raises `PinMalformed`, as `pin.parse`.
+    """
+    pin = pins.parse(data, source=source)
+    revision = current(kb, pin.dolt_commit)
+    return pin if revision == pin.dolt_commit else msgspec.structs.replace(pin, dolt_commit=revision)
+
+
+def current(kb: Path, revision: str) -> str:
+    """What a revision became in the knowledge base of a folder; itself where it was not
+    migrated.
+    """
+    for engine in _FILES:
+        stamp = _stamp(path(kb, engine))
+        if stamp is not None and engine == engine_of(kb):
+            return _names(str(path(kb, engine)), stamp)[1].get(revision, revision)
+    return revision
+
+
+def path(kb: Path, engine: EngineName) -> Path:
+    """Where the names lie for a knowledge base of an engine.
+
+    Each has its own: a migration makes it before its knowledge base takes the other one's place.
+    """
+    return kb / _FILES[engine]
+
+
+def standing_for(kb: Path, engine: EngineName) -> str:
+    """The head of `vmrag_migrated` of which the file was made; empty where there is none."""
+    stamp = _stamp(path(kb, engine))
+    return "" if stamp is None else _names(str(path(kb, engine)), stamp)[0]
+
+
+def write(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
+    lines = [f"{_HEADER} {head}", *(f"{old} {new}" for old, new in sorted(names.items()))]
+    write_atomically(path(kb, engine), "".join(f"{each}\n" for each in lines).encode(), durable=True)
+
+
+_FILES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(4)
+def _names(file: str, _: tuple[int, int, int]) -> tuple[str, Mapping[str, str]]:
+    """The head that a file stands for, and its names. One of another format counts as empty: it
+    is made again.
+    """
+    try:
+        first, *lines = Path(file).read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError, ValueError):
+        return "", {}
+    if first.rpartition(" ")[0] != _HEADER:
+        return "", {}
+    return first.rpartition(" ")[2], dict(line.split(" ", 1) for line in lines if " " in line)

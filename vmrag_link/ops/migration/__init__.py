@@ -1,0 +1,1 @@
+"""Moving a knowledge base to another engine, with its history."""

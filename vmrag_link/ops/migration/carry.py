@@ -1,0 +1,164 @@
+"""Make revisions of one knowledge base again in another one, of another engine.
+
+Each is written as its difference to its first parent, and read again: it counts when it holds what
+the old one holds. What was made is noted line by line, so a run that was stopped is gone on with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from vmrag_link import permissions
+from vmrag_link.engines import contents
+from vmrag_link.engines.base import Engine, Write, root_of
+from vmrag_link.engines.contents import RowSet, RowStep, Steps
+from vmrag_link.errors import EngineFailed
+from vmrag_link.models import Document, RevisionInfo
+from vmrag_link.ops.migration.plan import MigrationPlan
+from vmrag_link.ops.remotes.revision_map import MigratedRevision, forget, waiting
+from vmrag_link.progress import Progress
+
+_BATCH_ROWS = 500
+_BATCH_CHARACTERS = 2_000_000
+
+Made = dict[str, MigratedRevision]
+"""By its old name, what a revision became."""
+
+
+class Carried(NamedTuple):
+    """All that was made, and how many `new` ones there are among them."""
+
+    entries: Made
+    new: int
+
+
+def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: Progress) -> Carried:
+    """Make what is not made yet; returns everything, the root included.
+
+    `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
+    Raises `EngineFailed` for one that does not hold what the old one holds.
+    """
+    made = _noted(notes, new)
+    beginning = contents.read(old, plan.root)
+    made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
+    todo = [each for each in plan.revisions if each not in made]
+    known: dict[str, RowSet] = {plan.root: beginning}
+    left = waiting(todo, plan.parents)
+    there, here = Steps(old), Steps(new)
+    infos = _infos(old, plan, set(todo))
+    with (
+        progress.task("migrating", total=len(todo)) as task,
+        new.writing("migrate"),
+        _Notes(notes) as written,
+    ):
+        for revision in todo:
+            first = plan.parents[revision][0]
+            if first not in known:
+                known[first] = contents.read(old, first)
+            step = there.between(first, revision)
+            info = infos.get(revision) or old.info(revision)
+            parents = [made[each].revision for each in info.parents]
+            again = new.recreate(
+                parents, _rows(old, revision, step), message=info.message, author=info.author, date=info.date
+            )
+            known[revision] = known[first].after(step)
+            if known[first].after(here.between(parents[0], again)) != known[revision]:
+                raise EngineFailed(
+                    f"Revision {revision[:12]} became {again[:12]}, which does not hold the same; nothing was replaced.",
+                    hint="vmrag doctor --bug",
+                    revision=revision,
+                )
+            made[revision] = MigratedRevision(again, known[revision].fingerprint)
+            written.add(revision, made[revision])
+            forget(known, left, first, revision)
+            task.advance(1)
+    return Carried(made, len(todo))
+
+
+def _infos(engine: Engine, plan: MigrationPlan, todo: set[str]) -> Mapping[str, RevisionInfo]:
+    """Messages, authors and dates: one walk a head is much faster than a question a revision."""
+    found: dict[str, RevisionInfo] = {}
+    for head in dict.fromkeys((*plan.branches.values(), *plan.anchors)):
+        if head in todo and head not in found:
+            found |= {each.revision: each for each in engine.log(head) if each.revision in todo}
+    return found
+
+
+# -- rows
+
+
+def _rows(engine: Engine, revision: str, step: RowStep) -> Iterator[Write]:
+    """What turns the first parent into the revision; texts are read as they are needed."""
+    documents, collections = step.rows.documents, step.rows.collections
+    dropped = [each.key for each in collections if each.after is None]
+    projects = {each.key for each in step.projects}
+    yield Write(
+        remove_documents=[each.key for each in documents if each.after is None],
+        remove_collections=dropped,
+        put_collections=[each.after for each in collections if each.after],
+        remove_projects=[each.key for each in step.removed_projects if each.key not in projects],
+        put_projects=step.projects,
+    )
+    changed: dict[str, list[str]] = {}
+    for each in documents:
+        if each.after:
+            changed.setdefault(each.after.collection, []).append(each.after.doc_id)
+    for name in dropped:  # with the row go the documents, and some may be there without it
+        changed[name] = [each.doc_id for each in engine.headers(revision, collection=name)]
+    for name, ids in changed.items():
+        for start in range(0, len(ids), _BATCH_ROWS):
+            yield from _batches(engine.documents(revision, collection=name, ids=ids[start : start + _BATCH_ROWS]))
+
+
+def _batches(documents: Iterator[Document]) -> Iterator[Write]:
+    batch: list[Document] = []
+    size = 0
+    for each in documents:
+        batch.append(each)
+        size += len(each.content)
+        if size > _BATCH_CHARACTERS:
+            yield Write(put_documents=batch)
+            batch, size = [], 0
+    if batch:
+        yield Write(put_documents=batch)
+
+
+# -- notes
+
+
+class _Notes:
+    """Lines at the end of a file, each there when the revision is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        permissions.make_file(self._path)
+        self._file = self._path.open("a", encoding="ascii")
+        if self._path.stat().st_size:
+            self._file.write("\n")  # after a line that was cut off
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def add(self, old: str, entry: MigratedRevision) -> None:
+        self._file.write(f"{old} {entry.revision} {entry.fingerprint}\n")
+        self._file.flush()
+
+
+def _noted(path: Path, new: Engine) -> Made:
+    """What earlier runs made, as far as it is there."""
+    found: Made = {}
+    if path.exists():
+        for line in path.read_text(encoding="ascii", errors="replace").splitlines():
+            parts = line.split()
+            if len(parts) == 3 and len(parts[2]) == 64:  # noqa: PLR2004  old, new, SHA-256 in hex
+                found[parts[0]] = MigratedRevision(parts[1], parts[2])
+    here = new.parents([entry.revision for entry in found.values()]) if found else {}
+    return {old: entry for old, entry in found.items() if entry.revision in here}

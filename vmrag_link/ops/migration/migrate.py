@@ -1,0 +1,278 @@
+"""`vmrag migrate`: move the knowledge base to another engine, with its whole history."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from vmrag_link import locks, paths, pin_values
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of, root_of
+from vmrag_link.engines.creating import first_message
+from vmrag_link.errors import AlreadyInitialized, Busy, EngineFailed, file_failures
+from vmrag_link.git import sharing
+from vmrag_link.models import Record
+from vmrag_link.ops.migration import exchange, names, unfinished, work_tree
+from vmrag_link.ops.migration.carry import Carried, carry
+from vmrag_link.ops.migration.exchange import MigrationState
+from vmrag_link.ops.migration.plan import MigrationPlan, is_carried, plan
+from vmrag_link.ops.migration.work_tree import Changed
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.workspace import Workspace
+
+_ATTEMPTS = 5
+"""How often what was committed meanwhile is carried, too."""
+
+_SECONDS: dict[EngineName, tuple[float, float]] = {"doltlite": (0.02, 0.0002), "dolt": (0.05, 0.0004)}
+"""What a revision, and a document of the branches, takes to be made (bench/README.md)."""
+
+
+class MigrateReport(Record, frozen=True):
+    """`revisions` that are in the new knowledge base, of which this run `made` some. `branches` and
+    `anchors`: what reaches them. `bytes` of the old one.
+
+    `applied` False: nothing was done; `seconds` is how long it may take. `remote`: what pin or
+    settings name as the place where the old one is kept, and which the new one cannot share.
+    """
+
+    applied: bool
+    origin: EngineName
+    to: EngineName
+    revisions: int
+    made: int
+    branches: tuple[str, ...]
+    anchors: int
+    bytes: int
+    seconds: float | None = None
+    changed: Changed = Changed()
+    remote: str = ""
+
+
+class UndoReport(Record, frozen=True):
+    """`engine`: what stores the knowledge base again."""
+
+    engine: EngineName
+    changed: Changed
+
+
+def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateReport:
+    """Make every revision again in an engine, and let the result take the present one's place.
+
+    What was stopped is gone on with. The knowledge base of before stays until `vmrag gc`. Raises
+    `AlreadyInitialized` where it is stored by that engine, `Uncommitted`, `Busy` where another
+    operation is unfinished, `MergeConflict`, and as `opening.require`.
+    """
+    with _alone(ws):
+        settled = _settle(ws)
+        origin = ws.engine.name
+        if origin == to:
+            if settled and settled.now:
+                report = MigrateReport(True, settled.state.origin, to, *_counts(ws), changed=settled.now)
+                return msgspec.structs.replace(report, remote=_remote(ws))
+            raise AlreadyInitialized(
+                f"The knowledge base is stored by {to} already: there is nothing to migrate.",
+                hint="vmrag status",
+                engine=to,
+            )
+        unfinished.require_none(ws)
+        _require_own(ws.engine)
+        opening.require(to, ws.settings.dolt_access)
+        wanted, size = plan(ws.engine, history_pins.everywhere(ws.places)), paths.size_of(ws.places.kb)
+        if dry_run:
+            return _planned(ws, to, wanted, size)
+        paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
+        settings = work_tree.settings_change(ws, to)  # one that cannot be changed stops here
+        carried, state = _carry(ws, to, wanted, settings)
+        changed = _conclude(ws, state)
+    anchors = len(wanted.anchors)
+    numbers = len(carried.entries), carried.new, _branches(wanted), anchors, size
+    return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws))
+
+
+def undo(ws: Workspace) -> UndoReport:
+    """Go back to the knowledge base of before.
+
+    Raises `AlreadyInitialized` where it is not here, and `KnowledgeMoved` or `Uncommitted` where
+    the new one holds what it does not.
+    """
+    with _alone(ws):
+        settled = _settle(ws)
+        if settled and settled.now and settled.state.stage == "undoing":
+            return UndoReport(settled.state.origin, settled.now)
+        before = exchange.before(ws.places)
+        if not settled or engine_of(ws.places.kb) != settled.state.to or engine_of(before) != settled.state.origin:
+            raise AlreadyInitialized(
+                "There is no migration to undo: the knowledge base of before is not here.",
+                hint="To move this one, with all that it holds: vmrag migrate --to doltlite (or dolt)",
+            )
+        unfinished.require_none(ws)
+        state = msgspec.structs.replace(settled.state, stage="undoing")
+        names.require_nothing_new(ws.engine)
+        exchange.note(ws.places, state)
+        _change(ws, state)  # first: the new knowledge base knows the old names, the old one not the new ones
+        with _still(ws, "undo a migration"):
+            names.require_nothing_new(ws.engine)
+            _exchange(ws, state)
+        return UndoReport(state.origin, _conclude(ws, state))
+
+
+# -- carrying
+
+
+def _carry(
+    ws: Workspace, to: EngineName, wanted: MigrationPlan, settings: exchange.RewrittenFile
+) -> tuple[Carried, MigrationState]:
+    """Carry until nothing is committed meanwhile, then exchange the two."""
+    folder = ws.places.migration / f"{to}-{wanted.root[:12]}"
+    made = 0
+    for _ in range(_ATTEMPTS):
+        with contextlib.closing(_opened(ws, to, wanted, folder / "kb")) as new:
+            done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
+            names.transfer(ws.engine, new, wanted, done.entries)
+        made += done.new
+        pins = history_pins.everywhere(ws.places)
+        with _still(ws, "migrate"):
+            wanted, before = plan(ws.engine, pins), wanted
+            if wanted == before:
+                pin = work_tree.pin_change(ws, done.entries)
+                state = MigrationState(ws.engine.name, to, folder.name, "exchanging", settings, pin)
+                if exchange.before(ws.places).exists():  # of an earlier migration
+                    with file_failures():
+                        shutil.rmtree(exchange.before(ws.places))
+                _exchange(ws, state)
+                return Carried(done.entries, made), state
+    raise Busy("Something goes on committing to the knowledge base, which was not replaced.", hint="vmrag migrate")
+
+
+def _opened(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
+    """The new knowledge base, as far as it was made here, or on its server by somebody else."""
+    access = ws.settings.dolt_access
+    if opening.there(folder):
+        return opening.open_engine(folder, lock_timeout=ws.lock_timeout, limits=ws.settings.limits, access=access)
+    first = ws.engine.info(wanted.root)
+    try:
+        return opening.create(to, folder, author=first.author, date=first.date, access=access, origin=wanted.root)
+    except AlreadyInitialized:
+        if to != "dolt" or not access.server:
+            raise
+    new = opening.join(folder, access)
+    if [each.message for each in new.log(root_of(new))][1:] != [first_message(wanted.root)]:
+        new.close()
+        shutil.rmtree(folder)
+        raise AlreadyInitialized(
+            f"The server {access.server} holds another knowledge base in the database {access.database!r}.",
+            hint="Name another database: git config vmrag.dolt.database NAME",
+            database=access.database,
+        )
+    return new
+
+
+def _require_own(engine: Engine) -> None:
+    if engine.shared:
+        raise EngineFailed(
+            "The knowledge base is on a Dolt server, which others use: it is not migrated from there.",
+            hint="In a clone without the setting dolt.server: vmrag clone, then vmrag migrate --to doltlite",
+        )
+
+
+def _remote(ws: Workspace) -> str:
+    """A remote that holds one knowledge base; the code's own has a place for each engine."""
+    found = destinations.stated_remote(ws)
+    return "" if found == pin_values.OWN or ws.engine.shared else found
+
+
+def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) -> MigrateReport:
+    each, row = _SECONDS[to]
+    documents = sum(ws.engine.count(head) for head in set(wanted.branches.values()))
+    seconds = round(1 + len(wanted.revisions) * each + documents * row, 1)
+    numbers = len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), size
+    return MigrateReport(False, ws.engine.name, to, *numbers, seconds)
+
+
+# -- exchanging
+
+
+@contextlib.contextmanager
+def _alone(ws: Workspace) -> Iterator[None]:
+    sharing.prepare(ws.places)
+    with locks.exclusive(exchange.lock_of(ws.places), purpose="migrate the knowledge base", timeout=0):
+        yield
+
+
+@contextlib.contextmanager
+def _still(ws: Workspace, purpose: str) -> Iterator[None]:
+    """Nobody commits within. The knowledge base's own lock is not the engine's to take here: it is
+    closed before its files move.
+    """
+    with (
+        locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout),
+        locks.exclusive(ws.places.kb / LOCK_NAME, purpose=purpose, timeout=ws.lock_timeout),
+    ):
+        yield
+
+
+def _exchange(ws: Workspace, state: MigrationState) -> None:
+    ws.close()
+    exchange.note(ws.places, state)
+    exchange.exchange(ws.places, state)
+
+
+def _conclude(ws: Workspace, state: MigrationState) -> Changed:
+    """What follows when the knowledge bases have changed places. It can be repeated."""
+    with file_failures():
+        shutil.rmtree(ws.places.remotes, ignore_errors=True)  # derived, of what the other one knew
+    changed = _change(ws, state)
+    if state.stage == "undoing":
+        exchange.forget(ws.places)
+    else:
+        exchange.note(ws.places, msgspec.structs.replace(state, stage="done"))
+    return changed
+
+
+def _change(ws: Workspace, state: MigrationState) -> Changed:
+    with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
+        changed = work_tree.change(ws, state, back=state.stage == "undoing")
+    ws.reload_settings()
+    return changed
+
+
+class _Settled(NamedTuple):
+    """The last migration, or the undoing of it. `now`: what of the work tree was changed just now,
+    where a kill had left it; None: it was over.
+    """
+
+    state: MigrationState
+    now: Changed | None
+
+
+def _settle(ws: Workspace) -> _Settled | None:
+    """Finish what a kill left, or take it back."""
+    state = exchange.state_of(ws.places)
+    if state is None or state.stage == "done":
+        return _Settled(state, None) if state else None
+    with _still(ws, "finish a migration"):
+        finished = exchange.finish(ws.places, state)
+    if finished:
+        return _Settled(state, _conclude(ws, state))
+    if state.stage == "exchanging":
+        exchange.forget(ws.places)
+        return None
+    state = msgspec.structs.replace(state, stage="done")
+    exchange.note(ws.places, state)
+    return _Settled(state, None)
+
+
+def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
+    return tuple(filter(is_carried, wanted.branches))
+
+
+def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
+    """The numbers of a report on a migration that a kill had all but ended."""
+    wanted = plan(ws.engine, history_pins.everywhere(ws.places))
+    return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)
