@@ -70,7 +70,13 @@ def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> 
     of_bob = bob.write_document("draft.md", "What Bob wrote while Ada moved.\n")
     drafted = bob.fingerprint()
 
+    share(bob, "draft~0:refs/heads/unfetched")
+    ada.git("fetch", "-q")
+    assert "1 pinned revision is not in this clone" in ada.vmrag("migrate", "--to", "dolt", "--dry-run").out
+    ada.git("push", "-q", "origin", ":unfetched")
+    ada.git("fetch", "-q", "--prune")
     planned = ada.ask("migrate", "--to", "dolt", "--dry-run")
+    assert planned["absent"] == 0
     assert (planned["applied"], engine_of(ada), planned["revisions"]) == (False, "doltlite", 2)
     report = moved(ada)
     assert (report["revisions"], report["changed"]["written"]) == (2, [".vmrag.yaml", ".dolt-version"])  # type: ignore[index]
