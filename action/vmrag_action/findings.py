@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmrag_action import failures, inputs
-from vmrag_action.runner import PIN, Level, Runner, SourceLine
+from vmrag_action.inputs import Mode
+from vmrag_action.runner import PIN, Level, Runner, SourceLine, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK
 from vmrag_link.ops.checks.verify_commits import Code, PinFinding
 from vmrag_link.ops.checks.verify_commits import Level as Severity
+
+OTHER_REPOSITORY = "the checkout is of another repository than the job's own, which alone is pushed to."
+"""Why a mode that pushes has nothing to do there."""
 
 MOST_BYTES = 900_000
 """Of the table in the summary: other steps of the job have something to say, too."""
@@ -75,6 +79,17 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
         text += markdown_text.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=MOST_BYTES)
     runner.summarise(text)
     return FAILED_CHECK if any(each.severity in fatal for each in found) else OK
+
+
+def nothing_to_do(runner: Runner, job: WorkflowJob, mode: Mode, title: str, why: str) -> int:
+    """Say why a mode has nothing to do on this event. The job passes.
+
+    `why`: a sentence, which begins like the rest of one.
+    """
+    said = f"mode: {mode} has nothing to do on {job.event}: {why}"
+    runner.say(said)
+    runner.summarise(markdown_text.facts(title, [("Result", said)]))
+    return OK
 
 
 def _rank(found: ActionFinding) -> tuple[bool, int]:

@@ -43,13 +43,15 @@ def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_ten
     assert "does not have" in done.log
 
 
-def test_ten_findings_are_ten_annotations(ci):
+def test_ten_findings_are_ten_annotations_also_of_a_repair_that_cannot_judge_them(ci):
     before = ci.tip
     for number in range(10):
         ci.ada.commit(f"broken {number}", pin=f"no pin {number}\n")
     ci.ada.git("push", "-q", "--no-verify")
-    done = ci.on_push(before=before, mode="verify", fail_on="never")
+    done = ci.on_push(before=before, mode="repair", fail_on="never")
     assert done.passed
+    assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "10")
+    assert "Nothing that could be repaired on main, and 10 findings for a person." in done.log
     assert len(done.said("warning")) == 10
     assert "more: see the summary" not in done.log
 

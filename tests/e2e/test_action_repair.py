@@ -4,6 +4,7 @@ branch.
 
 from __future__ import annotations
 
+import html
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,9 +44,10 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
 
 def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
     landed = dropping.squash(ci.ada)
-    done = repair(ci, landed, mode="repair,verify")
+    done = repair(ci, landed, mode="repair,verify,link")
     assert done.passed
     assert (done.outputs["repaired"], done.outputs["repair-branch"]) == ("true", "")
+    assert done.outputs["linked"] == "2"  # of the repair, too, whose push starts no job
     assert_repaired(ci, landed.after)
     message = ci.world.hub.git("log", "-1", "--format=%B", "main")
     assert "1 document modified" in message
@@ -196,11 +198,11 @@ def killing(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("event", "ref", "given", "said"),
     [
-        ("push", "refs/heads/topic", {}, "The branch topic is left alone"),
-        ("push", "refs/tags/v1", {}, "Only the push of a branch is repaired"),
-        ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "Only the push of a branch is repaired"),
-        ("pull_request", "refs/pull/7/merge", {}, "Only the push of a branch is repaired"),
-        ("schedule", "refs/heads/main", {}, "Only the push of a branch is repaired"),
+        ("push", "refs/heads/topic", {}, "on push: the branch topic is left alone"),
+        ("push", "refs/tags/v1", {}, "only what is pushed to a branch is repaired"),
+        ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", {}, "only what is pushed to a branch is repaired"),
+        ("pull_request", "refs/pull/7/merge", {}, "only what is pushed to a branch is repaired"),
+        ("schedule", "refs/heads/main", {}, "only what is pushed to a branch is repaired"),
         ("push", "refs/heads/main", {"repair_branches": "release, next"}, "names release and next"),
     ],
 )
@@ -219,7 +221,7 @@ def test_where_nothing_is_to_be_repaired_it_says_so(ci, event, ref, given, said)
     assert done.passed
     assert (done.outputs["repaired"], done.outputs["findings"]) == ("false", "0")
     assert said in done.log
-    assert "Nothing to repair" in done.summary.replace("&#46;", ".")
+    assert f"mode: repair has nothing to do on {event}: " in html.unescape(done.summary)
     assert ci.tip == landed.after
 
 

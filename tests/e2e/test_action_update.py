@@ -214,7 +214,7 @@ def test_other_events_have_nothing_to_update(event, ci, api):
     }[event]
     done = ci.run("push" if event == "tag" else event, payload, sha=sha, ref=ref, mode="update,link")
     assert (done.passed, done.outputs["updated"], done.outputs["linked"]) == (True, "0", "0")
-    assert done.log.count("nothing to do for") == 2
+    assert done.log.count("has nothing to do on ") == 2
     assert refs(hub) == before
     assert api.asked == []
 

@@ -67,7 +67,7 @@ def alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         gone.wait()
         return gone.pid
 
-    monkeypatch.setattr(ChromaStores, "_start", start)
+    monkeypatch.setattr(ChromaStores, "start", start)
     return started
 
 

@@ -157,6 +157,17 @@ def test_an_earlier_commit_is_merged_already(project):
     assert "Nothing to merge" in project.vmrag("merge", "HEAD").out
 
 
+def test_what_git_has_not_merged_yet_is_said_until_it_has(project):
+    """A host compares the pins with where the branches parted, whatever the knowledge holds."""
+    todo = "a pull request, take in the code, too: git merge feature"
+    assert f"Then, for {todo}" in project.vmrag("merge", "feature").out
+    project.git("commit", "-q", "-m", "knowledge")
+    assert f"For {todo}" in project.vmrag("merge", "feature").out
+    assert "git merge" not in project.vmrag("merge", revision(project, "feature")).out
+    project.git("merge", "-q", "--no-edit", "-s", "ours", "feature")
+    assert "git merge" not in project.vmrag("merge", "feature").out
+
+
 # -- where a merge starts from ---------------------------------------------------------------------
 
 

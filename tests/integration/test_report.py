@@ -71,6 +71,11 @@ def test_the_head_is_that_of_the_work_tree_unless_another_one_is_named(project):
     assert changes(project, "first") == changes(project, "first", "HEAD") == {"handbook/faq.md": "added"}
 
 
+def test_swapped_places_are_said_with_the_command_that_is_meant(project):
+    said = project.vmrag("report", "main", "first").out
+    assert "main has all that first has. What main has more: vmrag report first main" in said
+
+
 def test_the_same_place_twice_changes_nothing(project):
     found = report(project, "main", "HEAD")
     assert (found["documents"], found["gained"]["total"], found["findings"]) == ([], 0, [])
@@ -275,8 +280,10 @@ def test_queries_that_cannot_be_read_or_asked_are_said_and_the_rest_is_shown(pro
 def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
     page_file, summary = tmp_path / "page.html", tmp_path / "summary.md"
     page_file.write_text("of before")
+    page_file.chmod(0o600)
     project.vmrag("report", "main", "feature", "--html", str(page_file), "--markdown", str(summary))
     assert page_file.read_text().startswith("<!doctype html>")
+    assert page_file.stat().st_mode & 0o777 == 0o600
     assert "handbook&#47;uv&#46;md" in summary.read_text()
     before = page_file.read_bytes()
 
@@ -284,7 +291,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
         yield "<!doctype html>"
         raise OSError(28, "No space left on device", str(page_file))
 
-    monkeypatch.setattr("vmrag_link.cli.report.page", broken)
+    monkeypatch.setattr("vmrag_link.ops.report.html.page", broken)
     refused = project.vmrag("report", "main", "feature", "--html", str(page_file), "--json", code=None)
     assert (refused.error["code"], page_file.read_bytes()) == ("FILE_SYSTEM_ERROR", before)
     assert sorted(each.name for each in tmp_path.iterdir() if each.name.startswith(".")) == []

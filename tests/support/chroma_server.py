@@ -25,6 +25,9 @@ from vmrag_link.chroma_server.address import ServerAddress
 from vmrag_link.chroma_server.client import ChromaClient
 
 HOST = "127.0.0.1"
+LACKS, CHANGED = "CHROMA_SERVER_LACKS", "CHROMA_SERVER_CHANGED"
+"""What the doctor mends on a server: `test_chroma_server.py` has both."""
+
 _PATIENCE = 60.0
 _PROGRAM = "import sys, chromadb_rust_bindings as b; b.cli(sys.argv[1:])"
 """The program `chroma`, without importing all of chromadb first, which takes seconds."""

@@ -17,7 +17,8 @@ class ServerAddress(Record, frozen=True):
     """A Chroma server that this machine's person agreed to.
 
     `headers` hold a key, if it may be sent there, and no message shows the `secrets` in them.
-    `seconds`: how long an answer may take.
+    `seconds`: how long an answer may take. `flaw`: why it cannot be asked, if so: answers do not
+    need it, so only what asks fails.
     """
 
     mode: Literal["http", "cloud"]
@@ -27,6 +28,7 @@ class ServerAddress(Record, frozen=True):
     seconds: float
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    flaw: str = ""
 
     @property
     def shown(self) -> str:

@@ -46,7 +46,7 @@ def difference(
     """
     if why := problem(client, found, contents.seal()):
         return why
-    hashes, vectors = contents.hashes(), dict[str, bytes]()
+    hashes, vectors = contents.hashes(), list[tuple[str, bytes]]()
     for rows in contents.rows(client.limits):
         lengths = {row.id: len((row.text or "").encode()) for row in rows}
         there = client.get(found, lengths, dimensions=contents.dimensions)
@@ -56,7 +56,7 @@ def difference(
                 return f"the text of record {row.id} is another one"
             if vouched is None and not _alike(vector, row.vector):
                 return f"the vector of record {row.id} is another one"
-            vectors[hashes[row.id]] = vector
+            vectors.append((hashes[row.id], vector))
     if vouched is not None and names.vectors_digest(vectors) not in vouched:
         return "nobody vouches for its vectors"
     return ""

@@ -103,7 +103,7 @@ class ChromaClient:
             if error.details.get("status") == NOT_FOUND:
                 return None
             raise
-        found = self._checked(self._decoded(answer, RemoteCollection))
+        found = self._decoded(answer, RemoteCollection)
         if found.name != name:
             raise self.failure(f"answered with the collection {shown(found.name)} in place of {name}")
         return found
@@ -125,7 +125,7 @@ class ChromaClient:
             if error.details.get("status") == CONFLICT:
                 return None
             raise
-        return self._checked(self._decoded(answer, RemoteCollection))
+        return self._decoded(answer, RemoteCollection)
 
     def change(self, collection: RemoteCollection, *, name: str | None = None, metadata: Mapping[str, Any]) -> bool:
         """Give a collection another name, which only one can have, and other metadata, in one step.
@@ -134,7 +134,7 @@ class ChromaClient:
         """
         body = {"new_metadata": metadata} | ({"new_name": name} if name else {})
         try:
-            self._ask("PUT", f"{self._collections}/{collection.id}", body, once=name is not None)
+            self._ask("PUT", self._at(collection), body, once=name is not None)
         except ChromaServerFailed as error:
             if name is not None or error.details.get("status") == NOT_FOUND:
                 return False  # servers answer 500 where a name is taken
@@ -165,7 +165,7 @@ class ChromaClient:
                 raise self.failure(f"lists more than {MOST_COLLECTIONS} collections")
 
     def count(self, collection: RemoteCollection) -> int:
-        return self._decoded(self._ask("GET", f"{self._collections}/{collection.id}/count"), int)
+        return self._decoded(self._ask("GET", f"{self._at(collection)}/count"), int)
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class ChromaClient:
             "documents": [row.text for row in rows],
             "metadatas": [row.metadata for row in rows],
         }
-        self._ask("POST", f"{self._collections}/{collection.id}/add", body)
+        self._ask("POST", f"{self._at(collection)}/add", body)
 
     def get(
         self, collection: RemoteCollection, texts: Mapping[str, int], *, dimensions: int
@@ -189,7 +189,7 @@ class ChromaClient:
         """
         body = {"ids": [*texts], "include": ["embeddings", "documents"]}
         most = page_bytes(sum(texts.values()), len(texts), dimensions)
-        answer = self._ask("POST", f"{self._collections}/{collection.id}/get", body, most=most)
+        answer = self._ask("POST", f"{self._at(collection)}/get", body, most=most)
         page = self._decoded(answer, _Page)
         vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
@@ -220,10 +220,20 @@ class ChromaClient:
     def _collections(self) -> str:
         return f"{self.address.root}/collections"
 
+    def _at(self, collection: RemoteCollection) -> str:
+        """The address of a collection, from which no id leads elsewhere."""
+        if not re.fullmatch(_UUID, collection.id):
+            raise self.failure(f"answered with the collection id {shown(collection.id)}")
+        return f"{self._collections}/{collection.id}"
+
     def _ask(
         self, method: str, url: str, body: object = None, *, most: int = SHORT_ANSWER, once: bool = False
     ) -> bytes:
         address = self.address
+        if address.flaw:
+            raise self.failure(
+                f"cannot be asked: {address.flaw}", hint="Set it anew for whoever runs this: export NAME=KEY"
+            )
         try:
             return endpoint.request(
                 method,
@@ -254,11 +264,6 @@ class ChromaClient:
                 f"answered with something else than Chroma does ({error})",
                 hint="See what vmrag.chroma.url names: it does not speak as Chroma 1.x does.",
             ) from error
-
-    def _checked(self, found: RemoteCollection) -> RemoteCollection:
-        if not re.fullmatch(_UUID, found.id):
-            raise self.failure(f"answered with the collection id {shown(found.id)}")
-        return found
 
     def _packed(self, vector: list[float] | None, dimensions: int) -> bytes:
         if vector is None or len(vector) != dimensions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -69,9 +70,9 @@ class SharedContents(NamedTuple):
         if batch:
             yield batch
 
-    def text_vectors(self) -> dict[str, bytes]:
-        """The vectors of all texts, by the texts' hashes."""
-        return {content_hash(chunk.text): vector for chunk, vector in self._embedded()}
+    def vectors_digest(self) -> str:
+        """As `names.vectors_digest`, of all texts."""
+        return names.vectors_digest((content_hash(chunk.text), vector) for chunk, vector in self._embedded())
 
     def _rows(self, limits: ServerLimits) -> Iterator[tuple[SharedRow, int]]:
         for chunk, vector in self._embedded():
@@ -85,11 +86,13 @@ class SharedContents(NamedTuple):
         """All chunks with their vectors, a text always with the same: a service that was asked
         twice may have answered otherwise.
         """
+        repeated = {name for name, number in Counter(self.hashes().values()).items() if number > 1}
         first: dict[str, bytes] = {}
         for chunks in self._chunks():
             vectors = self.vectors(self.source.folder, self.held, {each.slot: each.text for each in chunks})
             for each in chunks:
-                yield each, first.setdefault(content_hash(each.text), vectors[each.slot])
+                name, vector = content_hash(each.text), vectors[each.slot]
+                yield each, first.setdefault(name, vector) if name in repeated else vector
 
     def _chunks(self) -> Iterator[list[ChunkRow]]:
         batch: list[Placed] = []

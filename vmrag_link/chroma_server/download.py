@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, shown
 from vmrag_link.chroma_server.limits import BATCH_BYTES
+from vmrag_link.models import content_hash
 
 
 class Expected(NamedTuple):
-    """A record that a server has to have: the text of a chunk, and the text's hash."""
+    """A record that a server has to have: the hash of a chunk's text, and its bytes."""
 
     hash: str
-    text: str
+    length: int
 
 
 def vectors(
@@ -31,10 +32,10 @@ def vectors(
     """
     got: dict[str, bytes] = {}
     for page in _pages(wanted, client.limits.records):
-        lengths = {name: len(wanted[name].text.encode()) for name in page}
+        lengths = {name: wanted[name].length for name in page}
         for name, (vector, text) in client.get(found, lengths, dimensions=dimensions).items():
             expected = wanted[name]
-            if text not in (None, expected.text):
+            if text is not None and content_hash(text) != expected.hash:
                 raise client.failure(f"changed a text in the collection {shown(found.name)}")
             if got.setdefault(expected.hash, vector) != vector:
                 raise client.failure(f"has two vectors for one text in the collection {shown(found.name)}")
@@ -46,11 +47,10 @@ def _pages(wanted: Mapping[str, Expected], most: int) -> Iterator[list[str]]:
     """As many ids as one page may have, and no more texts than `BATCH_BYTES` together."""
     page, size = list[str](), 0
     for name, expected in wanted.items():
-        length = len(expected.text.encode())
-        if page and (len(page) == most or size + length > BATCH_BYTES):
+        if page and (len(page) == most or size + expected.length > BATCH_BYTES):
             yield page
             page, size = [], 0
         page.append(name)
-        size += length
+        size += expected.length
     if page:
         yield page

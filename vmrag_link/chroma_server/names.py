@@ -70,12 +70,13 @@ def records_digest(ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
 
 
-def vectors_digest(vectors: Mapping[str, bytes]) -> str:
-    """Of the float32 vectors of texts, by the texts' hashes."""
+def vectors_digest(vectors: Iterable[tuple[str, bytes]]) -> str:
+    """Of the float32 vectors of texts, by the texts' hashes, in any order."""
+    each = {name: hashlib.sha256(vector).digest() for name, vector in vectors}
     digest = hashlib.sha256()
-    for name in sorted(vectors):
+    for name in sorted(each):
         digest.update(name.encode())
-        digest.update(vectors[name])
+        digest.update(each[name])
     return digest.hexdigest()
 
 

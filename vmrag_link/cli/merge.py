@@ -56,8 +56,9 @@ def lines(report: operation.MergeReport) -> list[str]:
         case _:
             told = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
             told.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
-            if report.code_behind:
-                told.append(f"Then, for a pull request, take in the code, too: git merge {quoted(report.source)}")
+    if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
+        first = "For" if report.result == "already_up_to_date" else "Then, for"
+        told.append(f"{first} a pull request, take in the code, too: git merge {quoted(report.source)}")
     if report.pending:
         told.append(f"warning: {report.pending}")
     return [*told, *report.notes]

@@ -13,10 +13,10 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 from vmrag_link.golden.comparison import ranking_changes
 from vmrag_link.ops.history.revparse import HEAD
+from vmrag_link.ops.report import html as jinja_page
 from vmrag_link.ops.report.ends import NamedEnd
-from vmrag_link.ops.report.files import write_text
+from vmrag_link.ops.report.files import require_place, write_text
 from vmrag_link.ops.report.gather import gather
-from vmrag_link.ops.report.html import page
 from vmrag_link.ops.report.markdown import markdown
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
 from vmrag_link.ops.report.verdict import verdict
@@ -44,16 +44,22 @@ def command(invocation: Invocation, *, base: str, head: str, html: Path | None, 
     on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
     queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
     branches of the knowledge base; a name that git knows is git's. Texts are in the files and in
-    --json. The answers need an index of both sides, which is built if it is not there.
+    --json. The answers need an index of both sides, which is built if it is not there. Nothing that
+    is found fails the command: that is for 'vmrag verify' and 'vmrag check'.
     """
+    page_file, summary_file = (each and invocation.directory / each for each in (html, summary))
+    for file in filter(None, (page_file, summary_file)):
+        require_place(file)
+    if page_file:
+        jinja_page.require()
     with (
         invocation.workspace() as ws,
         gather(ws, NamedEnd(base), NamedEnd(head)) as report,
     ):
-        if html:
-            write_text(invocation.directory / html, page(report))
-        if summary:
-            write_text(invocation.directory / summary, [markdown(report)])
+        if page_file:
+            write_text(page_file, jinja_page.page(report))
+        if summary_file:
+            write_text(summary_file, [markdown(report)])
         if invocation.as_json:
             invocation.emit(report.full())
         else:

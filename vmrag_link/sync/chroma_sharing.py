@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -191,21 +192,26 @@ def share_revision(
     client = ChromaClient(sharing.address)
     client.require_database()
     with file_failures(), contents_of(sharing, revision, shelf) as collections:
+        made = set[str]()
         for contents in collections:
-            log(f"{_shared(client, contents, progress)}: {contents.name} ({contents.label!r})")
-        vouch(collections, shelf)
+            how = _shared(client, contents, progress)
+            log(f"{how}: {contents.name} ({contents.label!r})")
+            made |= {contents.name} if how == "made" else set()
+        vouch(collections, shelf, made)
     sharing.note(revision, NotShared())
 
 
-def vouch(collections: list[SharedContents], shelf: Shelf) -> None:
-    """Note in the knowledge base what vectors of services a server has to serve."""
-    from vmrag_link.chroma_server.names import vectors_digest
+def vouch(collections: Iterable[SharedContents], shelf: Shelf, made: AbstractSet[str] = frozenset()) -> None:
+    """Note in the knowledge base what vectors of services a server has to serve: those that were
+    just `made` there, and those for which nobody vouches.
+    """
     from vmrag_link.embedding.protocols import SERVICES
     from vmrag_link.sync import vouchers
 
-    made = [each for each in collections if each.held.collection.embedding_function in SERVICES]
-    digests = {each.contents: vectors_digest(each.text_vectors()) for each in made}
-    if digests:
+    paid = (each for each in collections if each.held.collection.embedding_function in SERVICES)
+    new = [each for each in paid if each.name in made or not vouchers.digests(shelf.engine, each.contents)]
+    if new:
+        digests = {each.contents: each.vectors_digest() for each in new}
         vouchers.vouch(shelf.engine, digests, timeout=shelf.lock_timeout)
 
 

@@ -114,9 +114,9 @@ class SharedVectors:
         """
         size = lookup.model.dimensions
         got = download.vectors(self._client, found, lacking, dimensions=size, advance=advance)
-        if lookup.have and names.vectors_digest({**lookup.have, **got}) not in lookup.digests:
+        if lookup.have and names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:
             got = download.vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
-        if names.vectors_digest({**lookup.have, **got}) not in lookup.digests:  # `got` replaces what is here
+        if names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
             raise self._client.failure(
                 f"serves other vectors in {found.name} than those that the knowledge base vouches for",
                 hint="Whoever has its vectors mends it: vmrag doctor --fix",
@@ -144,5 +144,5 @@ def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, Ex
     for document in documents:
         for number, chunk in enumerate(chunks(document.content, chunking)):
             text_hash = content_hash(chunk.text)
-            found[names.record_id(document.doc_id, number, text_hash)] = Expected(text_hash, chunk.text)
+            found[names.record_id(document.doc_id, number, text_hash)] = Expected(text_hash, len(chunk.text.encode()))
     return found

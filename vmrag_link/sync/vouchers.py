@@ -33,10 +33,10 @@ def digests(engine: Engine, contents: str) -> set[str]:
 
 def vouch(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
     """Note digests by contents, unless they are noted already."""
-    new = [f"{contents}-{digest}" for contents, digest in vectors.items() if digest not in digests(engine, contents)]
-    if not new:
-        return
     with engine.writing("vouch for vectors", timeout=timeout):
+        new = [f"{each}-{digest}" for each, digest in vectors.items() if digest not in digests(engine, each)]
+        if not new:
+            return
         branch = engine.branch(VECTORS_BRANCH)
         if branch is None:
             engine.create_branch(VECTORS_BRANCH, root_of(engine))

@@ -154,10 +154,7 @@ class Workspace:
 
     @property
     def server(self) -> ServerAddress | None:
-        """The Chroma server through which indexes are shared, if there is one.
-
-        Raises `UsageInvalid`.
-        """
+        """The Chroma server through which indexes are shared, if there is one."""
         if self.config.chroma.mode == "embedded":
             return None
         from vmrag_link.trust import chroma_server

@@ -14,7 +14,7 @@ from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import env, markdown_text
-from vmrag_link.errors import OK, VmragError, enumerated, plural, quoted
+from vmrag_link.errors import VmragError, enumerated, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
@@ -42,12 +42,12 @@ class _Offer(NamedTuple):
 def run(runner: Runner, job: WorkflowJob) -> int:
     runner.output("repaired", False)
     with work.opened(runner, job) as ws:
-        if reason := _nothing_to_do(ws, job):
-            return _idle(runner, reason)
+        if reason := _nothing_to_do(ws):
+            return _idle(runner, job, reason)
         about = work.compared(ws)
         report = _repair(ws, about)
         if report.tip is None:
-            return _idle(runner, f"The branch {report.branch} is gone.")
+            return _idle(runner, job, f"the branch {report.branch} is gone.")
         if transfer.contains(ws.places, report.tip, about.head):
             runner.output("branch-head", report.commit if report.commit and report.result == "repaired" else report.tip)
     runner.output("repaired", report.result == "repaired")
@@ -58,24 +58,22 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return _told(runner, report, offer)
 
 
-def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
+def _nothing_to_do(ws: Workspace) -> str:
     """Why this job repairs nothing; empty if it may."""
     name = events.pushed_branch(os.environ)
     if name is None:
-        return f"Only the push of a branch is repaired; this is the event {job.event} of {job.ref}."
+        return "only what is pushed to a branch is repaired."
     wanted = inputs.repaired_branches() or (events.default_branch(os.environ),)
     if name not in wanted:
-        return f"The branch {name} is left alone; the input `repair-branches` names {enumerated(wanted)}."
+        return f"the branch {name} is left alone; the input `repair-branches` names {enumerated(wanted)}."
     if not events.is_own(os.environ, ws.places):
-        return "The checkout is of another repository than the job's own, which alone is pushed to."
+        return findings.OTHER_REPOSITORY
     return ""
 
 
-def _idle(runner: Runner, reason: str) -> int:
-    runner.say(f"Nothing to repair. {reason}")
+def _idle(runner: Runner, job: WorkflowJob, reason: str) -> int:
     runner.output("findings", inputs.earlier_findings())
-    runner.summarise(markdown_text.facts(TITLE, [("Result", f"Nothing to repair. {reason}")]))
-    return OK
+    return findings.nothing_to_do(runner, job, "repair", TITLE, reason)
 
 
 def _repair(ws: Workspace, about: Comparison) -> BranchRepair:
@@ -147,6 +145,8 @@ def _verdict(report: BranchRepair, offer: _Offer | None) -> str:
     if offer:
         where = f"pull request #{offer.number}" if offer.number else f"the branch {report.offered_on}"
         return f"{dropped}; {report.branch} refused the repair, which waits on {where}."
+    if report.others:
+        return f"Nothing that could be repaired on {report.branch}, and {plural(len(report.others), 'finding')} for a person."
     if report.mended:
         return f"What was dropped on {report.branch} is repaired already."
     return f"Nothing was dropped on {report.branch}."

@@ -4,7 +4,7 @@ page.
 
 from __future__ import annotations
 
-from vmrag_action import deepen, work
+from vmrag_action import deepen, findings, work
 from vmrag_action.events import Comparison
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_link import markdown_text
@@ -38,7 +38,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
         about = work.compared(ws)
         if about.base is None:
-            return _nothing(runner, f"The event {about.event} has no base: there is nothing to compare.")
+            return findings.nothing_to_do(runner, job, "report", TITLE, "there is no base to compare with.")
         try:
             return _compared(runner, job, ws, about, about.base)
         except VmragError as error:
@@ -50,7 +50,8 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
     deepen.make_comparable(ws.places, base, about.head)
     pins = history.pins_of(ws.places, [base, about.head])
     if not pins:
-        return _nothing(runner, f"Neither {base[:12]} nor {about.head[:12]} pins any knowledge.")
+        why = f"neither {base[:12]} nor {about.head[:12]} pins any knowledge."
+        return findings.nothing_to_do(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     foreign = _take_from_fork(ws, about, pins.get(about.head))
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
@@ -92,9 +93,3 @@ def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:
         f"The knowledge of {about.head[:12]} is not in this repository yet: for this report it was taken from {taken.source}, "
         "and checked in quarantine."
     )
-
-
-def _nothing(runner: Runner, why: str) -> int:
-    runner.say(why)
-    runner.summarise(markdown_text.facts(TITLE, [("Result", why)]))
-    return OK

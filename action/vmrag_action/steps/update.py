@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, failures, inputs, payload, work
+from vmrag_action import deepen, events, failures, findings, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -50,8 +50,10 @@ class BranchLine(NamedTuple):
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
-        reason = _nothing_to_do(ws, job)
-        found = [] if reason else [_told(ws, each) for each in _requests(job)]
+        if reason := _nothing_to_do(ws, job):
+            runner.output("updated", 0)
+            return findings.nothing_to_do(runner, job, "update", TITLE, reason)
+        found = [_told(ws, each) for each in _requests(job)]
     for each in found:
         if each.level:
             runner.annotate(each.level, f"#{each.number}: {each.message}", hint=each.hint, title="Update", at=None)
@@ -59,7 +61,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.say(f"#{each.number}: {each.message}")
     updated = sum(each.updated for each in found)
     runner.output("updated", updated)
-    verdict = reason or f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
+    verdict = f"Looked at {plural(len(found), 'open pull request')}: {updated} updated."
     runner.say(verdict)
     runner.summarise(markdown_text.facts(TITLE, [("Result", verdict)]) + _table(found))
     return max((each.code for each in found), default=OK)
@@ -76,11 +78,11 @@ def _table(found: Sequence[BranchLine]) -> str:
 def _nothing_to_do(ws: Workspace, job: WorkflowJob) -> str:
     """Why this event brings no branch up to date; empty if it may."""
     if job.event not in (*_OF_REQUESTS, "push", _BY_HAND):
-        return f"mode: update has nothing to do for {job.event}."
+        return "it brings pull requests up to date when their base was pushed to, or by hand."
     if job.event not in _OF_REQUESTS and not job.ref.startswith(BRANCHES):
-        return "mode: update has nothing to do for a tag."
+        return f"{job.ref} is no branch, so no pull request has it for its base."
     if not events.is_own(os.environ, ws.places):
-        return "The checkout is of another repository than the job's own, which alone is pushed to."
+        return findings.OTHER_REPOSITORY
     return ""
 
 

@@ -74,7 +74,7 @@ def resolve_rev(ws: Workspace, name: str) -> str:
         return _lookup(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
     except GitReferenceMissing as error:
         raise GitReferenceMissing(
-            f"{name!r} is neither a git ref, nor a revision or branch of the knowledge base, nor {WORKING}.",
+            f"{name!r} is neither a git ref, nor a revision or branch of the knowledge base.",
             hint="git branch -a, vmrag branch, vmrag log",
             ref=name,
         ) from error

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link.errors import FileFailed, quoted, system_failure
 
 
-def write_text(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text while it is made. A file is replaced in one step, when the whole text is there.
-
-    Raises `FileFailed`, and what making the text raises; then the file is as it was.
-    """
+def require_place(path: Path) -> None:
+    """Raises `FileFailed` where no file can be, before anything is done for it."""
     if path.is_dir():
         raise FileFailed(f"{path} is a folder.", hint="Name a file in it.", path=str(path))
     if not path.parent.is_dir():
         raise FileFailed(f"There is no folder {path.parent}.", hint=f"mkdir -p {quoted(path.parent)}", path=str(path))
+
+
+def write_text(path: Path, pieces: Iterable[str]) -> None:
+    """Write a text while it is made. A file is replaced in one step, when the whole text is there,
+    and keeps its mode.
+
+    Raises `FileFailed`, and what making the text raises; then the file is as it was.
+    """
+    require_place(path)
     try:
         if path.exists() and not path.is_file():  # a pipe, /dev/stdout
             _write(path, "w", pieces)
@@ -32,6 +39,8 @@ def _replace(target: Path, pieces: Iterable[str]) -> None:
     aside = target.with_name(f".{os.urandom(6).hex()}.tmp")
     try:
         _write(aside, "x", pieces)
+        if target.exists():
+            shutil.copymode(target, aside)
         aside.replace(target)
     except BaseException:
         aside.unlink(missing_ok=True)

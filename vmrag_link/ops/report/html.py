@@ -52,6 +52,11 @@ _BLOCKS = 5
 _COLLECTION = attrgetter("collection")
 
 
+def require() -> None:
+    """Raises `IndexExtraMissing` where Jinja2 is not installed."""
+    _environment()
+
+
 def page(report: KnowledgeReport) -> Iterator[str]:
     """The page in pieces, which are made while they are taken: memory holds one document's text.
 

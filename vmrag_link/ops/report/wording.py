@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.errors import plural
+from vmrag_link.errors import plural, quoted
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
 from vmrag_link.ops.report.records import Growth, ReportEnd, ReportSummary
@@ -22,6 +22,9 @@ def basis(summary: ReportSummary) -> str:
     base, head = named(summary.base), named(summary.head)
     if summary.start == summary.base:
         return f"Compared: {base} with {head}."
+    if summary.head.commit and summary.head.commit == summary.start.commit:
+        other = f"vmrag report {quoted(head)} {quoted(base)}"
+        return f"{base} has all that {head} has. What {base} has more: {other}"
     moved = (
         f" {base} has {plural(summary.missing, 'revision')} more since; they are no part of this."
         if summary.missing

@@ -1,0 +1,92 @@
+"""Every mode of the Action in a merge queue: `verify` decides, `report` tells, and what pushes
+leaves all as it is.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import dropping, events, hosted, people
+from tests.support.actions_runner import Finished
+from tests.support.checkout import TOKEN
+from tests.support.github_rest import GitHubApi, github_api
+from tests.support.hosted import Ci
+from tests.support.repos import ON
+from vmrag_action.inputs import MODES
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, parted, world, ci = people.shared, dropping.parted, dropping.world, hosted.ci
+
+
+@pytest.fixture
+def api() -> Iterator[GitHubApi]:
+    with github_api(TOKEN) as found:
+        yield found
+
+
+def queued(ci: Ci, api: GitHubApi, group: str, mode: str = ",".join(MODES)) -> Finished:
+    """A group that GitHub made of `main` and a pull request."""
+    ref = f"refs/heads/gh-readonly-queue/main/pr-7-{ci.tip}"
+    ci.world.hub.git("update-ref", ref, group)
+    payload = events.merge_group(ci.tip, group)
+    return ci.run("merge_group", payload, sha=group, ref=ref, mode=mode, environ={"GITHUB_API_URL": api.url})
+
+
+def test_a_group_that_is_whole_passes_and_what_pushes_has_nothing_to_do(ci, api):
+    ada, hub = ci.ada, ci.world.hub
+    ada.write(".vmrag/queries.yaml", "queries:\n  - query: otters\n    expect: [handbook/topic.md]\n")
+    ada.git("switch", "-q", "topic")
+    ada.vmrag("install", "-q")
+    ada.git("merge", "-q", "--no-edit", "main", env=ON)
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "what must be found")
+    ada.push("origin", "topic")
+    group = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-p", "topic", "-m", "Merge pull request #7")
+    refs = hub.git("for-each-ref")
+    done = queued(ci, api, group)
+    assert done.passed
+    assert "nothing is lost" in done.step("verify").log
+    assert "Golden queries: 1; all as expected." in done.step("check").log
+    for mode in ("repair", "update", "link"):
+        said = f"mode: {mode} has nothing to do on merge_group: "
+        assert said in done.step(mode).log
+        assert said in html.unescape(done.step(mode).summary)
+    assert (done.outputs["repaired"], done.outputs["updated"], done.outputs["linked"]) == ("false", "0", "0")
+    assert "topic.md" in html.unescape(done.step("report").summary)
+    assert (done.outputs["documents-changed"], done.outputs["report-path"]) == ("1", "")
+    refs_without_the_queue = [each for each in hub.git("for-each-ref").splitlines() if "queue" not in each]
+    assert refs_without_the_queue == refs.splitlines()
+    assert api.asked == []
+
+
+def test_a_squashed_group_that_drops_knowledge_fails(ci, api):
+    """Somebody resolved the conflict in the web editor, with the branch's pin. Of a queue that
+    makes merge commits another test tells.
+    """
+    hub = ci.world.hub
+    group = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-m", "Topic (#7)")
+    done = queued(ci, api, group, "repair,verify,report")
+    assert not done.passed
+    assert done.step("verify").outcome == "failure"
+    assert "KNOWLEDGE_DROPPED" in html.unescape(done.step("verify").summary)
+    assert [each.file for each in done.annotations if each.level == "error"] == [".dolt-version"]
+    assert done.step("report").outcome == "success"  # it tells what the group would do all the same
+
+
+def test_a_group_behind_another_is_compared_with_that_one(ci, api):
+    """The queue builds the second group on the first, which is on no branch yet."""
+    ada, hub = ci.ada, ci.world.hub
+    first = hub.git("commit-tree", "main^{tree}", "-p", "main", "-m", "Merge pull request #6")
+    ada.git("switch", "-q", "-c", "second", "main")
+    ada.write_document("second.md", "The second group knows of seals.")
+    ada.push("origin", "second")
+    second = hub.git("commit-tree", "second^{tree}", "-p", first, "-p", "second", "-m", "Merge pull request #8")
+    ref = f"refs/heads/gh-readonly-queue/main/pr-8-{first}"
+    hub.git("update-ref", ref, second)
+    done = ci.run("merge_group", events.merge_group(first, second), sha=second, ref=ref, mode="verify,report")
+    assert done.passed
+    assert done.outputs["documents-changed"] == "1"
