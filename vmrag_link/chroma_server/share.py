@@ -68,7 +68,7 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
 
 
 def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str) -> How:
-    """CollectionSeal the collection and give it its name, unless another client was faster.
+    """Seal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.
     """
