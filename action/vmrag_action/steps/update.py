@@ -4,10 +4,11 @@
 |---------------------------------------|-------------------------------------------------------|
 | `push` to a branch                    | the open ones with that base                          |
 | by hand                               | of the input `branch`, else as a push of the branch   |
-| `pull_request_target`, `pull_request` | the event's own                                       |
+| `pull_request_target`, `pull_request` | the event's own, if its base is the default branch    |
 
 GitHub runs no `pull_request` workflow while there are conflicts. Nothing of a pull request is
-checked out or run here, and the branch of a fork is only looked at.
+checked out or run here, and the branch of a fork is only looked at. A stranger may open a pull
+request of two branches that are there: nothing is merged on their word.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         if reason := _nothing_to_do(ws, job):
             runner.output("updated", 0)
             return findings.nothing_to_do(runner, job, "update", TITLE, reason)
-        found = [_told(ws, each) for each in _requests(job)]
+        # Forks last: what they make slow keeps nobody else waiting.
+        wanted = sorted(_requests(job), key=lambda each: not _is_own(each))
+        found = [_told(ws, each, job) for each in wanted]
     for each in found:
         if each.level:
             runner.annotate(each.level, f"#{each.number}: {each.message}", hint=each.hint, title="Update", at=None)
@@ -103,7 +106,7 @@ def _requests(job: WorkflowJob) -> list[PullRequest]:
 # -- one of them
 
 
-def _told(ws: Workspace, request: PullRequest) -> BranchLine:
+def _told(ws: Workspace, request: PullRequest, job: WorkflowJob) -> BranchLine:
     base, name = request.base.ref, request.head.ref
     tell = functools.partial(BranchLine, request.number, name)
     if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
@@ -111,16 +114,28 @@ def _told(ws: Workspace, request: PullRequest) -> BranchLine:
     try:
         if not _is_own(request):
             return _of_fork(ws, request, tell)
-        if name == events.default_branch(os.environ):
-            return tell(None, f"{name} is the default branch, into which this job merges nothing.")
+        if why := _left_alone(request, job):
+            return tell(None, why)
         bring = functools.partial(deepen.make_comparable, ws.places)
         wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
         return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
     except VmragError as error:  # the others are looked at all the same
         message = f"{name} could not be updated. {error.message}"
-        if failures.is_of_the_pin(error):  # its people's, not this job's
+        if failures.is_of_the_pin(error) or not _is_own(request):  # its people's, not this job's
             return tell("warning", message, error.hint)
         return tell("error", message, error.hint, code=error.exit_code)
+
+
+def _left_alone(request: PullRequest, job: WorkflowJob) -> str:
+    """Why nothing is merged into a branch of the repository; empty if it may."""
+    base, name, default = request.base.ref, request.head.ref, events.default_branch(os.environ)
+    if name == default:
+        return f"{name} is the default branch, into which this job merges nothing."
+    if job.event in _OF_REQUESTS and base != default:  # whoever opens it chooses that, too
+        return f"Its base {base} is not the default branch: only a push to {base} updates {name}."
+    if not request.of_its_people:
+        return f"It was opened by somebody who is none of the repository's people; {name} stays as it is."
+    return ""
 
 
 def _is_own(request: PullRequest) -> bool:

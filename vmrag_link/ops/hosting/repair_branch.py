@@ -23,7 +23,7 @@ from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.checks.verify import VerifyReport, knowledge_remote, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.hosting import host_commits
+from vmrag_link.ops.hosting import branch_pins, host_commits
 from vmrag_link.ops.merge.repair import dropped_side
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
@@ -121,14 +121,25 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     branch.bring(branch.since, tip)
     report = verify_between(ws, branch.since, tip)
     errors = [each for each in report.findings if each.level == "error"]
+    dropped = [each for each in errors if each.code == "KNOWLEDGE_DROPPED"]
+    commits = {each.commit for each in dropped}
+    left = branch_pins.unseen(ws, commits, since=branch.since, tip=tip) if commits else set()
     return BranchRepair(
         "nothing",
         branch.name,
         tip,
-        dropped=tuple(each for each in errors if each.code == "KNOWLEDGE_DROPPED"),
+        dropped=tuple(each for each in dropped if each.commit not in left),
         mended=_mended(report),
-        others=tuple(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
+        others=(
+            *(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
+            *(_never_there(each, branch.name) for each in dropped if each.commit in left),
+        ),
     )
+
+
+def _never_there(finding: PinFinding, branch: str) -> PinFinding:
+    said = f"{branch} itself has never pinned that, so it is not taken in without a person."
+    return replace(finding, message=f"{finding.message} {said}")
 
 
 def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
@@ -204,8 +215,12 @@ def _does_the_same(ws: Workspace, branch: HostedBranch, found: BranchRepair, the
 
 
 def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
-    """Whether a repair stands on the same commit as the one that was made now."""
-    return objects.parents(ws.places, there) == objects.parents(ws.places, made)
+    """Whether a repair stands on the same commit as the one that was made now, with the same files.
+    Anybody can write its trailer.
+    """
+    commits = (there, made)
+    parents, trees = ([find(ws.places, each) for each in commits] for find in (objects.parents, objects.tree))
+    return parents[0] == parents[1] and trees[0] == trees[1]
 
 
 def _is_repair(ws: Workspace, commit: str) -> bool:
