@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
@@ -24,6 +25,7 @@ Hash = Annotated[str, msgspec.Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}\Z")]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_PEOPLE = ("OWNER", "MEMBER", "COLLABORATOR")
 _Payload = TypeVar("_Payload", bound=Record)
 
 
@@ -47,13 +49,33 @@ class HeadEnd(Record, frozen=True):
     repo: HostedRepository | None
 
 
+class Author(Record, frozen=True):
+    """Of a pull request. `type`: `User`, or `Bot` for an App that the repository installed."""
+
+    type: str = ""
+
+
 class PullRequest(Record, frozen=True):
+    """`author_association`: what its author is to the repository, in GitHub's words.
+
+    `user` None: the account was deleted.
+    """
+
     number: _Number
     base: BaseEnd
     head: HeadEnd
     state: str = ""
     merged: bool | None = None
     merge_commit_sha: Hash | None = None
+    author_association: str = ""
+    user: Author | None = None
+
+    @property
+    def of_its_people(self) -> bool:
+        """Whether the repository's people, or an App of theirs, opened it. Whoever may read can ask
+        for a merge of any two branches that are there.
+        """
+        return self.author_association in _PEOPLE or (self.user is not None and self.user.type == "Bot")
 
 
 class OfPullRequest(Record, frozen=True):
@@ -119,6 +141,11 @@ def repository_name(environ: Mapping[str, str]) -> str:
         return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
     except msgspec.ValidationError as error:
         raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
+
+
+def server(environ: Mapping[str, str]) -> str:
+    """The address of the job's host, a company's own server included."""
+    return env.github_server(environ) or "https://github.com"
 
 
 def unreadable(reason: str) -> UsageInvalid:

@@ -165,6 +165,7 @@ def refs(hub: Repo) -> str:
     return hub.git("for-each-ref")
 
 
+@pytest.mark.long
 def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, api):
     """git has two merge bases then, and our driver makes one pin of theirs."""
     ada, hub = ci.ada, ci.world.hub
@@ -187,7 +188,8 @@ def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, ap
     assert dropping.documents(ci.world, hub.git("rev-parse", "topic")).items() >= expected.items()
 
 
-@pytest.mark.parametrize("event", ["pull_request_target", "workflow_dispatch"])
+@pytest.mark.parametrize("event", ["workflow_dispatch", "pull_request_target"])
+@pytest.mark.sample(1)
 def test_a_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic")]
     given = {"sha": ci.tip, "ref": "refs/heads/main", "mode": "update", "environ": {"GITHUB_API_URL": api.url}}
@@ -253,6 +255,39 @@ def test_pull_requests_are_listed_a_page_at_a_time(ci, api):
         github._replace(token="another").open_requests(base="main")
     assert caught.value.hint == "permissions: pull-requests: read"
     assert "another" not in str(caught.value)
+
+
+def test_a_stranger_has_no_branches_of_the_repository_merged(ci, api):
+    """Whoever may read can open a pull request of any two branches that are there."""
+    hub = ci.world.hub
+    before = refs(hub)
+    theirs = request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "me", "type": "User"}}
+    api.listed = [theirs, theirs | {"number": 8, "author_association": "", "user": None}]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"], refs(hub)) == (True, "0", before)
+    assert done.log.count("none of the repository's people") == 2
+
+    hub.git("branch", "evil", "main")
+    told = events.pull_request(ci.tip, hub.git("rev-parse", "topic"), source=OWN, ref="evil")
+    told["pull_request"]["head"]["ref"] = "topic"
+    done = ci.run("pull_request_target", told, sha=ci.tip, ref="refs/heads/main", mode="update")
+    assert (done.passed, done.outputs["updated"]) == (True, "0")
+    assert "base evil is not the default branch" in done.log
+
+    api.listed = [theirs | {"user": {"login": "dependabot[bot]", "type": "Bot"}}]
+    assert update(ci, api).outputs["updated"] == "1"
+
+
+def test_what_a_fork_makes_impossible_fails_nothing_and_comes_last(ci, api):
+    """Its author pushed commits that have nothing in common with the base, after it was opened."""
+    hub = ci.world.hub
+    strange = hub.git("commit-tree", hub.git("mktree", stdin=""), "-m", "strange")
+    hub.git("update-ref", "refs/pull/11/head", strange)
+    api.listed = [request(ci, 11, "strange", source=FORK, head=strange), request(ci, 7, "topic")]
+    done = update(ci, api)
+    assert (done.passed, done.outputs["updated"], done.said("error")) == (True, "1", [])
+    assert done.said("warning")[0].startswith("#11: strange could not be updated.")
+    assert done.log.index("#7: main is merged") < done.log.index("#11: ")
 
 
 HOOKS = ("pre-commit", "post-merge", "post-checkout", "pre-push", "pre-merge-commit", "commit-msg")

@@ -17,7 +17,8 @@ from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
-from vmrag_link.ops.hosting.repair_branch import ATTEMPTS, BranchRepair, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.host_commits import ATTEMPTS
+from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace
@@ -236,3 +237,46 @@ def test_a_branch_of_that_name_that_repairs_nothing_is_not_replaced(host, there)
     with pytest.raises(RemoteRejected, match=f"{name} is on the host already"):
         host.repair(landed)
     assert host.hub.git("rev-parse", name) == at
+
+
+@pytest.mark.parametrize("sign", ["vmrag's trailer", "no trailer"])
+def test_what_only_looks_like_a_repair_is_none(host, sign):
+    """Somebody who may push branches, but not `main`, has put code of theirs there first."""
+    landed = dropping.squash(host.world.ada)
+    dropping.protect(host.hub)
+    done = host.repair(landed)
+    assert done.commit
+    entries = (
+        host.hub.git("ls-tree", done.commit) + f"\n100644 blob {host.hub.git('rev-parse', 'main:.dolt-version')}\tevil"
+    )
+    tree, tip = host.hub.git("mktree", stdin=entries + "\n"), host.tip
+    said = "Take in" + (f"\n\nVmrag-Repairs: {landed.after}" if sign == "vmrag's trailer" else "")
+    forged = host.hub.git("commit-tree", tree, "-p", tip, "-m", said)
+    host.hub.git("update-ref", f"refs/heads/{done.offered_on}", forged)
+    again = host.repair(landed)
+    stays = sign == "no trailer"
+    assert host.hub.git("rev-parse", done.offered_on) == (forged if stays else again.commit)
+    assert (host.hub.git("diff", "--name-only", "main", again.commit) == ".dolt-version") is not stays
+
+
+def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
+    """Its last commit, which was reviewed, pins something else; then came the merge button."""
+    ada = host.world.ada
+    ada.git("switch", "-q", "-c", "sly", "main")
+    ada.write_document("hidden.md", "Nobody has seen this.")
+    hidden = ada.git("rev-parse", "HEAD:.dolt-version")
+    ada.push("origin", "sly")
+    ada.git("switch", "-q", "-c", "shown", "main")
+    ada.write_document("shown.md", "A harmless text.")
+    ada.push("origin", "shown")
+    harmless = ada.git("commit-tree", "shown^{tree}", "-p", "sly", "-m", "harmless")
+    before = host.tip
+    merge = ada.git("commit-tree", "shown^{tree}", "-p", "main", "-p", harmless, "-m", "Merge pull request #7")
+    ada.git("switch", "-q", "--detach", merge)
+    landed = dropping.land(ada, before)
+    done = host.repair(landed)
+    assert (done.result, done.dropped, host.tip) == ("nothing", (), merge)
+    assert [(each.code, each.commit) for each in done.others] == [("KNOWLEDGE_DROPPED", harmless)]
+    assert "main itself has never pinned that" in done.others[0].message
+    assert "hidden.md" not in dropping.documents(host.world, "main")
+    assert hidden != ada.git("rev-parse", "main:.dolt-version")

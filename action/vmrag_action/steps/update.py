@@ -4,10 +4,11 @@
 |---------------------------------------|-------------------------------------------------------|
 | `push` to a branch                    | the open ones with that base                          |
 | by hand                               | of the input `branch`, else as a push of the branch   |
-| `pull_request_target`, `pull_request` | the event's own                                       |
+| `pull_request_target`, `pull_request` | the event's own, if its base is the default branch    |
 
 GitHub runs no `pull_request` workflow while there are conflicts. Nothing of a pull request is
-checked out or run here, and the branch of a fork is only looked at.
+checked out or run here, and the branch of a fork is only looked at. A stranger may open a pull
+request of two branches that are there: nothing is merged on their word.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from vmrag_action import deepen, events, failures, findings, inputs, payload, wo
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
-from vmrag_link import env, markdown_text
-from vmrag_link.errors import OK, UsageInvalid, VmragError, plural, quoted
+from vmrag_link import markdown_text
+from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.ops.hosting import host_commits, update_branch
@@ -53,7 +54,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         if reason := _nothing_to_do(ws, job):
             runner.output("updated", 0)
             return findings.nothing_to_do(runner, job, "update", TITLE, reason)
-        found = [_told(ws, each) for each in _requests(job)]
+        # Forks last: what they make slow keeps nobody else waiting.
+        wanted = sorted(_requests(job), key=lambda each: not _is_own(each))
+        found = [_told(ws, each, job) for each in wanted]
     for each in found:
         if each.level:
             runner.annotate(each.level, f"#{each.number}: {each.message}", hint=each.hint, title="Update", at=None)
@@ -103,7 +106,7 @@ def _requests(job: WorkflowJob) -> list[PullRequest]:
 # -- one of them
 
 
-def _told(ws: Workspace, request: PullRequest) -> BranchLine:
+def _told(ws: Workspace, request: PullRequest, job: WorkflowJob) -> BranchLine:
     base, name = request.base.ref, request.head.ref
     tell = functools.partial(BranchLine, request.number, name)
     if not all(plumbing.is_ref(ws.places, BRANCHES + each) for each in (base, name)):
@@ -111,16 +114,28 @@ def _told(ws: Workspace, request: PullRequest) -> BranchLine:
     try:
         if not _is_own(request):
             return _of_fork(ws, request, tell)
-        if name == events.default_branch(os.environ):
-            return tell(None, f"{name} is the default branch, into which this job merges nothing.")
+        if why := _left_alone(request, job):
+            return tell(None, why)
         bring = functools.partial(deepen.make_comparable, ws.places)
         wanted = HostedMerge(deepen.origin(ws.places), base, name, bring)
         return _of_branch(tell, base, name, update_branch.update_branch(ws, wanted))
     except VmragError as error:  # the others are looked at all the same
         message = f"{name} could not be updated. {error.message}"
-        if failures.is_of_the_pin(error):  # its people's, not this job's
+        if failures.is_of_the_pin(error) or not _is_own(request):  # its people's, not this job's
             return tell("warning", message, error.hint)
         return tell("error", message, error.hint, code=error.exit_code)
+
+
+def _left_alone(request: PullRequest, job: WorkflowJob) -> str:
+    """Why nothing is merged into a branch of the repository; empty if it may."""
+    base, name, default = request.base.ref, request.head.ref, events.default_branch(os.environ)
+    if name == default:
+        return f"{name} is the default branch, into which this job merges nothing."
+    if job.event in _OF_REQUESTS and base != default:  # whoever opens it chooses that, too
+        return f"Its base {base} is not the default branch: only a push to {base} updates {name}."
+    if not request.of_its_people:
+        return f"It was opened by somebody who is none of the repository's people; {name} stays as it is."
+    return ""
 
 
 def _is_own(request: PullRequest) -> bool:
@@ -130,7 +145,7 @@ def _is_own(request: PullRequest) -> bool:
 
 def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
     by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
-    shown = _shown(done.conflicts)
+    shown = first_of(done.conflicts, _SHOWN)
     match done.result:
         case "updated":
             message = f"{base} is merged into {name} as {done.commit[:12]}, which pins revision {done.revision[:12]}."
@@ -160,15 +175,9 @@ def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[Branch
     found = update_branch.look(ws, tip, request.head.sha, functools.partial(deepen.make_comparable, ws.places))
     if found.result in ("contained", "clean"):
         return tell(None, f"{request.head.ref} of {source.full_name} can be merged into {base} as it is.")
-    server = env.github_server() or "https://github.com"
-    url = f"{server}/{payload.repository_name(os.environ)}"
+    url = f"{payload.server(os.environ)}/{payload.repository_name(os.environ)}"
     message = (
         f"It comes from the fork {source.full_name}, to which this job does not push, and conflicts with {base} in "
-        f"{_shown(found.conflicts)}. Its author types, in a clone where `vmrag install` was run:"
+        f"{first_of(found.conflicts, _SHOWN)}. Its author types, in a clone where `vmrag install` was run:"
     )
     return tell("notice", message, f"git pull --no-rebase {quoted(url)} {quoted(base)}\ngit push")
-
-
-def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
