@@ -19,7 +19,7 @@ from vmrag_link.models import Document
 COMMITS = 1_000
 CHANGED = 3
 DOCUMENTS = 1_000
-LIMIT = 5.0
+LIMIT = 4.0
 DATE = "2026-01-02T03:04:05Z"
 AUTHOR = "B <b@example.com>"
 

@@ -145,6 +145,13 @@ def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: Wor
     assert "map of migrated revisions is refused" in late.vmrag("clone").err
     assert state(late) == "in_sync"
 
+    # Whose map is right puts it in its place, as the hint says.
+    cleo.git("checkout", "-q", "main")
+    cleo.vmrag("push", "--force")
+    late.vmrag("fetch")
+    late.git("checkout", "-q", "HEAD~3")
+    assert state(late) == "in_sync"
+
 
 def test_it_goes_back_until_something_new_is_committed(world: World) -> None:
     ada = world.ada

@@ -43,6 +43,8 @@ class PublishRequest(Record, frozen=True):
     lenient: bool = False
     superseded: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
     delete: Collection[str] = ()
+    replace_map: bool = False
+    """What a migration noted here takes the place of what the remote has of it."""
     links: Sequence[Link] = ()
 
 
@@ -123,7 +125,7 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
                 branch=name,
                 remote_head=old,
             )
-    if noted := _notes_of_migration(engine, heads, force=bool(wanted.force)):
+    if noted := _notes_of_migration(engine, heads, force=wanted.replace_map):
         moves.append(noted)
         if noted.old and not engine.is_ancestor(noted.old, noted.new):
             displaced.append(noted.old)
@@ -151,8 +153,9 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
 
 
 def _notes_of_migration(engine: Engine, heads: Mapping[str, str], *, force: bool) -> Moved | None:
+    """Forward only, but by `force`: then a map that is refused everywhere can be put right."""
     ours, old = engine.branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
-    if ours is None or old == ours.head or (old and engine.is_ancestor(ours.head, old)):
+    if ours is None or old == ours.head:
         return None
     if old and not force and not engine.is_ancestor(old, ours.head):
         return None

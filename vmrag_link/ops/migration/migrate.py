@@ -29,7 +29,7 @@ from vmrag_link.workspace import Workspace
 _ATTEMPTS = 5
 """How often what was committed meanwhile is carried, too."""
 
-_SECONDS: dict[EngineName, tuple[float, float]] = {"doltlite": (0.02, 0.0002), "dolt": (0.05, 0.0004)}
+_SECONDS: dict[EngineName, tuple[float, float]] = {"doltlite": (0.03, 0.0002), "dolt": (0.05, 0.0004)}
 """What a revision, and a document of the branches, takes to be made (bench/README.md)."""
 
 

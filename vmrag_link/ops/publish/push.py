@@ -53,6 +53,7 @@ def push(
         heads,
         _pins(ws),
         force=heads if force else (),
+        replace_map=force,
         superseded=_former_pins(ws, heads),
         links=share.of_head(ws) if ws.config.link.share else (),
     )

@@ -33,7 +33,7 @@ _AUTHOR = "vmrag <vmrag@localhost>"
 _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
 _SECONDS = len("2026-01-31T12:00:00")
-_MEND = "Ask who pushed it. Who still has the knowledge base of before makes it anew: vmrag migrate --undo, then vmrag migrate"
+_MEND = "Whoever moved the knowledge base (vmrag migrate), or fetched the map before, puts theirs in its place: vmrag push --force"
 
 
 class MigratedRevision(Record, frozen=True):
