@@ -279,3 +279,21 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     assert "main itself has never pinned that" in done.others[0].message
     assert "hidden.md" not in dropping.documents(host.world, "main")
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
+
+
+def test_a_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
+    """The merge kept `main`'s pin; to take the other side in, as git would, drops that."""
+    ada = host.world.ada
+    ada.git("switch", "-q", "-c", "back", "main")
+    ada.git("checkout", "-q", "topic", "--", ".dolt-version")
+    ada.git("commit", "-q", "--no-verify", "-m", "without what main has")
+    before, pinned = host.tip, host.pin()
+    ada.git("switch", "-q", "main")
+    tree = ada.git("rev-parse", "main^{tree}")
+    merge = ada.git("commit-tree", tree, "-p", "main", "-p", "back", "-m", "Merge, ours")
+    ada.git("switch", "-q", "--detach", merge)
+    landed = dropping.land(ada, before)
+    done = host.repair(landed)
+    assert (done.result, done.dropped, host.tip, host.pin()) == ("nothing", (), merge, pinned)
+    assert [each.commit for each in done.others] == [merge]
+    assert "would drop what main pins now" in done.others[0].message
