@@ -79,6 +79,12 @@ def enumerated(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """At most so many of the names, and how many there are beside: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 class VmragError(Exception):
     """A known failure: `code` for programs, one sentence for a person, a runnable `hint`,
     JSON-ready `details`.

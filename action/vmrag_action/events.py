@@ -206,7 +206,7 @@ def _tip(places: Places, branch: str) -> str:
 def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
     """None for a branch of the same repository, and for a fork that was deleted."""
     source, base = request.head.repo, request.base.repo
-    server = env.github_server(environ) or "https://github.com"
+    server = payload.server(environ)
     if source is None or source.full_name == base.full_name or not _SERVER.fullmatch(server):
         return None
     return Fork(f"{server}/{source.full_name}", f"refs/pull/{request.number}/head")

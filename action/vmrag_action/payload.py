@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
@@ -140,6 +141,11 @@ def repository_name(environ: Mapping[str, str]) -> str:
         return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
     except msgspec.ValidationError as error:
         raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
+
+
+def server(environ: Mapping[str, str]) -> str:
+    """The address of the job's host, a company's own server included."""
+    return env.github_server(environ) or "https://github.com"
 
 
 def unreadable(reason: str) -> UsageInvalid:

@@ -14,6 +14,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.workspace import Workspace
 
 CHROMA = env.setting_variable("index.chroma")
+SHARE = env.setting_variable("chroma.share")
 REMOTE = env.setting_variable("remote")
 
 
@@ -31,7 +32,7 @@ def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
     env.add(token.safe_directory(folder))
     env.add(token.environment(plumbing.locate(folder), secret))
     if env.without_services():
-        env.forget(env.SERVICE_KEYS)
+        env.forget((*env.SERVICE_KEYS, env.CHROMA_KEY, env.CHROMA_CREDENTIALS))
     workspace = Workspace.open(folder, runner)
     try:
         yield workspace
@@ -46,14 +47,17 @@ def compared(workspace: Workspace) -> Comparison:
 
 def variables(comparison: Comparison) -> dict[str, str]:
     """What the job's later steps have to see, too, ours and the workflow's: which settings count,
-    whether services may be asked, and that no process in the background builds a store for Chroma
-    that nobody reads. The keys of services stay: other programs may need them.
+    whether services may be asked, that no process in the background builds a store for Chroma that
+    nobody reads, and that nothing is put on a Chroma server, because it may be a stranger's. The
+    keys of services stay: other programs may need them.
     """
     found = dict(comparison.environment)
     if inputs.chroma():
         found[CHROMA] = "wait"
     elif env.setting(CHROMA) is None:
         found[CHROMA] = "off"
+    if env.setting(SHARE) is None:
+        found[SHARE] = "off"
     if remote := inputs.remote():
         found[REMOTE] = remote
     return found

@@ -63,7 +63,7 @@ def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
 @pytest.mark.hooks("on")
 def test_later_steps_have_the_command_and_the_knowledge(ci):
     done = ci.on_push()
-    assert done.variables["VMRAG_INDEX_CHROMA"] == "off"
+    assert done.variables["VMRAG_INDEX_CHROMA"] == done.variables["VMRAG_CHROMA_SHARE"] == "off"
     paths = os.pathsep.join([*done.paths, os.environ["PATH"]])
     environ = os.environ | done.variables | {"PATH": paths, "GITHUB_ACTIONS": "true"}
     asked = subprocess.run(

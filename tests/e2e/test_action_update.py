@@ -165,6 +165,7 @@ def refs(hub: Repo) -> str:
     return hub.git("for-each-ref")
 
 
+@pytest.mark.long
 def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, api):
     """git has two merge bases then, and our driver makes one pin of theirs."""
     ada, hub = ci.ada, ci.world.hub
@@ -187,7 +188,8 @@ def test_branches_that_have_merged_each_other_before_are_merged_from_both(ci, ap
     assert dropping.documents(ci.world, hub.git("rev-parse", "topic")).items() >= expected.items()
 
 
-@pytest.mark.parametrize("event", ["pull_request_target", "workflow_dispatch"])
+@pytest.mark.parametrize("event", ["workflow_dispatch", "pull_request_target"])
+@pytest.mark.sample(1)
 def test_a_pull_request_is_updated_on_its_own_and_by_hand(event, ci, api):
     hub, api.listed = ci.world.hub, [request(ci, 7, "topic")]
     given = {"sha": ci.tip, "ref": "refs/heads/main", "mode": "update", "environ": {"GITHUB_API_URL": api.url}}

@@ -1,5 +1,5 @@
-"""What docs/ci-recipes.md shows for other services than GitHub's, run as it stands there, in clones
-of a real remote.
+"""What docs/ci-recipes.md shows for other services than GitHub's, and every night, run as it stands
+there, in clones of a real remote.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import people
+from tests.support import events, hosted, people
+from tests.support.hosted import Ci
 from tests.support.people import World
 from tests.support.repos import ON, Repo
 
 pytestmark = pytest.mark.hooks("off")
 
-shared, world = people.shared, people.world
+shared, world, ci = people.shared, people.world, hosted.ci
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci-recipes.md").read_text()
 QUERIES = "queries:\n  - query: who renews certificates\n    collection: handbook\n    first: handbook/deep/tls.txt\n"
@@ -115,3 +116,29 @@ def test_gitlab_looks_at_what_was_pushed_where_there_is_no_merge_request(world: 
     code, said = Service(world, gitlab()).run("origin/main")
     assert code == 0, said
     assert "Looked at 1 commit" in said
+
+
+def test_every_night_the_whole_history_is_looked_at(ci: Ci) -> None:
+    [text] = re.findall(r"(?ms)^```yaml\n(name: knowledge, every night\n.*?)^```", PAGE)
+    checkout, ours, last = yaml.safe_load(text)["jobs"]["nightly"]["steps"]
+    assert checkout["with"]["fetch-depth"] == 0
+    ada, hub = ci.ada, ci.world.hub
+    ada.commit(**{".vmrag/queries.yaml": QUERIES})
+    ada.git("switch", "-q", "-c", "topic")
+    ada.write_document("otters.md", "Otters sleep on their backs.")
+    ada.push("origin", "topic")
+    ada.git("switch", "-q", "main")
+    ada.write_document("badgers.md", "Badgers dig.")
+    ada.push("origin", "main")
+    squashed = hub.git("commit-tree", "topic^{tree}", "-p", "main", "-m", "Squash topic, with its own pin")
+    hub.git("update-ref", "refs/heads/main", hub.git("commit-tree", "topic^{tree}", "-p", squashed, "-m", "later"))
+    event = {"schedule": "23 3 * * *", "repository": events.OWN}
+    done = ci.run("schedule", event, sha=ci.tip, ref="refs/heads/main", depth=None, **ours["with"])
+    assert done.passed
+    path = os.pathsep.join([*done.paths, os.environ["PATH"]])
+    environ = os.environ | done.variables | {"PATH": path}
+    looked = subprocess.run(
+        ["bash", "-e", "-c", last["run"]], cwd=ci.workspace, env=environ, capture_output=True, text=True, check=False
+    )
+    assert looked.returncode == 1
+    assert f"The commit {squashed[:12]} drops knowledge" in looked.stdout

@@ -162,13 +162,15 @@ def test_bash_completes_commands_options_references_and_documents(project):
     project.git("branch", "rel/1.0")
     project.git("branch", "rel$(touch${IFS}stolen)")
 
+    script = project.start("completion", "bash").out  # what people write as: eval "$(vmrag completion bash)"
+    environ = os.environ | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}", "SCRIPT": script}
+
     def completed(*words: str) -> set[str]:
         quoted = " ".join(f"'{word}'" for word in words)
         program = (
-            f'eval "$(vmrag completion bash)"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
+            f'eval "$SCRIPT"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
             '_vmrag_completion vmrag; printf "%s\\n" "${COMPREPLY[@]}"'
         )
-        environ = os.environ | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}"}
         done = subprocess.run(
             [bash, "-c", program], env=environ, cwd=project.top, capture_output=True, text=True, check=True
         )

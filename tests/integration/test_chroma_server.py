@@ -88,8 +88,9 @@ def test_a_process_in_the_background_puts_it_there(paid, database):
 def test_who_downloads_asks_no_service_and_gets_the_same_answers_as_who_embeds(paid, database, services, tmp_path):
     share(paid)
     other = another_machine(paid, tmp_path / "other")
-    said = other.vmrag("sync").out
-    assert "(4 embedded)" in said, "of the local model"
+    said = other.vmrag("sync")
+    assert "(4 embedded)" in said.out, "of the local model"
+    assert f" vectors of 'api' came from the Chroma server ({database.url[7:]}, database {database.name})." in said.err
     assert paid_texts(services) == []
     alone = another_machine(paid, tmp_path / "alone")
     alone.git("config", "vmrag.chroma.mode", "embedded")

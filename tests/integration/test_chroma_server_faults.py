@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support import chroma_server, paid, terminal
 from tests.support.chroma_server import Fault, Request, free_port
 from tests.support.paid import TEXTS, another_machine, paid_texts, share
+from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link import endpoint
 from vmrag_link.chroma_server import lease, names
@@ -152,6 +153,19 @@ def test_a_sync_fails_if_that_is_what_the_setting_says_and_the_index_of_before_a
     endpoint._open_until.clear()  # half a minute later
     shared.vmrag("sync")
     assert shared.answers() == paid.answers()
+
+
+@pytest.mark.hooks("on")
+def test_git_waits_for_no_server(paid, shared, network, services):
+    shared.git("config", "vmrag.hooks.sync", "auto")
+    shared.git("switch", "-q", "feature")
+    revision = paid.pinned
+    network.database.use(shared, network.url)
+    network.rule = lambda _: Fault(slow=0.2)
+    done = shared.run("switch", "-q", "main", env=ON)
+    assert "knowledge follows in the background" in done.stderr
+    assert shared.ask("query", "sea", "--collection", "api")["kb"]["commit"] == revision
+    assert paid_texts(services) == ["sea"]
 
 
 def test_a_collection_that_the_server_lost_is_embedded_here_and_put_there_again(paid, shared, database, services):
@@ -347,5 +361,5 @@ def test_what_a_server_says_of_a_collections_configuration_is_never_read(databas
     client = database.client(network.url)
     client.create("vmrag-x", {"a": 1})
     network.rule = lambda _: Fault(told=lambda found: found | {"configuration_json": hostile, "schema": [[]]})
-    assert client.find("vmrag-x").name == "vmrag-x"
-    assert "chromadb" not in {name.partition(".")[0] for name in sys.modules} or True
+    found = client.find("vmrag-x")
+    assert msgspec.to_builtins(found) == {"id": found.id, "name": "vmrag-x", "metadata": {"a": 1}}

@@ -429,6 +429,7 @@ MIGRATE = {
     "seconds": (float, None),
     "changed": CHANGED_FILES,
     "remote": str,
+    "absent": int,
 }
 UNDO = {"engine": ENGINE, "changed": CHANGED_FILES}
 ERROR = {"error": {"code": re.compile("[A-Z_]+"), "message": str, "hint": str, "details": dict}}

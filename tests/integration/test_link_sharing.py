@@ -187,6 +187,7 @@ def test_a_refused_push_of_links_takes_theirs_first(pair: Pair) -> None:
     assert pair.ada.engine.links() == []
 
 
+@pytest.mark.sample(1)
 def test_links_go_to_a_remote_that_git_does_not_carry(pair: Pair) -> None:
     where = f"file://{pair.folder}/elsewhere"
     pair.ada.push(where)
@@ -209,6 +210,7 @@ for number in range(int(first), int(first) + 3):
 """
 
 
+@pytest.mark.sample(1)
 def test_all_links_that_two_push_at_once_arrive(pair: Pair) -> None:
     kind = pair.ada.engine.name
     pair.ada.close()
@@ -254,6 +256,7 @@ def test_nothing_is_taken_of_a_remote_whose_links_hold(bad: str, pair: Pair) -> 
     assert pair.ada.engine.remote_heads(pair.ada.at().key) == before
 
 
+@pytest.mark.sample(1)
 def test_nothing_is_taken_of_a_remote_whose_links_hide_under_another_name(pair: Pair) -> None:
     assert pair.bob.fetch()
     head = _smuggle(pair.bob, link(pair.bob, 1), branch="main-too")
@@ -262,6 +265,7 @@ def test_nothing_is_taken_of_a_remote_whose_links_hide_under_another_name(pair: 
     assert not pair.ada.engine.has_revision(head)
 
 
+@pytest.mark.sample(1)
 def test_what_nobody_else_could_take_is_not_pushed(pair: Pair) -> None:
     assert pair.bob.fetch()
     with pytest.raises(Exception, match="No remote takes this"):

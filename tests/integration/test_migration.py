@@ -14,16 +14,18 @@ from typing import Self
 import pytest
 
 from tests.support import dolt
-from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, knowledge, log, root
+from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, head, knowledge, log, root, store
 from tests.support.long import examples
-from vmrag_link.engines import contents, opening
-from vmrag_link.engines.base import Engine, EngineName, Write
+from vmrag_link.engines import contents, migrated, opening
+from vmrag_link.engines.base import MIGRATED_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
 from vmrag_link.ops.migration import names, plan
 from vmrag_link.ops.migration.carry import Carried, carry
 from vmrag_link.ops.migration.plan import MigrationPlan
 from vmrag_link.ops.remotes import revision_map
+from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
 
 OTHER: dict[str, EngineName] = {"doltlite": "dolt", "dolt": "doltlite"}
@@ -332,3 +334,49 @@ def test_rows_that_are_no_entries_and_too_many_of_them_are_refused(
     monkeypatch.setattr(revision_map, "MOST", len(entries) - 1)
     with pytest.raises(KnowledgeRefused, match="more than"):
         revision_map.read(engine)
+
+
+def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> None:
+    one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
+    revisions = [root(one), store(one, "main", document("a")), store(one, "main", document("b"))]
+    named = {
+        str(number) * 32: revision_map.MigratedRevision(each, contents.read(one, each).fingerprint)
+        for number, each in enumerate([*revisions, revisions[2]])
+    }
+    first, second, third, fourth = named
+    url = f"file://{tmp_path / 'remote.doltlite'}"
+    revision_map.store(one, {name: named[name] for name in (first, second)})
+    one.push("r", url, {ROOT_BRANCH: revisions[0], "main": revisions[2], MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
+    two = DoltliteEngine.clone(tmp_path / "two", "r", url)
+    assert revision_map.take(two, "r", pinned=tuple) == 2
+    assert (revision_map.read(two), migrated.current(two.folder, second)) == (revision_map.read(one), revisions[1])
+    revision_map.store(one, {third: named[third]})
+    revision_map.store(two, {fourth: named[fourth]})
+    two.push("r", url, {MIGRATED_BRANCH: head(two, MIGRATED_BRANCH)})
+    one.fetch("r", url)
+    assert revision_map.take(one, "r", pinned=tuple) == 1
+    one.push("r", url, {MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
+    two.fetch("r", url)
+    assert revision_map.take(two, "r", pinned=tuple) == 1
+    assert revision_map.read(one) == revision_map.read(two) == named
+    assert head(one, MIGRATED_BRANCH) == head(two, MIGRATED_BRANCH)
+    assert [migrated.current(two.folder, name) for name in named] == [each.revision for each in named.values()]
+    one.close()
+    two.close()
+
+
+def test_a_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: Path) -> None:
+    one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
+    entry = revision_map.MigratedRevision(root(one), contents.read(one, root(one)).fingerprint)
+    url = f"file://{tmp_path / 'remote.doltlite'}"
+    revision_map.store(one, {"0" * 32: entry})
+    one.push("r", url, {ROOT_BRANCH: root(one), MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})
+    one.close()
+    two = DoltliteEngine.clone(tmp_path / "two", "r", url)
+    late = Pin("git:", "main", "0" * 32, "2026-01-02T03:04:06Z")
+    with pytest.raises(KnowledgeRefused, match="is pinned as of"):
+        revision_map.take(two, "r", pinned=lambda: [late])
+    assert revision_map.read(two) == {}
+    timely = Pin("git:", "main", "0" * 32, DATE)
+    assert revision_map.take(two, "r", pinned=lambda: [timely]) == 1
+    two.close()

@@ -17,7 +17,8 @@ from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
-from vmrag_link.ops.hosting.repair_branch import ATTEMPTS, BranchRepair, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.host_commits import ATTEMPTS
+from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace

@@ -171,7 +171,9 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
     assert cosine(without, with_end) < 0.99
 
 
-@pytest.mark.parametrize("name", thresholds.MEASURED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in thresholds.MEASURED]
+)
 def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":
         installed_minilm()

@@ -5,6 +5,7 @@ code.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import tomllib
@@ -42,8 +43,14 @@ def nodes(trees: Trees, *, outside: str) -> Iterator[tuple[str, ast.AST]]:
     """All syntax but that below `outside`, with the place where it stands."""
     for name, tree in trees.items():
         if not name.startswith(outside):
-            for node in ast.walk(tree):
+            for node in walked(tree):
                 yield f"{name}:{getattr(node, 'lineno', 0)}", node
+
+
+@functools.cache
+def walked(tree: ast.Module) -> list[ast.AST]:
+    """Once for all tests; without what says only whether a name is read or written."""
+    return [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
 
 
 def test_a_public_class_name_has_one_definition(trees: Trees) -> None:

@@ -17,7 +17,7 @@ ALIKE = 0.1
 
 
 def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
-    """Why a collection cannot have the records that it is to have; empty if it may. Cheap."""
+    """Why a collection cannot be whole, by its seal and number of records; empty if it may be."""
     seal = names.seal_of(found.metadata)
     if seal is None:
         return "it was never sealed"
@@ -28,7 +28,7 @@ def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSea
 
 
 def compared(client: ChromaClient, found: RemoteCollection, rows: Sequence[SharedRow], dimensions: int) -> str:
-    """Why some records are not what they are to be; empty if they are. Reads them."""
+    """How some records differ from these rows; empty if they do not. Reads them."""
     lengths = {row.id: len((row.text or "").encode()) for row in rows}
     there = client.get(found, lengths, dimensions=dimensions)
     changed = [row.id for row in rows if there[row.id] != (row.vector, row.text)]

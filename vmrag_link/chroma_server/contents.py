@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed, Vectors
 from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import SharedRow
-from vmrag_link.chroma_server.limits import BATCH_BYTES, ServerLimits
+from vmrag_link.chroma_server.limits import ServerLimits, batches
 from vmrag_link.chroma_server.names import CollectionSeal
 from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import RESERVED_METADATA
@@ -59,16 +59,7 @@ class SharedContents(NamedTuple):
 
     def rows(self, limits: ServerLimits) -> Iterator[list[SharedRow]]:
         """All records, as many in a request as the server takes."""
-        batch: list[SharedRow] = []
-        size = 0
-        for row, weight in self._rows(limits):
-            if batch and (len(batch) == limits.records or size + weight > BATCH_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(row)
-            size += weight
-        if batch:
-            yield batch
+        return batches(self._rows(limits), limits.records)
 
     def vectors_digest(self) -> str:
         """As `names.vectors_digest`, of all texts."""

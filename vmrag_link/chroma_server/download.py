@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, shown
-from vmrag_link.chroma_server.limits import BATCH_BYTES
+from vmrag_link.chroma_server.limits import batches
 from vmrag_link.models import content_hash
 
 
@@ -31,7 +31,8 @@ def vectors(
     vectors.
     """
     got: dict[str, bytes] = {}
-    for page in _pages(wanted, client.limits.records):
+    sizes = ((name, each.length) for name, each in wanted.items())
+    for page in batches(sizes, client.limits.records):
         lengths = {name: wanted[name].length for name in page}
         for name, (vector, text) in client.get(found, lengths, dimensions=dimensions).items():
             expected = wanted[name]
@@ -41,16 +42,3 @@ def vectors(
                 raise client.failure(f"has two vectors for one text in the collection {shown(found.name)}")
         advance(len(page))
     return got
-
-
-def _pages(wanted: Mapping[str, Expected], most: int) -> Iterator[list[str]]:
-    """As many ids as one page may have, and no more texts than `BATCH_BYTES` together."""
-    page, size = list[str](), 0
-    for name, expected in wanted.items():
-        if page and (len(page) == most or size + expected.length > BATCH_BYTES):
-            yield page
-            page, size = [], 0
-        page.append(name)
-        size += expected.length
-    if page:
-        yield page

@@ -33,7 +33,7 @@ class Lease:
         self.collection: RemoteCollection | None = None
 
     def take(self) -> bool:
-        """Whether it is ours now; what a holder left whose time is over goes."""
+        """Whether it is ours now. What a holder left whose lease has ended is removed."""
         for _ in range(_ATTEMPTS):
             self._renewed = time.monotonic()
             self.collection = self._client.create(self._name, self._metadata())
@@ -64,7 +64,7 @@ class Lease:
 
 
 def is_current(metadata: dict[str, Any]) -> bool:
-    """Whether a lease holds. One that is longer than any that we give does not."""
+    """Whether a lease still holds. One that is longer than any of ours does not count."""
     until = metadata.get(_UNTIL)
     return isinstance(until, int) and time.time() < until <= time.time() + 10 * LEASE_SECONDS
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 from vmrag_link.models import Record
 
 BATCH_RECORDS = 1_000
@@ -37,6 +40,24 @@ CLOUD = ServerLimits(records=300, text_bytes=16_384, metadata=False)
 (10) are within its limits whatever a knowledge base holds: ours are hashes, no request has a
 filter, and a client sends one request at a time.
 """
+
+
+T = TypeVar("T")
+
+
+def batches(records: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
+    """At most so many records at once, and no more than `BATCH_BYTES` of them; each comes with its
+    bytes.
+    """
+    batch, size = list[T](), 0
+    for record, length in records:
+        if batch and (len(batch) == most or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += length
+    if batch:
+        yield batch
 
 
 def page_bytes(texts: int, records: int, dimensions: int) -> int:

@@ -24,7 +24,7 @@ _RECORD_DIGITS = 32
 
 
 def owner_of(root_revision: str) -> str:
-    """The mark of a knowledge base: all of its clones, and nobody else, begin with this."""
+    """The mark of a knowledge base in names of collections; all of its clones have the same."""
     return hashlib.sha256(f"vmrag-owner\0{root_revision}".encode()).hexdigest()[:12]
 
 

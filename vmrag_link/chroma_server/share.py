@@ -21,15 +21,17 @@ How = Literal["there", "made", "elsewhere"]
 def share(
     client: ChromaClient,
     contents: SharedContents,
+    name: str,
+    seal: CollectionSeal,
     *,
     progress: Progress = QUIET,
 ) -> How:
     """Build the collection aside, compare it, seal it and give it its name in one step.
 
-    One that is there and is not what its name says is replaced. A failure leaves nothing. Raises
-    `ChromaServerFailed`, and what the index's vectors raise.
+    `name` and `seal` are the contents' own. One that is there and is not what its name says is
+    replaced. A failure leaves nothing. Raises `ChromaServerFailed`, and what the index's vectors
+    raise.
     """
-    name, seal = contents.name, contents.seal()
     if found := client.find(name):
         if not problem(client, found, seal):
             return "there"
@@ -66,7 +68,7 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
 
 
 def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str) -> How:
-    """CollectionSeal the collection and give it its name, unless another client was faster.
+    """Seal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.
     """

@@ -40,6 +40,10 @@ def command(invocation: Invocation, *, to: str | None, dry_run: bool, undo: bool
 
 def _lines(report: MigrateReport) -> Iterator[str]:
     what = f"{plural(report.revisions, 'revision')} and {plural(len(report.branches), 'branch')}"
+    if report.absent:
+        which = "1 pinned revision is" if report.absent == 1 else f"{report.absent} pinned revisions are"
+        after = "" if report.applied else "; to take along what the remote has: vmrag fetch"
+        yield f"{which} not in this clone, and left to whoever has them{after}."
     if not report.applied:
         yield f"Would move {what} ({report.bytes / 1e6:.1f} MB) to {_NAMES[report.to]}, in about {report.seconds:g} s."
         yield f"Next: vmrag migrate --to {report.to}"

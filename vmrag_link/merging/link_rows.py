@@ -17,7 +17,7 @@ AUTHOR = "vmrag <vmrag@localhost>"
 
 
 def additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
-    """The rows that change when `more` comes to what is there, as they are afterwards."""
+    """The rows of both tables joined that `there` lacks or has otherwise."""
     before = {each.git_commit: each for each in there}
     after = dict(before)
     for each in more:

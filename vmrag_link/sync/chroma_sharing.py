@@ -218,9 +218,9 @@ def vouch(collections: Iterable[SharedContents], shelf: Shelf, made: AbstractSet
 def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:
     from vmrag_link.chroma_server.share import share
 
-    deadline = time.monotonic() + ELSEWHERE_SECONDS
-    while (how := share(client, contents, progress=progress)) == "elsewhere":
+    name, seal, deadline = contents.name, contents.seal(), time.monotonic() + ELSEWHERE_SECONDS
+    while (how := share(client, contents, name, seal, progress=progress)) == "elsewhere":
         if time.monotonic() > deadline:
-            raise Busy(f"Another client has been building {contents.name} for very long.", hint=RETRY)
+            raise Busy(f"Another client has been building {name} for very long.", hint=RETRY)
         time.sleep(_POLL_SECONDS)
     return how

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link.errors import Busy, IndexFailed
+from vmrag_link.errors import Busy, IndexFailed, first_of
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.paths import Places, sweep_temporaries
@@ -49,10 +49,9 @@ def _note_given_vectors(context: SyncContext, copy: Path) -> None:
     names = []
     with contextlib.suppress(IndexFailed, LookupError, OSError):  # it may be damaged, and no seal of ours says so
         names = [f"{collection}/{doc_id}" for collection, doc_id in context.indexer().embedded_otherwise(copy)]
-    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
     context.progress.note(
         f"Embeddings that a client gave on {revision[:7]} are not taken over from the index of an earlier version; "
-        f"their documents have those of their texts again: {shown or 'unknown'}. To have them back, give them again."
+        f"their documents have those of their texts again: {first_of(names, SHOWN) or 'unknown'}. To have them back, give them again."
     )
 
 

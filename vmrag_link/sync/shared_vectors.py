@@ -23,7 +23,7 @@ from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import Engine, root_of
-from vmrag_link.errors import ChromaServerFailed
+from vmrag_link.errors import ChromaServerFailed, plural
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 from vmrag_link.progress import DOWNLOADING, Progress
 from vmrag_link.sync import vouchers
@@ -122,6 +122,8 @@ class SharedVectors:
                 hint="Whoever has its vectors mends it: vmrag doctor --fix",
             )
         self._cache.put(lookup.model.fingerprint, got)
+        came = f"{plural(len(got), 'vector')} of {lookup.collection.name!r} came"
+        self._progress.note(f"{came} from the Chroma server ({self._client.address.shown}).")
 
     def _sealed(self, name: str, wanted: Mapping[str, Expected]) -> RemoteCollection | None:
         """The collection, once whoever is building it has finished; None where there is none."""

@@ -46,8 +46,8 @@ def vouch(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None
 
 
 def head_for(engine: Engine, there: str | None) -> str | None:
-    """The head to which a remote's branch is to move that stands at `there`: with its rows, and
-    ours. None where it has them all.
+    """The head to push to a remote whose branch stands at `there`: with its rows and ours. None
+    where it has all of ours.
     """
     branch = engine.branch(VECTORS_BRANCH)
     if branch is None or (there and engine.is_ancestor(branch.head, there)):

@@ -13,8 +13,8 @@ from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import env, markdown_text
-from vmrag_link.errors import VmragError, enumerated, plural, quoted
+from vmrag_link import markdown_text
+from vmrag_link.errors import VmragError, enumerated, first_of, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
@@ -89,7 +89,7 @@ def _repair(ws: Workspace, about: Comparison) -> BranchRepair:
 
 def _offer(report: BranchRepair) -> _Offer:
     repository = payload.repository_name(os.environ)
-    server = env.github_server() or "https://github.com"
+    server = payload.server(os.environ)
     wanted = _proposal(report)
     words = ("gh", "pr", "create", "--repo", repository, "--base", wanted.base, "--head", wanted.head)
     command = " ".join(map(quoted, (*words, "--title", wanted.title, "--body", wanted.body)))
@@ -168,8 +168,7 @@ def _findings(report: BranchRepair, offer: _Offer | None) -> Iterator[ActionFind
 
 def _in_conflict(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    documents = f"{plural(len(names), 'document')}: {', '.join(names[:_SHOWN])}{more}"
+    documents = f"{plural(len(names), 'document')}: {first_of(names, _SHOWN)}"
     message = (
         f"The knowledge that {conflict.commit[:12]} dropped, and what {branch} pins now, changed the same parts of "
         f"{documents}. A person has to decide, so nothing was pushed."

@@ -22,8 +22,8 @@ from vmrag_action import deepen, events, failures, findings, inputs, payload, wo
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
-from vmrag_link import env, markdown_text
-from vmrag_link.errors import OK, UsageInvalid, VmragError, plural, quoted
+from vmrag_link import markdown_text
+from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.ops.hosting import host_commits, update_branch
@@ -145,7 +145,7 @@ def _is_own(request: PullRequest) -> bool:
 
 def _of_branch(tell: functools.partial[BranchLine], base: str, name: str, done: BranchUpdate) -> BranchLine:
     by_hand = f"git fetch origin && git switch {quoted(name)} && git merge {quoted(f'origin/{base}')}"
-    shown = _shown(done.conflicts)
+    shown = first_of(done.conflicts, _SHOWN)
     match done.result:
         case "updated":
             message = f"{base} is merged into {name} as {done.commit[:12]}, which pins revision {done.revision[:12]}."
@@ -175,15 +175,9 @@ def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[Branch
     found = update_branch.look(ws, tip, request.head.sha, functools.partial(deepen.make_comparable, ws.places))
     if found.result in ("contained", "clean"):
         return tell(None, f"{request.head.ref} of {source.full_name} can be merged into {base} as it is.")
-    server = env.github_server() or "https://github.com"
-    url = f"{server}/{payload.repository_name(os.environ)}"
+    url = f"{payload.server(os.environ)}/{payload.repository_name(os.environ)}"
     message = (
         f"It comes from the fork {source.full_name}, to which this job does not push, and conflicts with {base} in "
-        f"{_shown(found.conflicts)}. Its author types, in a clone where `vmrag install` was run:"
+        f"{first_of(found.conflicts, _SHOWN)}. Its author types, in a clone where `vmrag install` was run:"
     )
     return tell("notice", message, f"git pull --no-rebase {quoted(url)} {quoted(base)}\ngit push")
-
-
-def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

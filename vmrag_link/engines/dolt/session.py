@@ -58,6 +58,10 @@ class DoltSession(BaseSession):
             self._versions[key] = schema.require_ours(self.connection, at, where, also=also)
         return self._versions[key]
 
+    def note_checked(self, revision: str, parent: str) -> None:
+        """A revision was made here, of rows alone: it has the tables of its parent."""
+        self._versions[f"{revision} ", False] = self.check(parent)
+
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[str]:
         """A transaction on a branch whose head is the expected one until its end; the place."""

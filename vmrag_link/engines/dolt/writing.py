@@ -90,6 +90,7 @@ def recreate(
             for part in rows:
                 _store(session, at, part)
             made = schema.commit(connection, at, message, author, date, "--allow-empty")
+        session.note_checked(made, first)
         creating.require_parents(made, history.own_parents(connection, made), parents)
     return made
 

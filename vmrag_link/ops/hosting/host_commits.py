@@ -6,7 +6,8 @@ code's own remote is pushed to, and a branch only if it still is where it was re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from vmrag_link.errors import RemoteMoved
 from vmrag_link.git import objects, plumbing, transfer
@@ -19,6 +20,11 @@ BOT = "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.co
 
 CODE = "commits"
 """What the messages of a refused push call its content."""
+
+ATTEMPTS = 5
+"""How often a branch may move between the look at it and the push."""
+
+T = TypeVar("T")
 
 
 def signature(places: Places) -> str:
@@ -39,6 +45,22 @@ def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[
     blob = objects.write_blob(places, pin)
     made = objects.tree_with_file(places, tree, PIN_NAME, blob)
     return objects.commit_tree(places, made, parents=parents, message=message, signature=signature(places))
+
+
+def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
+    """What `attempt` returns, which reads a branch of the host and pushes it; it is called again
+    where others pushed meanwhile. Raises `RemoteMoved` after `ATTEMPTS`, and as `attempt`.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return attempt()
+        except RemoteMoved as error:
+            moved = error
+    raise RemoteMoved(
+        f"{branch} moved {ATTEMPTS} times while this job looked at it, and stays as it is.",
+        hint="Run the job again.",
+        **moved.details,
+    )
 
 
 def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expected: str | None) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import RemoteMoved, RemoteRejected, plural, quoted
+from vmrag_link.errors import RemoteRejected, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.merging.revisions import merged_revision
@@ -28,9 +28,6 @@ from vmrag_link.ops.merge.repair import dropped_side
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
-
-ATTEMPTS = 5
-"""How often a branch may move between the look at it and the push."""
 
 OFFERS = f"{RESERVED_PREFIX}/repair-"
 """The branches on which a repair waits whose own branch refused it; eight digits of the commit that
@@ -93,22 +90,13 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     `PinMalformed` if the branch itself pins nothing that something could be merged into, and as
     `verify_between`, `transport.publish.publish` and `dropped_side`.
     """
-    for _ in range(ATTEMPTS):
-        tip = host_commits.branch_tip(ws.places, branch.peer, branch.name)
-        if tip is None:
-            return BranchRepair("nothing", branch.name, None)
-        try:
-            return _repaired(ws, branch, tip)
-        except RemoteMoved as error:
-            moved = error
-    raise RemoteMoved(
-        f"Nothing was repaired: {branch.name} moved {ATTEMPTS} times while this job looked at it.",
-        hint="Run the job again.",
-        **moved.details,
-    )
+    return host_commits.retry_if_moved(branch.name, lambda: _repaired(ws, branch))
 
 
-def _repaired(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
+def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
+    tip = host_commits.branch_tip(ws.places, branch.peer, branch.name)
+    if tip is None:
+        return BranchRepair("nothing", branch.name, None)
     found = _examined(ws, branch, tip)
     if not found.dropped:
         return found
@@ -211,7 +199,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
     there = host_commits.branch_tip(ws.places, branch.peer, name)
     found = replace(found, offered_on=name)
     if there is not None:
-        ours = is_repair(ws, there)
+        ours = _is_repair(ws, there)
         if _does_the_same(ws, branch, found, there) and (not ours or _is_as_new(ws, there, made)):
             return replace(found, commit=there)
         if not ours:
@@ -238,6 +226,6 @@ def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
     return parents[0] == parents[1] and trees[0] == trees[1]
 
 
-def is_repair(ws: Workspace, commit: str) -> bool:
+def _is_repair(ws: Workspace, commit: str) -> bool:
     """Whether a commit says that it is one that this module makes."""
     return bool(objects.trailer_values(ws.places, commit, TRAILER))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
-from vmrag_link.errors import PinConflict, RemoteMoved
+from vmrag_link.errors import PinConflict
 from vmrag_link.git import merged_tree, pin_merge, plumbing, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
@@ -26,9 +26,6 @@ from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
-
-ATTEMPTS = 5
-"""How often a branch may move between the look at it and the push."""
 
 Result = Literal["gone", "contained", "clean", "updated", "code", "knowledge"]
 Bring = Callable[[str, str], None]
@@ -68,24 +65,12 @@ def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     `PinMissing` and `PinMalformed` for a pin that cannot be merged, `PinRevisionMissing`, and as
     `transport.publish.publish`.
     """
-    for _ in range(ATTEMPTS):
-        base, head = (host_commits.branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
-        if base is None or head is None:
-            return BranchUpdate("gone")
-        try:
-            return _update(ws, wanted, base, head)
-        except RemoteMoved as error:
-            moved = error
-    raise RemoteMoved(
-        f"{wanted.name} was not updated: it moved {ATTEMPTS} times while this job looked at it.",
-        hint="Run the job again.",
-        **moved.details,
-    )
+    return host_commits.retry_if_moved(wanted.name, lambda: _updated(ws, wanted))
 
 
 def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
-    """As `update_branch` would find two commits, as far as git alone knows: `knowledge` where only
-    the pin is in conflict. Nothing is pushed.
+    """What keeps two commits from being merged, as git alone sees it: `knowledge` where only the
+    pin is in conflict. Nothing is pushed, and no pin is read.
     """
     bring(base, head)
     if transfer.contains(ws.places, head, base):
@@ -99,7 +84,10 @@ def _found(merged: merged_tree.MergedTree) -> BranchUpdate:
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
 
 
-def _update(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> BranchUpdate:
+def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
+    base, head = (host_commits.branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
+    if base is None or head is None:
+        return BranchUpdate("gone")
     wanted.bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")

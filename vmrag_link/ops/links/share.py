@@ -46,7 +46,7 @@ def pins(places: Places, tip: str, *, without: str | None = None) -> dict[str, P
 def rows(ws: Workspace, pins: Mapping[str, Pin], *, branch: str = "") -> list[Link]:
     """The links of commits, by what they pin. A link made by hand stands in for its commit's.
 
-    `branch`: that of commits of which nothing here says on which they were made.
+    `branch`: for commits whose own branch is not known here.
     """
     known = {each.git_commit: each for each in ws.engine.links()}
     url = repository.origin(ws.places)

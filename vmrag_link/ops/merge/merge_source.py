@@ -1,4 +1,4 @@
-"""What git knows of that which `vmrag merge` takes in, where its name is a code commit's."""
+"""What git knows of the source of a `vmrag merge`, where that is a code commit."""
 
 from __future__ import annotations
 

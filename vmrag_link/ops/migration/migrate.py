@@ -39,6 +39,7 @@ class MigrateReport(Record, frozen=True):
 
     `applied` False: nothing was done; `seconds` is how long it may take. `remote`: what pin or
     settings name as the place where the old one is kept, and which the new one cannot share.
+    `absent`: revisions that git's history pins and that are not here, so they stay behind.
     """
 
     applied: bool
@@ -52,6 +53,7 @@ class MigrateReport(Record, frozen=True):
     seconds: float | None = None
     changed: Changed = Changed()
     remote: str = ""
+    absent: int = 0
 
 
 class UndoReport(Record, frozen=True):
@@ -83,16 +85,17 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         unfinished.require_none(ws)
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
-        wanted, size = plan(ws.engine, history_pins.everywhere(ws.places)), paths.size_of(ws.places.kb)
+        pins, size = history_pins.everywhere(ws.places), paths.size_of(ws.places.kb)
+        wanted, absent = plan(ws.engine, pins), len(set(pins) - ws.engine.parents(pins).keys())
         if dry_run:
-            return _planned(ws, to, wanted, size)
+            return msgspec.structs.replace(_planned(ws, to, wanted, size), absent=absent)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
         settings = work_tree.settings_change(ws, to)  # one that cannot be changed stops here
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
     anchors = len(wanted.anchors)
     numbers = len(carried.entries), carried.new, _branches(wanted), anchors, size
-    return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws))
+    return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws), absent=absent)
 
 
 def undo(ws: Workspace) -> UndoReport:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Literal
 
 from vmrag_link import env
-from vmrag_link.errors import plural
+from vmrag_link.errors import first_of, plural
 from vmrag_link.git import hook_scope, hooks, plumbing
 from vmrag_link.git.hooks import MissingHooks
 from vmrag_link.models import Record
@@ -80,15 +80,14 @@ def _command(ws: Workspace, gone: MissingHooks) -> str:
 def _not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
     if not found:
         return None
-    names = ", ".join(each.ref for each in found[:_NAMED])
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    names = first_of([each.ref for each in found], _NAMED)
     revisions = {each.revision: each.remote for each in found}
     which = f"revision {found[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
     here = ws.trigger().branch or ""
     alone = all(each.ref.partition("/")[2] == here for each in found)
     return Caution(
         "KNOWLEDGE_NOT_PUSHED",
-        f"{names}{more}: the code that was pushed there pins {which} of the knowledge, which was not pushed to "
+        f"{names}: the code that was pushed there pins {which} of the knowledge, which was not pushed to "
         f"{' and '.join(dict.fromkeys(revisions.values()))}.",
         "vmrag push" if alone else "vmrag push --all",
     )
