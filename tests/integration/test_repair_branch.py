@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
+from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.ops.history import merge_base
 from vmrag_link.ops.hosting.host_commits import ATTEMPTS
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
 from vmrag_link.progress import QUIET
@@ -280,3 +283,48 @@ def test_knowledge_that_a_pull_request_hid_in_its_history_stays_out(host):
     assert "main itself has never pinned that" in done.others[0].message
     assert "hidden.md" not in dropping.documents(host.world, "main")
     assert hidden != ada.git("rev-parse", "main:.dolt-version")
+
+
+def test_a_side_that_took_back_what_the_branch_pins_takes_nothing_from_it(host):
+    """The merge kept `main`'s pin; to take the other side in, as git would, drops that."""
+    ada = host.world.ada
+    ada.git("switch", "-q", "-c", "back", "main")
+    ada.git("checkout", "-q", "topic", "--", ".dolt-version")
+    ada.git("commit", "-q", "--no-verify", "-m", "without what main has")
+    before, pinned = host.tip, host.pin()
+    ada.git("switch", "-q", "main")
+    tree = ada.git("rev-parse", "main^{tree}")
+    merge = ada.git("commit-tree", tree, "-p", "main", "-p", "back", "-m", "Merge, ours")
+    ada.git("switch", "-q", "--detach", merge)
+    landed = dropping.land(ada, before)
+    done = host.repair(landed)
+    assert (done.result, done.dropped, host.tip, host.pin()) == ("nothing", (), merge, pinned)
+    assert [each.commit for each in done.others] == [merge]
+    assert "would drop what main pins now" in done.others[0].message
+
+
+def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, monkeypatch):
+    """Each of three commits merges all three before them; 2^12 ways lead to the first ones."""
+    merges: list[str] = []
+
+    def counted(*given: Any, **more: Any) -> str:
+        merges.append(more["theirs"])
+        assert len(merges) < 100
+        return virtual_base(*given, **more)
+
+    monkeypatch.setattr(merge_base, "virtual_base", counted)
+    hub, names = host.hub, ("main", "topic", "clash")
+    layer = [host.tip]
+    for _ in range(12):
+        parents = [word for each in layer for word in ("-p", each)]
+        layer = [hub.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "crossed") for name in names]
+    ada = host.world.ada
+    for name, commit in zip(names, layer, strict=True):
+        hub.git("update-ref", f"refs/heads/crossed-{name}", commit)
+    ada.git("fetch", "-q", "origin")
+    one, other = (host.pin(name)["dolt_commit"] for name in ("main", "topic"))
+    with opened(ada) as ws:
+        parents = [word for each in layer for word in ("-p", each)]
+        ends = [ada.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "end") for name in ("main", "origin/topic")]
+        assert merge_base.base_of(ws, one, other, (ends[0], ends[1]))
+    assert merges

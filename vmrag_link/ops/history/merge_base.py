@@ -17,6 +17,9 @@ from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.workspace import Workspace
 
+_Made = dict[tuple[str, ...], str]
+"""The base that was made of those that several commits pin, by these."""
+
 
 def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
     """The revision that a merge of two others starts from.
@@ -26,8 +29,12 @@ def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | No
     Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what
     git's base pins.
     """
+    return _base_of(ws, ours, theirs, commits, {})
+
+
+def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None, made: _Made) -> str:
     base, pinning = _bases(ws, ours, theirs, commits)
-    return _one_of(ws, pinning) if pinning else base
+    return _one_of(ws, pinning, made) if pinning else base
 
 
 def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
@@ -52,12 +59,19 @@ def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | Non
     return found, {}
 
 
-def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
-    """One base of several, as git makes it; `pinning` has the revisions of commits."""
-    made, *others = pinning.values()
-    for revision, commits in zip(others, pairwise(pinning), strict=True):
-        made = virtual_base(ws.engine, base=base_of(ws, made, revision, commits), ours=made, theirs=revision)
-    return made
+def _one_of(ws: Workspace, pinning: dict[str, str], made: _Made) -> str:
+    """One base of several, as git makes it; `pinning` has the revisions of commits.
+
+    Made once: histories that cross again and again lead to the same commits on 2^n ways.
+    """
+    key = tuple(pinning)
+    if key not in made:
+        found, *others = pinning.values()
+        for revision, commits in zip(others, pairwise(pinning), strict=True):
+            base = _base_of(ws, found, revision, commits, made)
+            found = virtual_base(ws.engine, base=base, ours=found, theirs=revision)
+        made[key] = found
+    return made[key]
 
 
 def pinned(ws: Workspace, commit: str) -> str | None:

@@ -103,6 +103,9 @@ def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     pin, merged = lazy_fetch.pin_at(ws, tip), _merged(ws, tip, found.dropped)
     if isinstance(merged, RepairConflict):
         return replace(found, result="conflict", conflict=merged)
+    if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side took back what is pinned now
+        said = f"To take it in would drop what {branch.name} pins now, so a person has to decide."
+        return replace(found, dropped=(), others=(*found.others, *(_explained(each, said) for each in found.dropped)))
     publish_revision(ws, knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     made = host_commits.commit_with_pin(
@@ -123,6 +126,7 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     errors = [each for each in report.findings if each.level == "error"]
     dropped = [each for each in errors if each.code == "KNOWLEDGE_DROPPED"]
     commits = {each.commit for each in dropped}
+    never_there = f"{branch.name} itself has never pinned that, so it is not taken in without a person."
     left = branch_pins.unseen(ws, commits, since=branch.since, tip=tip) if commits else set()
     return BranchRepair(
         "nothing",
@@ -132,14 +136,13 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
         mended=_mended(report),
         others=(
             *(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
-            *(_never_there(each, branch.name) for each in dropped if each.commit in left),
+            *(_explained(each, never_there) for each in dropped if each.commit in left),
         ),
     )
 
 
-def _never_there(finding: PinFinding, branch: str) -> PinFinding:
-    said = f"{branch} itself has never pinned that, so it is not taken in without a person."
-    return replace(finding, message=f"{finding.message} {said}")
+def _explained(finding: PinFinding, why: str) -> PinFinding:
+    return replace(finding, message=f"{finding.message} {why}")
 
 
 def _mended(report: VerifyReport) -> tuple[PinFinding, ...]:
