@@ -42,9 +42,9 @@ class BaseEnd(Record, frozen=True):
 
 
 class HeadEnd(Record, frozen=True):
-    """`repo` None: the fork was deleted. `ref`: its branch, as a stranger calls it."""
+    """`repo` None: the fork was deleted. `ref`: its branch, as a stranger calls it, of any form."""
 
-    ref: Branch
+    ref: str
     sha: Hash
     repo: HostedRepository | None
 

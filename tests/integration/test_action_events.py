@@ -417,3 +417,9 @@ def test_what_strangers_may_write_freely_changes_nothing(host):
     payload["pull_request"]["head"]["ref"] = "\n::error::\n" * 1000
     payload["pull_request"] |= {"title": 1, "body": ["x"], "labels": None}
     assert host.pull_request(payload=payload) == plain
+
+
+@pytest.mark.parametrize("name", ["\n::error::\n", "a..b", "a\0b", "x" * 200_000, ""])
+def test_what_git_cannot_call_a_branch_is_none(tmp_path, monkeypatch, name):
+    isolate(monkeypatch, tmp_path / "home")
+    assert not plumbing.is_ref(plumbing.locate(make_repo(tmp_path / "repo").top), f"refs/heads/{name}")

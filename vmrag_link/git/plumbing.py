@@ -189,9 +189,13 @@ def resolve(places: Places, ref: str) -> str:
     return commit
 
 
+_LONGEST_REF = 4096
+"""Characters; a ref is the path of a file."""
+
+
 def is_ref(places: Places, name: str) -> bool:
     """Whether a ref may be called so."""
-    return "\0" not in name and git(places, "check-ref-format", name).returncode == 0
+    return len(name) <= _LONGEST_REF and "\0" not in name and git(places, "check-ref-format", name).returncode == 0
 
 
 def _reference_missing(ref: str) -> GitReferenceMissing:
