@@ -55,7 +55,7 @@ PARTS: dict[str, Part] = {
     "chroma_server": lambda folder, _, rounds, env: chroma_server.run(folder, rounds, env),
     "issue_logs": lambda folder, _, rounds, env: issue_logs.run(folder, rounds, env),
     "report": lambda folder, _, rounds, env: reports.run(folder, rounds, env),
-    "team": lambda folder, _, __, env: team.run(folder, env),
+    "team": lambda folder, sizes, _, env: team.run(folder, sizes, env),
     "migrate": lambda folder, _, __, env: migrate.run(folder, env),
     "growth": lambda folder, _, __, env: growth.run(folder, env),
 }

@@ -5,12 +5,16 @@ What they are told in time, and whether anything fails.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import secrets
 import shutil
+import socket
 import statistics
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +25,9 @@ from bench.timing import Figure
 
 READERS = 8
 SECONDS = 20.0
-DOCUMENTS = 10_000
+ON_SERVER = 10_000
+"""Documents on a Dolt server."""
+
 SLOWER = 3.0
 """The limit for the median with a writer, against the same readers without."""
 
@@ -36,11 +42,78 @@ class Answers(NamedTuple):
         return statistics.quantiles(self.seconds, n=100)[round(share * 100) - 1]
 
 
-def run(folder: Path, env: dict[str, str], documents: int = DOCUMENTS, seconds: float = SECONDS) -> list[Figure]:
+def run(folder: Path, sizes: list[int], env: dict[str, str], seconds: float = SECONDS) -> list[Figure]:
+    """Embedded at each size; on a Dolt server at one, where there is the program."""
+    figures: list[Figure] = []
+    for size in sizes:
+        figures += _measured(_copy(folder, size, env), f"{size:,} documents", env, seconds)
+    if ON_SERVER in sizes and shutil.which("dolt"):
+        repo = _copy(folder, ON_SERVER, env)
+        with _on_dolt_server(folder, repo, env) as known:
+            figures += _measured(repo, f"{ON_SERVER:,} documents on a Dolt server", known, seconds)
+    return figures
+
+
+def _copy(folder: Path, documents: int, env: dict[str, str]) -> Path:
     source, repo = knowledge.make(folder, documents, env), folder / f"team-{documents}"
     shutil.rmtree(repo, ignore_errors=True)
     shutil.copytree(source, repo, symlinks=True)
     knowledge.git(repo, "-c", "core.hooksPath=/dev/null", "switch", "-q", "main", env=env)
+    return repo
+
+
+@contextlib.contextmanager
+def _on_dolt_server(folder: Path, repo: Path, env: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The knowledge base moved to a server of its own; with the environment of its clients."""
+    data = folder / "team-server"
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    password = secrets.token_hex(8)
+    argv = [
+        "dolt",
+        "sql-server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+        "--data-dir",
+        str(data),
+        "--loglevel",
+        "warning",
+    ]
+    own = {"DOLT_ROOT_PASSWORD": password, "DOLT_DISABLE_EVENT_FLUSH": "1"}
+    with subprocess.Popen(
+        argv, cwd=data, env=env | own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            _wait_for(port)
+            for name, value in (("server", f"127.0.0.1:{port}"), ("database", "team"), ("user", "root")):
+                knowledge.git(repo, "config", f"vmrag.dolt.{name}", value, env=env)
+            known = env | {"VMRAG_DOLT_PASSWORD": password}
+            subprocess.run([*VMRAG, "migrate", "--to", "dolt", "-q"], cwd=repo, env=known, check=True)
+            knowledge.git(repo, "commit", "-q", "-m", "Store the knowledge on a server", env=known)
+            yield known
+        finally:
+            server.terminate()
+
+
+def _wait_for(port: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _measured(repo: Path, what: str, env: dict[str, str], seconds: float) -> list[Figure]:
     subprocess.run([*VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
     servers = [Server(OURS, repo, env) for _ in range(READERS)]
     try:
@@ -58,7 +131,7 @@ def run(folder: Path, env: dict[str, str], documents: int = DOCUMENTS, seconds: 
     finally:
         for each in servers:
             each.close()
-    name = f"{READERS} agents ask {documents:,} documents"
+    name = f"{READERS} agents ask {what}"
     return [
         Figure(
             f"{name}, beside {len(commits)} commits: median answer, against none beside",
