@@ -82,5 +82,5 @@ def test_a_pull_request_is_not_linked(ci):
     before = ci.world.hub.git("for-each-ref", people.DATA)
     done = ci.on_pull_request(ci.tip, ci.tip, mode="link", source=events.FORK)
     assert (done.passed, done.outputs["linked"]) == (True, "0")
-    assert "nothing to do for pull_request" in done.log
+    assert "nothing to do on pull_request" in done.log
     assert ci.world.hub.git("for-each-ref", people.DATA) == before

@@ -732,7 +732,10 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
     shutil.copytree(stocked.top, tmp_path / "measured", symlinks=True)
     duration = cli.lasted(Project(tmp_path / "measured"), *line)
     hits = 0
-    for number, part in enumerate(moments):
+    earlier = (0.3, 0.2, 0.12, 0.07)  # a busy machine may have taken much longer when it was measured
+    for number, part in enumerate((*moments, *earlier)):
+        if hits and number >= len(moments):
+            break
         shutil.copytree(stocked.top, tmp_path / f"copy-{number}", symlinks=True)
         copy = Project(tmp_path / f"copy-{number}")
         before, before_texts = copy.pinned, copy.texts()

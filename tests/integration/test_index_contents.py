@@ -179,7 +179,9 @@ def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
             patch.setattr(
                 indexer,
                 "vectors_for",
-                lambda cache, model, *rest: embedded(EmbeddingCache(project.top / "x"), Swapped(model), *rest),
+                lambda cache, model, *rest, **more: embedded(
+                    EmbeddingCache(project.top / "x"), Swapped(model), *rest, **more
+                ),
             )
         project.vmrag("sync", "--rebuild")
     assert project.vmrag("doctor").code == 0

@@ -214,7 +214,7 @@ def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project)
 
 def test_a_fingerprint_of_an_older_revision_is_not_compared(project):
     expected = project.ask("fingerprint")["fingerprint"]
-    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": "0" * 32}
+    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": "0" * 40}
     project.write(".dolt-version", json.dumps(pin))
     assert project.ask("fingerprint")["fingerprint"] == expected
     error = project.vmrag("fingerprint", "--check", expected, "--json", code=1).error

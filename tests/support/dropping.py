@@ -27,7 +27,7 @@ class Landed(NamedTuple):
 
 @pytest.fixture(scope="session")
 def parted(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "parted", lambda top: part(people.arrive(shared, top)))
+    return build_once(tmp_path_factory, "dropping", lambda top: part(people.arrive(shared, top)))
 
 
 @pytest.fixture
