@@ -35,7 +35,7 @@ FIRST = {"bytecode": ["pytest", "--collect-only", "-qqq"]}
 """In a clean checkout: otherwise each worker compiles what all of them import."""
 TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 2), "--dist", "worksteal"]
 """Two workers more than cores: now and then each waits for a program that it has started, or for a
-disk. Each begins with a part of its own, so that most modules' fixtures are made in one worker only.
+disk. Each begins with a part of its own, so that most modules make fixtures in one worker only.
 """
 LONG = ["-m", "", "--timeout", "900"]
 """Replaces the selection in pyproject.toml, which leaves the long tests out, and its seconds."""
