@@ -444,10 +444,11 @@ def test_state_malformed_names_line_and_fix_and_the_old_revision_answers(project
 
 def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project):
     before = project.answers()
-    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": "0" * 40}
+    nowhere = "0" * len(project.pinned)  # of the form that the engine's own have
+    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": nowhere}
     project.write(".dolt-version", json.dumps(pin))
     report = project.ask("status", code=1)
-    assert (report["state"], report["pin"]["dolt_commit"]) == ("missing", "0" * 40)
+    assert (report["state"], report["pin"]["dolt_commit"]) == ("missing", nowhere)
     assert report["hint"] == "vmrag fetch"
     assert project.answers() == before
     assert project.ask("query", "faq")["kb"]["in_sync"] is False
