@@ -6,8 +6,9 @@ written. What differs from a head that was looked at before is enough to look at
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -18,7 +19,7 @@ from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.engines.tables import Table
-from vmrag_link.errors import KnowledgeRefused
+from vmrag_link.errors import KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME
 
@@ -136,6 +137,23 @@ def not_ours(where: str, odd: str) -> KnowledgeRefused:
 def not_taken(where: str, why: str) -> KnowledgeRefused:
     """The refusal of a head. A stranger's words may be in `why`."""
     return KnowledgeRefused(f"{where} is not taken: {_shown(why)}.", hint=_HINT)
+
+
+@contextlib.contextmanager
+def refusing(where: str, limits: Limits, *unreadable: type[Exception]) -> Iterator[None]:
+    """What reading a head raises becomes the refusal of that head. `unreadable`: what reading rows
+    raises that are not records. A newer program's schema is no refusal: `SchemaTooNew` passes.
+    """
+    try:
+        yield
+    except SchemaTooNew:
+        raise
+    except StatementGivenUp as error:
+        raise not_taken(where, f"it cannot be looked at. {error.message}") from error
+    except LimitExceeded as error:
+        raise too_long(where, limits) from error
+    except unreadable as error:
+        raise not_taken(where, str(error)) from error
 
 
 def too_long(where: str, limits: Limits) -> KnowledgeRefused:

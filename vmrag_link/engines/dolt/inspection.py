@@ -18,7 +18,7 @@ from vmrag_link.engines.dolt.literals import literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, LOGICAL, TABLES, WITH_TEXTS
-from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
+from vmrag_link.errors import EngineError, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Row
 
 UNREADABLE = (EngineError, msgspec.DecodeError, UnicodeDecodeError, ValueError)
@@ -39,41 +39,31 @@ def require_sound(session: DoltSession, heads: Mapping[str, str], *, known: Mapp
 
 def _require_head(session: DoltSession, head: str, where: str, *, base: str | None) -> bool:
     try:
-        odd, version = schema.inspect(session.connection, head)
-        if odd:
-            raise inspection.not_taken(where, odd)
-        if version:
-            _require_contents(session, head, where, base)
+        with inspection.refusing(where, session.limits, *UNREADABLE):
+            odd, version = schema.inspect(session.connection, head)
+            if odd:
+                raise inspection.not_taken(where, odd)
+            if version:
+                _require_contents(session, head, where, base)
     except SchemaTooNew:
         return False
-    except StatementGivenUp as error:
-        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
-    except LimitExceeded as error:
-        raise inspection.too_long(where, session.limits) from error
-    except UNREADABLE as error:
-        raise inspection.not_taken(where, str(error)) from error
     return bool(version)
 
 
 def _require_links(session: DoltSession, head: str, where: str) -> None:
     """See `engines.inspection.LookAtLinks`."""
     try:
-        odd, version = schema.inspect(session.connection, head, also=schema.LINKS)
-        if odd:
-            raise inspection.not_taken(where, odd)
-        if version:
-            if much := links.too_much(session.connection, head):
-                raise inspection.not_taken(where, f"it holds {much}")
-            for each in links.rows(session.connection, head, {}):
-                inspection.require_link(each)
+        with inspection.refusing(where, session.limits, *UNREADABLE):
+            odd, version = schema.inspect(session.connection, head, also=schema.LINKS)
+            if odd:
+                raise inspection.not_taken(where, odd)
+            if version:
+                if much := links.too_much(session.connection, head):
+                    raise inspection.not_taken(where, f"it holds {much}")
+                for each in links.rows(session.connection, head, {}):
+                    inspection.require_link(each)
     except SchemaTooNew:
         return  # nothing reads it here
-    except StatementGivenUp as error:
-        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
-    except LimitExceeded as error:
-        raise inspection.too_long(where, session.limits) from error
-    except UNREADABLE as error:
-        raise inspection.not_taken(where, str(error)) from error
 
 
 def _require_contents(session: DoltSession, head: str, where: str, since: str | None) -> None:

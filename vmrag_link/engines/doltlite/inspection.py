@@ -19,7 +19,7 @@ from vmrag_link.engines.doltlite import history, links, remotes, schema, validat
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.engines.tables import WITH_TEXTS, Table
-from vmrag_link.errors import EngineError, LimitExceeded, SchemaTooNew, StatementGivenUp
+from vmrag_link.errors import EngineError, LimitExceeded, SchemaTooNew
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
@@ -51,23 +51,21 @@ def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, s
 
 def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
     """Whether it has our tables. Only what differs from `base`, which was looked at, is read."""
-    try:
-        with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
-            if not _has_tables(connection, where):
-                return False
-            since = base if base and history.exists(connection, base) else None
-            _require_contents(connection, where, head, since, limits)
-            return True
-    except StatementGivenUp as error:
-        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
-    except LimitExceeded as error:
-        raise inspection.too_long(where, limits) from error
+    with inspection.refusing(where, limits), _opened(file, head, limits) as connection:
+        if not _has_tables(connection, where):
+            return False
+        since = base if base and history.exists(connection, base) else None
+        _require_contents(connection, where, head, since, limits)
+        return True
 
 
 def _require_links(file: Path, head: str, where: str, *, limits: Limits) -> None:
     """See `engines.inspection.LookAtLinks`."""
     try:
-        with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
+        with (
+            inspection.refusing(where, limits, EngineError, ValueError),
+            _opened(file, head, limits) as connection,
+        ):
             if odd := schema.strange(connection, also=links.OBJECTS):
                 raise inspection.not_taken(where, odd)
             if much := links.too_much(connection):
@@ -76,12 +74,10 @@ def _require_links(file: Path, head: str, where: str, *, limits: Limits) -> None
                 inspection.require_link(each)
     except SchemaTooNew:
         return  # nothing reads it here
-    except StatementGivenUp as error:
-        raise inspection.not_taken(where, f"it cannot be looked at. {error.message}") from error
-    except LimitExceeded as error:
-        raise inspection.too_long(where, limits) from error
-    except (EngineError, ValueError) as error:
-        raise inspection.not_taken(where, str(error)) from error
+
+
+def _opened(file: Path, head: str, limits: Limits) -> Connection:
+    return Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE)
 
 
 def _has_tables(connection: Connection, where: str) -> bool:
