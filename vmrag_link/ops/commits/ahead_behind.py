@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.ancestry import reached
 
 
 class AheadBehind(Record, frozen=True):
@@ -34,14 +35,7 @@ class Distances:
         return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
     def _ancestors(self, heads: Iterable[str]) -> set[str]:
-        found: set[str] = set()
-        left = [each for each in heads if each in self._parents]
-        while left:
-            each = left.pop()
-            if each not in found:
-                found.add(each)
-                left.extend(self._parents[each])
-        return found
+        return set(reached(self._parents, [each for each in heads if each in self._parents]))
 
 
 def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:

@@ -24,6 +24,21 @@ def carried(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dic
     return bits
 
 
+def reached(parents: Mapping[str, Iterable[str]], heads: Iterable[str], without: Iterable[str] = ()) -> Iterator[str]:
+    """The heads and all their ancestors, each once; not those in `without`, nor what only these
+    lead to.
+
+    `parents`: of all of them.
+    """
+    seen, left = set(without), list(heads)
+    while left:
+        each = left.pop()
+        if each not in seen:
+            seen.add(each)
+            yield each
+            left.extend(parents[each])
+
+
 class Ancestry:
     """Of the revisions given at first; others are not here.
 
@@ -61,19 +76,10 @@ class Ancestry:
 
     def _own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
         """What the revision contains and the other does not, parents before children."""
-        common = set(self._ancestors(other, set()))
-        own = set(self._ancestors(revision, common))
+        common = set(reached(self._parents, [other]))
+        own = set(reached(self._parents, [revision], common))
         within = {each: [parent for parent in self._parents[each] if parent in own] for each in own}
         for each in TopologicalSorter(within).static_order():
             if each not in self._infos:
                 self._infos[each] = self._engine.info(each)
             yield self._infos[each]
-
-    def _ancestors(self, revision: str, without: set[str]) -> Iterator[str]:
-        seen, left = set(without), [revision]
-        while left:
-            each = left.pop()
-            if each not in seen:
-                seen.add(each)
-                yield each
-                left.extend(self._parents[each])

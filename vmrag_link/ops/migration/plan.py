@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from vmrag_link.engines.base import (
     ASIDE_PREFIX,
@@ -14,6 +14,7 @@ from vmrag_link.engines.base import (
 )
 from vmrag_link.errors import KnowledgeRefused, Uncommitted
 from vmrag_link.models import Record
+from vmrag_link.ops.commits.ancestry import reached
 from vmrag_link.ops.remotes.revision_map import parents_first
 
 
@@ -55,8 +56,8 @@ def of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> Migr
     root, keep = root_of(engine), engine.branch(KEEP_BRANCH)
     before = engine.parents([root])
     parents = engine.parents([*branches.values(), *pins, *([keep.head] if keep else []), root])
-    on_branches = _reached(branches.values(), parents)
-    stated = _reached(pins, parents) - on_branches
+    on_branches = set(reached(parents, branches.values()))
+    stated = set(reached(parents, pins)) - on_branches
     # Anchors hang on commits without tables, whose only use is to reach others.
     kept = {each for each in parents.keys() - on_branches - stated - before.keys() if not engine.is_bare(each)}
     apart = (stated | kept) - before.keys()
@@ -74,17 +75,6 @@ def _require_descent(wanted: set[str], parents: Mapping[str, tuple[str, ...]], c
                 hint="It was made by another program. Delete the branch that reaches it, then run it again: vmrag branch",
                 revision=revision,
             )
-
-
-def _reached(heads: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> set[str]:
-    found: set[str] = set()
-    left = list(heads)
-    while left:
-        each = left.pop()
-        if each not in found:
-            found.add(each)
-            left.extend(parents[each])
-    return found
 
 
 def _uncommitted(branch: str) -> Uncommitted:
