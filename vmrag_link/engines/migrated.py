@@ -16,6 +16,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import EngineName, engine_of
+from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
 
@@ -36,8 +37,8 @@ def current(kb: Path, revision: str) -> str:
     """What a revision became in the knowledge base of a folder; itself where it was not
     migrated.
     """
-    for engine in _FILES:
-        stamp = _stamp(path(kb, engine))
+    for engine in FILES:
+        stamp = file_stamp(path(kb, engine))
         if stamp is not None and engine == engine_of(kb):
             return _names(str(path(kb, engine)), stamp)[1].get(revision, revision)
     return revision
@@ -48,12 +49,12 @@ def path(kb: Path, engine: EngineName) -> Path:
 
     Each has its own: a migration makes it before its knowledge base takes the other one's place.
     """
-    return kb / _FILES[engine]
+    return kb / FILES[engine]
 
 
 def standing_for(kb: Path, engine: EngineName) -> str:
     """The head of `vmrag_migrated` of which the file was made; empty where there is none."""
-    stamp = _stamp(path(kb, engine))
+    stamp = file_stamp(path(kb, engine))
     return "" if stamp is None else _names(str(path(kb, engine)), stamp)[0]
 
 
@@ -62,19 +63,11 @@ def write(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> 
     write_atomically(path(kb, engine), "".join(f"{each}\n" for each in lines).encode(), durable=True)
 
 
-_FILES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+FILES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
 
 
 @functools.lru_cache(4)
-def _names(file: str, _: tuple[int, int, int]) -> tuple[str, Mapping[str, str]]:
+def _names(file: str, _: FileStamp) -> tuple[str, Mapping[str, str]]:
     """The head that a file stands for, and its names. One of another format counts as empty: it
     is made again.
     """

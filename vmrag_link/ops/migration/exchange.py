@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import locks, paths, permissions
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, engine_of
 from vmrag_link.errors import FileFailed, file_failures, quoted
 from vmrag_link.formats import require_known
@@ -25,8 +26,8 @@ _LONGEST = 1 << 20
 
 _DECISIVE: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
 _BESIDE: dict[EngineName, Sequence[str]] = {
-    "doltlite": ("compacted", "migrated.doltlite"),
-    "dolt": ("remotes.json", "migrated.dolt"),
+    "doltlite": ("compacted", migrated.FILES["doltlite"]),
+    "dolt": ("remotes.json", migrated.FILES["dolt"]),
 }
 """What else belongs to an engine's knowledge base. Locks belong to the folder, and stay."""
 
@@ -97,7 +98,7 @@ def unneeded(places: Places) -> list[Path]:
 
 
 def lock_of(places: Places) -> Path:
-    """The lock of who migrates."""
+    """One migration at a time holds it."""
     return places.locks / "migrate.lock"
 
 
