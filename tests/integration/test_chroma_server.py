@@ -1,4 +1,4 @@
-"""A team's Chroma server: what is put there, who gets it, and who may be asked.
+"""A team's Chroma server: uploads, downloads, and which servers may be contacted.
 
 The server is a real `chroma run`; the embedding service stands in for one that is paid.
 """

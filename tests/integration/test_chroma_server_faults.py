@@ -113,7 +113,7 @@ def shared(paid: Project, tmp_path, services) -> Project:
 
 
 def only_sealed(rule: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
-    """Who looks whether somebody is building gets the truth."""
+    """The rule, except for requests about a collection that is being built."""
     return lambda request: None if request.path.endswith(names.BUILDING) else rule(request)
 
 

@@ -16,7 +16,7 @@ from tests.support.engines import AUTHOR, DATE
 from tests.support.people import User, World
 from tests.support.repos import Repo
 from tests.support.templates import build_once, copy_tree
-from tests.support.travel import Clone, Pair, child
+from tests.support.travel import Clone, Pair, at_once, child
 from vmrag_link.engines.base import LINKS_BRANCH, Engine
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Link
@@ -216,19 +216,11 @@ def test_all_links_that_two_push_at_once_arrive(pair: Pair) -> None:
     pair.ada.close()
     pair.bob.close()
     go = pair.folder / "go"
-    running = [
-        child(f"sys.argv[1:] = {[str(pair.folder / name), kind, first, str(go)]!r}\n{PUSHING}")
+    bodies = {
+        first: f"sys.argv[1:] = {[str(pair.folder / name), kind, first, str(go)]!r}\n{PUSHING}"
         for name, first in (("ada", "10"), ("bob", "20"))
-    ]
-    try:
-        while not all(Path(f"{go}{first}").exists() for first in ("10", "20")):
-            assert all(each.poll() is None for each in running), [each.communicate() for each in running]
-        go.touch()
-        said = [each.communicate(timeout=120) for each in running]
-    finally:
-        for each in running:
-            each.kill()
-    assert [each.returncode for each in running] == [0, 0], said
+    }
+    at_once(go, bodies)
     assert pair.ada.fetch()
     assert [int(each.git_commit, 16) for each in links_at(pair.ada)] == [10, 11, 12, 20, 21, 22]
 

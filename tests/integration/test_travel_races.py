@@ -17,7 +17,7 @@ from tests.support import travel
 from tests.support.engines import AUTHOR, head
 from tests.support.long import examples
 from tests.support.repos import Repo
-from tests.support.travel import DATA, Clone, Pair, child, git_clone
+from tests.support.travel import DATA, Clone, Pair, at_once, git_clone
 from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteRejected
@@ -34,7 +34,7 @@ PUSHING = """
 from tests.support.engines import head
 clone, where, name = Clone(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
 until = Path(sys.argv[4])
-until.with_name(name).touch()
+until.with_name(until.name + name).touch()
 while not until.exists(): time.sleep(0.01)
 for number in range(ROUNDS):
     revision = clone.record("page", f"{name} {number}", branch=name)
@@ -53,20 +53,10 @@ def both_push(pair: Pair, where: str) -> list[str]:
     pair.bob.close()
     go = pair.folder / "go"
     body = PUSHING.replace("ROUNDS", str(ROUNDS))
-    running = [
-        child(f"sys.argv[1:] = {[str(top), where, name, str(go)]!r}\n{body}")
-        for name, top in (("ada", pair.folder / "ada"), ("bob", pair.folder / "bob"))
-    ]
-    try:
-        while not all(go.with_name(f"{name}").exists() for name in ("ada", "bob")):
-            assert all(each.poll() is None for each in running), [each.communicate() for each in running]
-        go.touch()
-        said = [each.communicate(timeout=120) for each in running]
-    finally:
-        for each in running:
-            each.kill()
-    assert [each.returncode for each in running] == [0, 0], said
-    return [revision for out, _ in said for revision in out.split()]
+    bodies = {
+        name: f"sys.argv[1:] = {[str(pair.folder / name), where, name, str(go)]!r}\n{body}" for name in ("ada", "bob")
+    }
+    return [revision for out in at_once(go, bodies) for revision in out.split()]
 
 
 @pytest.mark.parametrize("kind", ["git", "file"])

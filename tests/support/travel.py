@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -237,6 +237,23 @@ def child(body: str, **environ: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def at_once(go: Path, bodies: Mapping[str, str]) -> list[str]:
+    """What programs print that start together: each, by its name, says `go` + name when it is
+    ready, and waits for `go`. All of them succeed.
+    """
+    running = [child(each) for each in bodies.values()]
+    try:
+        while not all(go.with_name(f"{go.name}{name}").exists() for name in bodies):
+            assert all(each.poll() is None for each in running), [each.communicate() for each in running]
+        go.touch()
+        said = [each.communicate(timeout=120) for each in running]
+    finally:
+        for each in running:
+            each.kill()
+    assert [each.returncode for each in running] == [0] * len(bodies), said
+    return [out for out, _ in said]
 
 
 # -- servers ---------------------------------------------------------------------------------------
