@@ -66,7 +66,7 @@ def require_nothing_new(engine: Engine) -> None:
 
 
 def _branch(engine: Engine, name: str, head: str) -> None:
-    """On a server it may be another clone's, too: then it goes forward only."""
+    """Let a branch be at this head. On a server, which other clones use, it only moves forward."""
     found = engine.branch(name)
     if found is None:
         engine.create_branch(name, head)
