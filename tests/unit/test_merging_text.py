@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 from pathlib import Path
@@ -12,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import LONG, examples
-from vmrag_link.merging.line_matcher import LineMatcher
+from vmrag_link.merging.line_matcher import matching_blocks
 from vmrag_link.merging.markers import Labels, Markers
-from vmrag_link.merging.text import MergedText, merge_texts, split_lines
+from vmrag_link.merging.text import Hunk, MergedText, merge_texts, split_lines
 from vmrag_link.ops.merge.worktree_texts import git_conflicts
 
 TRIPLES = 5000 if LONG else 800  # git merges each, too
+RECORDED = Path(__file__).parents[1] / "data" / "merged-texts.jsonl"
 LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda each: "".join(f"{line}\n" for line in each))
 ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
 
@@ -72,6 +74,16 @@ def test_what_git_merges_is_merged_to_the_same_text(tmp_path, words):
     assert differ <= TRIPLES // 200
 
 
+def test_texts_merge_as_the_recorded_revisions_did():
+    """A merged revision is made again on other machines and must be the same there. These results,
+    parts and names of hunks, were recorded from version 0.1.0, which merged by another library.
+    """
+    for line in RECORDED.read_text().splitlines():
+        each = json.loads(line)
+        parts = [part if isinstance(part, str) else Hunk(*part) for part in each.pop("parts")]
+        assert [*merge_texts(**each).parts] == parts
+
+
 @settings(max_examples=examples(600), deadline=None)
 @given(LINES, LINES, LINES)
 def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs):
@@ -118,7 +130,7 @@ def test_three_branches_that_do_not_meet_merge_in_any_order(start, places):
 @given(LINES, LINES)
 def test_what_matches_is_equal_and_in_order(left, right):
     a, b = split_lines(left), split_lines(right)
-    blocks = LineMatcher(None, a, b).get_matching_blocks()
+    blocks = matching_blocks(a, b)
     assert blocks[-1] == (len(a), len(b), 0)
     for i, j, n in blocks:
         assert a[i : i + n] == b[j : j + n]
@@ -132,7 +144,7 @@ def test_what_matches_is_equal_and_in_order(left, right):
 def test_many_equal_lines_are_given_up_by_their_number():
     """A stranger's page of one line a million times must not take minutes."""
     left, right = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
-    assert LineMatcher(None, ["a\n", *left], ["b\n", *right]).get_matching_blocks() == [(3001, 2503, 0)]
+    assert matching_blocks(["a\n", *left], ["b\n", *right]) == [(3001, 2503, 0)]
 
 
 def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
@@ -141,7 +153,7 @@ def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
     """
     left, right = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
     a, b = [*left, "anchor\n", *left, "end\n"], [*right, "anchor\n", *right, "end\n"]
-    blocks = LineMatcher(None, a, b).get_matching_blocks()
+    blocks = matching_blocks(a, b)
     assert {(2000, 2000, 1), (4001, 4001, 1)} <= {*blocks}
     assert sum(n for _, _, n in blocks) < 20
 

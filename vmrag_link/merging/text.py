@@ -1,7 +1,7 @@
 """Texts merge by line, as git merges files. Pure: equal inputs give equal results on every machine.
 
-The algorithm is merge3's, the matcher ours. git's own `merge-file` would not do: its result depends
-on the installed version and its settings.
+The algorithm is diff3's (Khanna, Kunal, Pierce: A Formal Investigation of Diff3, 2007), the matcher
+ours. git's own `merge-file` would not do: its result depends on the installed version and settings.
 """
 
 from __future__ import annotations
@@ -57,21 +57,52 @@ class MergedText(Record, frozen=True):
 
 def merge_texts(base: str, ours: str, theirs: str) -> MergedText:
     """What becomes of a text that two sides have changed. Swapped sides give the same parts."""
-    from merge3 import Merge3  # most merges need neither
-
-    from vmrag_link.merging.line_matcher import LineMatcher
-
-    lines = split_lines(base), split_lines(ours), split_lines(theirs)
+    texts = split_lines(base), split_lines(ours), split_lines(theirs)
     parts: list[str | Hunk] = []
     seen: Counter[str] = Counter()
-    for kind, *at in Merge3(lines[0], lines[1], lines[2], sequence_matcher=LineMatcher).merge_regions():
-        if kind != "conflict":
-            source = {"unchanged": 0, "a": 1, "same": 1, "b": 2}[kind]
-            parts.append("".join(lines[source][at[0] : at[1]]))
-            continue
-        before, left, right = (lines[side][at[2 * side] : at[2 * side + 1]] for side in range(3))
-        parts += _conflict(before, left, right, at[2] + 1, seen)
+    for spans in _chunks(*texts):
+        before, left, right = (text[span] for text, span in zip(texts, spans, strict=True))
+        if before == left:
+            parts.append("".join(right))
+        elif right in (before, left):
+            parts.append("".join(left))
+        else:
+            parts += _conflict(before, left, right, spans[1].start + 1, seen)
     return MergedText(tuple(_joined(parts)))
+
+
+def _chunks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[slice, slice, slice]]:
+    """Cuts the three texts into chunks that follow each other in all of them, as diff3 does.
+
+    By turns: lines that at least one side changed, and lines that all three have.
+    """
+    i = j = k = 0
+    for start, left, right, length in _stable_runs(base, ours, theirs):
+        if (i, j, k) != (start, left, right):
+            yield slice(i, start), slice(j, left), slice(k, right)
+        i, j, k = start + length, left + length, right + length
+        if length:
+            yield slice(start, i), slice(left, j), slice(right, k)
+
+
+def _stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Where lines of the base match on both sides: their starts in the three texts, and how many
+    there are. The last run is empty and stands at the ends.
+    """
+    from vmrag_link.merging.line_matcher import matching_blocks  # most merges need no difflib
+
+    in_ours, in_theirs = matching_blocks(base, ours), matching_blocks(base, theirs)
+    x = y = 0
+    while x < len(in_ours) and y < len(in_theirs):
+        (a, left, n), (b, right, m) = in_ours[x], in_theirs[y]
+        start, end = max(a, b), min(a + n, b + m)
+        if start < end:
+            yield start, left + start - a, right + start - b, end - start
+        if a + n <= b + m:
+            x += 1
+        else:
+            y += 1
+    yield len(base), len(ours), len(theirs), 0
 
 
 def split_lines(text: str) -> list[str]:

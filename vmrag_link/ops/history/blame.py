@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.merging.line_matcher import LineMatcher
+from vmrag_link.merging.line_matcher import matching_blocks
 from vmrag_link.models import At, Record, RevisionInfo, content_hash
 from vmrag_link.ops.history import document_names, log
 from vmrag_link.ops.history.document_names import DocumentName
@@ -132,9 +132,7 @@ def _divided(lines: Sequence[_Line], old: Sequence[str], new: Sequence[str]) -> 
     others.
     """
     old_numbers = {
-        after + step: before + step
-        for before, after, length in LineMatcher(None, old, new).get_matching_blocks()
-        for step in range(length)
+        after + step: before + step for before, after, length in matching_blocks(old, new) for step in range(length)
     }
     same = [_Line(old_numbers[each.there], each.here) for each in lines if each.there in old_numbers]
     return same, [each for each in lines if each.there not in old_numbers]
