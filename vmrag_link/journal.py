@@ -76,7 +76,7 @@ class Journal:
         kind = "commit" if isinstance(entry, CommitEntry) else "replay"
         path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
         try:
-            write_atomically(path, _encode(entry), durable=True)
+            write_atomically(path, _encode(entry))
         except OSError as error:
             known = system_failure(error)
             raise FileFailed(

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ PIN_READ_LIMIT = 8192
 CONFIG_NAME = ".vmrag.yaml"
 QUERIES_NAME = ".vmrag/queries.yaml"
 STALE_SECONDS = 600
+TEMPORARY_LENGTH = 50
+"""Characters of a file's name that stand in the name of its successor while that is written."""
 SPARE_BYTES = 32_000_000
 """What is left free on a disk by whoever may be asked to write much."""
 
@@ -252,16 +255,22 @@ def belongs_to_nobody(directory: Path) -> bool:
     return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Replace a file in one step; readers see the old or the new bytes.
+def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: int | None = None) -> None:
+    """Replace a file in one step; readers see the old or the new bytes. On return they survive a
+    power cut.
 
-    `durable`: survives a power cut on return.
+    `durable` False: for what can be made again, and may be empty after a power cut; it spares two
+    waits for the disk. `mode`: what the file may be used for, where its folder does not decide.
     """
+    fresh = [each for each in (path.parent, *path.parent.parents) if not each.exists()]
     permissions.make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+    # Cut, so that the longest possible name has room for the rest; a character has at most 4 bytes.
+    temporary = path.with_name(f".{path.name[:TEMPORARY_LENGTH]}.{os.urandom(6).hex()}.tmp")
     try:
         with temporary.open("xb") as out:
             permissions.adjust(out.fileno(), temporary)
+            if mode is not None:
+                os.fchmod(out.fileno(), mode)
             out.write(content)
             if durable:
                 out.flush()
@@ -271,7 +280,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        fsync(path.parent)
+        for folder in dict.fromkeys((path.parent, *(each.parent for each in fresh))):
+            fsync(folder)
 
 
 def fsync(path: Path) -> None:
@@ -283,15 +293,33 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
-    """Temporary files of killed `write_atomically` calls for files of that name."""
+def write_through(path: Path) -> None:
+    """Return when a file that was exchanged, and its name, would survive a power cut."""
+    fsync(path)
+    fsync(path.parent)
+
+
+def stale_temporaries(*folders: Path, name: str = "") -> list[Path]:
+    """Temporary files of killed `write_atomically` calls, for files of that name or of any."""
     found = []
     for folder in folders:
-        for path in folder.glob(f".{name}.{'[0-9a-f]' * 12}.tmp"):
+        for path in _temporaries(folder, name):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     found.append(path)
     return found
+
+
+def remove_temporaries(path: Path) -> None:
+    """Remove what killed writers of a file have left. Hold the lock under which it is written."""
+    for leftover in _temporaries(path.parent, path.name):
+        leftover.unlink(missing_ok=True)
+
+
+def _temporaries(folder: Path, name: str) -> Iterator[Path]:
+    import glob  # few look for any
+
+    return folder.glob(f".{glob.escape(name[:TEMPORARY_LENGTH]) or '*'}.{'[0-9a-f]' * 12}.tmp")
 
 
 def sweep_temporaries(*folders: Path) -> None:

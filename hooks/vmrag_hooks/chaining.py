@@ -69,8 +69,7 @@ def chain(folder: Path, hook: str) -> None:
         own = folder / FOLDER / hook
         _open(own.parent)
         start = _chained(folder, hook)
-        write_atomically(start, _START.replace("@HOOK@", hook).encode())
-        start.chmod(EXECUTABLE)
+        write_atomically(start, _START.replace("@HOOK@", hook).encode(), mode=EXECUTABLE)
         _move(front, own, below=True)
     else:
         front.replace(_chained(folder, hook))

@@ -12,7 +12,7 @@ from vmrag_hooks import chaining, shims
 from vmrag_link.errors import FileFailed
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_scope import HOOKS
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import fsync, write_atomically
 
 
 def write(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -20,8 +20,11 @@ def write(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[st
     another hook now.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = tuple(hook for hook in hooks if not _is_current(found.place_of(folder, hook), hook))
-    return written, tuple([hook for hook in written if _write(found.place_of(folder, hook), hook)])
+    written = {hook: slot for hook in hooks if not _is_current(slot := found.place_of(folder, hook), hook)}
+    chaining_now = tuple([hook for hook, slot in written.items() if _write(slot, hook)])
+    for each in {slot.parent for slot in written.values()}:
+        fsync(each)
+    return tuple(written), chaining_now
 
 
 def foreign(folder: Path) -> tuple[str, ...]:
@@ -35,8 +38,7 @@ def _write(slot: Path, hook: str) -> bool:
     Everything that a full disk stops comes before the renames.
     """
     fresh = slot.with_name(f"{hook}.vmrag-new")
-    write_atomically(fresh, shims.text(hook))
-    fresh.chmod(chaining.EXECUTABLE)
+    write_atomically(fresh, shims.text(hook), mode=chaining.EXECUTABLE)
     foreign = found.exists(slot) and not found.is_ours(slot)
     if foreign:
         chaining.chain(slot.parent, hook)

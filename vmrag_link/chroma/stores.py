@@ -119,7 +119,7 @@ class Stores(Directories):
             _size(folder / DATABASE_FILE),
             sealed,
         )
-        paths.write_atomically(folder / SEAL, msgspec.json.encode(seal))
+        paths.write_atomically(folder / SEAL, msgspec.json.encode(seal), durable=False)
         permissions.settle(folder)
         for path in (*files, folder / SEAL, *{each.parent for each in files}, folder):
             paths.fsync(path)

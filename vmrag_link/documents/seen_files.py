@@ -118,7 +118,7 @@ class FileRecord:
         now = _Stored(FORMAT, self._files, self._texts, self._folders)
         if now != self._before:
             with contextlib.suppress(OSError, FileFailed):
-                write_atomically(self._file, msgspec.json.encode(now))
+                write_atomically(self._file, msgspec.json.encode(now), durable=False)
 
     def _stamp(self, path: str, status: os.stat_result, digest: str, text: SeenText) -> None:
         racy = status.st_mtime_ns > time.time_ns() - _RACY_NS

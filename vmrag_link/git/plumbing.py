@@ -210,12 +210,13 @@ def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool
     `index_file`: the index of the commit under way, from a commit hook; otherwise the work tree's
     own.
     """
-    # Forced, because a path that we are told to stage belongs into the commit even where `.*` is
-    # ignored.
+    # Written through, because commands acknowledge it. Forced, because a path that we are told to
+    # stage belongs into the commit even where `.*` is ignored.
+    durable = ("-c", "core.fsync=added")
     arguments = ("--literal-pathspecs", "add", "--force", "--sparse", "--", str(path))
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
-        done = git(places, *arguments, index_file=index_file)
+        done = git(places, *durable, *arguments, index_file=index_file)
         if done.returncode == 0:
             return True
         if not re.search(r"index.*\.lock': File exists", done.complaint):

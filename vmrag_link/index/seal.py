@@ -56,7 +56,7 @@ def write(folder: Path, *, format: str, revision: str) -> None:  # noqa: A002  t
     """Seal a finished index: all of its files."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in (SEAL, PROVEN))
     files = _digests(folder, names)
-    write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)))
+    write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)), durable=False)
     _note(folder, files)
 
 

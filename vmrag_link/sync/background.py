@@ -91,7 +91,7 @@ def request(job: Job) -> None:
 
 
 def _note_request(job: Job, pid: int) -> None:
-    write_atomically(job.request, str(pid).encode())
+    write_atomically(job.request, str(pid).encode(), durable=False)
 
 
 def running(job: Job) -> bool:
@@ -205,4 +205,4 @@ class Watched:
         if not self._job.home.parent.is_dir():  # and would be made again
             raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
         self._written = time.monotonic()
-        write_atomically(self._job.report, msgspec.json.encode(self._report))
+        write_atomically(self._job.report, msgspec.json.encode(self._report), durable=False)

@@ -69,7 +69,7 @@ def standing_revision(places: Places) -> str | None:
 def write(places: Places, binding: Binding, trigger: Trigger) -> None:
     if applied(places) != trigger:
         forget_applied(places)
-    write_atomically(places.workspace, msgspec.json.encode(binding))
+    write_atomically(places.workspace, msgspec.json.encode(binding), durable=False)
     note_applied(places, trigger)
 
 
@@ -80,7 +80,7 @@ def forget_applied(places: Places) -> None:
 
 def note_applied(places: Places, trigger: Trigger) -> None:
     """Write down that the knowledge base follows this pair, and remove a hook's mark for it."""
-    write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin))
+    write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin), durable=False)
     places.pending.unlink(missing_ok=True)
 
 

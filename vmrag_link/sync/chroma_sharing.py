@@ -101,7 +101,7 @@ class Sharing(NamedTuple):
         if failure:
             after[self._key(revision)] = failure
         if after != before:
-            write_atomically(self._notes, msgspec.json.encode(after))
+            write_atomically(self._notes, msgspec.json.encode(after), durable=False)
 
     def follow(self, start: Callable[[], int]) -> None:
         """Let the process that makes Chroma's stores share what is lacking; `start` starts it."""

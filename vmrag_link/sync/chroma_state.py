@@ -204,7 +204,7 @@ class ChromaStores(NamedTuple):
         if failure:
             after[wanted.store.name] = failure
         if after != before:
-            write_atomically(self._failures, msgspec.json.encode(after))
+            write_atomically(self._failures, msgspec.json.encode(after), durable=False)
 
 
 def _gave_up(failure: Failure | None) -> bool:

@@ -42,7 +42,7 @@ def take(places: Places, symbolic: str, *, timeout: float) -> None:
         other = holder(places, symbolic)
         if other:
             raise in_use(other, symbolic)
-        write_atomically(_file(places, symbolic), os.fsencode(places.git_dir))
+        write_atomically(_file(places, symbolic), os.fsencode(places.git_dir), durable=False)
 
 
 def sweep(places: Places) -> None:

@@ -71,7 +71,7 @@ class DoltCopy:
         return noted == commit and transfer.tip(self._repo, DOLT_DATA) == commit
 
     def note(self, commit: str) -> None:
-        write_atomically(self._note, commit.encode())
+        write_atomically(self._note, commit.encode(), durable=False)
 
     def unnote(self) -> None:
         self._make()

@@ -122,7 +122,7 @@ class GitTransport:
                 if stood and refused:  # then the engine knows what it knew before
                     self._copy.note(tip)
         note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
-        write_atomically(self._refused, msgspec.json.encode(note))
+        write_atomically(self._refused, msgspec.json.encode(note), durable=False)
 
     def _read_rejection(self) -> _Rejected | None:
         try:

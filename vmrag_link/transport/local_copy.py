@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.paths import Places, fsync, write_atomically
+from vmrag_link.paths import Places, fsync, remove_temporaries, write_atomically
 
 NAME = "remote.doltlite"
 
@@ -34,9 +34,8 @@ def note(file: Path, commit: str) -> None:
     fsync(file)
     permissions.settle(file.parent)  # doltlite's lock lies beside it
     noted = note_path(file)
-    for leftover in noted.parent.glob(f".{noted.name}.*.tmp"):
-        leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
-    write_atomically(noted, _note(file, commit))
+    remove_temporaries(noted)
+    write_atomically(noted, _note(file, commit), durable=False)
 
 
 def _note(file: Path, commit: str) -> bytes:

@@ -123,7 +123,7 @@ def _write(places: Places, agreements: Agreements) -> None:
     path = _file(places) or _make_id(places)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n", durable=True)
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n")
     except OSError as error:
         reason = system_failure(error)
         raise FileFailed(

@@ -70,7 +70,7 @@ def note(folder: Path, remote: str, known: Noted | None) -> None:
     found = {name: each for name, each in noted(folder).items() if name != remote}
     if known:
         found[remote] = known
-    write_atomically(folder / _NOTES, msgspec.json.encode(found))
+    write_atomically(folder / _NOTES, msgspec.json.encode(found), durable=False)
 
 
 # -- Dolt's own remotes

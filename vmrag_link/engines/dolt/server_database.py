@@ -149,7 +149,7 @@ def _note(folder: Path, access: DoltAccess, prepare: Callable[[Server], None]) -
         finally:
             server.release()
         note = msgspec.json.format(msgspec.json.encode(_Note(_FORMAT, access.database)))
-        paths.write_atomically(folder / SERVER_FILE, note + b"\n", durable=True)
+        paths.write_atomically(folder / SERVER_FILE, note + b"\n")
 
 
 def _read(path: Path) -> _Note:

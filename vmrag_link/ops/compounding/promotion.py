@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import glob
-import os
+import stat
 from pathlib import Path
 
 from vmrag_link.errors import FileFailed, quoted
@@ -13,7 +12,7 @@ from vmrag_link.ops.compounding.doc_types import Level
 from vmrag_link.ops.compounding.front_matter_edit import NotEditable, with_key
 from vmrag_link.ops.compounding.mirror import ActiveProject
 from vmrag_link.ops.compounding.project import DocsProject
-from vmrag_link.paths import stale_temporaries
+from vmrag_link.paths import stale_temporaries, write_atomically
 from vmrag_link.workspace import Workspace
 
 KEY = "promotion_level"
@@ -64,19 +63,9 @@ def _replace(path: Path, before: bytes, after: bytes) -> None:
     try:
         if path.read_bytes() != before:
             raise FileFailed(f"{path} changed meanwhile; it stays as it is.", hint="Call again.", path=str(path))
-        mode = path.stat().st_mode
-        name = path.name[:100]
-        for leftover in stale_temporaries(path.parent, name=glob.escape(name)):
+        for leftover in stale_temporaries(path.parent, name=path.name):
             leftover.unlink(missing_ok=True)  # of a killed call
-        temporary = path.with_name(f".{name}.{os.urandom(6).hex()}.tmp")
-        try:
-            with temporary.open("xb") as out:
-                out.write(after)
-                os.fchmod(out.fileno(), mode & 0o7777)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(path, after, mode=stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
         raise FileFailed(
             f"{path} cannot be written: {error.strerror}.", hint=f"ls -la {quoted(path)}", path=str(path)

@@ -188,7 +188,7 @@ def _recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
 def _remember(ws: Workspace, pin: Pin, why: VmragError) -> None:
     failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint, why.cause)
     with contextlib.suppress(OSError):  # a courtesy to the next query
-        write_atomically(_note(ws), msgspec.json.encode(failure))
+        write_atomically(_note(ws), msgspec.json.encode(failure), durable=False)
 
 
 def _note(ws: Workspace) -> Path:

@@ -207,6 +207,6 @@ def failures(ws: Workspace) -> dict[str, str]:
 
 def remember(ws: Workspace, failures: dict[str, str]) -> None:
     if failures:
-        write_atomically(ws.places.index_failures, msgspec.json.encode(failures))
+        write_atomically(ws.places.index_failures, msgspec.json.encode(failures), durable=False)
     else:
         ws.places.index_failures.unlink(missing_ok=True)

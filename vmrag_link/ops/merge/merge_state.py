@@ -118,7 +118,7 @@ def refuse_if_open(ws: Workspace) -> None:
 
 
 def save(ws: Workspace, state: MergeState) -> None:
-    write_atomically(_path(ws, state.kind), msgspec.json.encode(state), durable=True)
+    write_atomically(_path(ws, state.kind), msgspec.json.encode(state))
 
 
 def clear(ws: Workspace, kind: Kind = "merge") -> None:

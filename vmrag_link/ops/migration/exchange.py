@@ -75,7 +75,7 @@ def state_of(places: Places) -> MigrationState | None:
 
 
 def note(places: Places, state: MigrationState) -> None:
-    paths.write_atomically(_state(places), msgspec.json.encode(state), durable=True)
+    paths.write_atomically(_state(places), msgspec.json.encode(state))
 
 
 def forget(places: Places) -> None:

@@ -9,7 +9,7 @@ from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import remove_temporaries, write_atomically, write_through
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
@@ -49,9 +49,10 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
     new = next_pin(ws, old, revision, kb_branch, remote=remote)
     changed = pins.format(new) != data
     if changed:
-        for leftover in ws.places.top.glob(f".{ws.places.pin.name}.*.tmp"):
-            leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
+        remove_temporaries(ws.places.pin)
         write_atomically(ws.places.pin, pins.format(new))
+    elif ws.places.pin.exists():  # not in a sparse work tree
+        write_through(ws.places.pin)  # its writer may have been killed before
     return PinReport(block(new), changed, plumbing.stage(ws.places, ws.places.pin, index_file=ws.index_file))
 
 

@@ -38,7 +38,7 @@ def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...
     found = _look(ws)
     if remember and stamp and not found:
         with contextlib.suppress(OSError):  # a courtesy to the next query
-            write_atomically(_note(ws), stamp.encode(errors="surrogateescape"))
+            write_atomically(_note(ws), stamp.encode(errors="surrogateescape"), durable=False)
     return found
 
 

@@ -1,0 +1,159 @@
+"""What a command acknowledges survives a power cut: it is written through before the command ends,
+and the journal's entry stays until then.
+
+`strace` shows the order. Whether the disk keeps what it was told to is its own matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal, traced
+from tests.support.compounding import CONFIG, CONFIGURATION, FILES, SCHEMA
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from tests.support.traced import Event, trace, trace_tool, unsynced
+
+template, project = terminal.template, terminal.project
+
+pytestmark = pytest.mark.hooks("on")
+
+DERIVED = re.compile(
+    r"/\.git/vmrag/(snapshots|working|chroma|builder|remotes|remotes\.git|local/index|leases|embeddings\.sqlite|workspace\.json$"
+    r"|applied$|seen-files\.json$|index-failures\.json$|pushed$)"
+)
+"""Names of what is made again when it is missing or empty."""
+
+
+@pytest.fixture(autouse=True)
+def _traceable() -> None:
+    traced.require()
+
+
+def promised(events: list[Event]) -> list[str]:
+    return [each for each in unsynced(events) if not DERIVED.search(each)]
+
+
+def run(project: Project, *arguments: str) -> list[Event]:
+    done, events = trace(project, *arguments)
+    assert done.code == 0, done
+    assert promised(events) == [], arguments
+    return events
+
+
+def renamed(events: list[Event], top: Path) -> set[str]:
+    """Onto which names, without what can be made again and what git does itself."""
+    targets = [each.target for each in events if each.what == "rename" and not each.by_git]
+    return {os.path.relpath(each, top) for each in targets if not DERIVED.search(each)}
+
+
+def assert_rows_written_through(project: Project, events: list[Event]) -> None:
+    path = str(project.shared / "kb" / "kb.doltlite")
+    of_it = [each.what for each in events if each.path == path]
+    assert of_it, "nothing was written"
+    assert of_it[-1] == "sync"
+
+
+def assert_journal_waits(project: Project, events: list[Event]) -> None:
+    """The entry goes after the pin, and its name, are written through; git's index, too."""
+    entries = [
+        at for at, each in enumerate(events) if each.what == "remove" and re.search(r"/journal/[^/]*\.json$", each.path)
+    ]
+    assert entries, "there was no entry"
+    before = events[: entries[-1]]
+    pinned = [at for at, each in enumerate(before) if each.target == str(project.top / ".dolt-version")]
+    assert pinned, "no pin was written"
+    assert Event("sync", str(project.top)) in before[pinned[-1] :]
+    index = str(project.top / ".git" / "index")
+    assert any(each.what == "sync" and each.path in (index, f"{index}.lock") for each in before)
+
+
+def test_every_file_of_the_loop_is_written_through_before_it_counts(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "project")
+    project.write("docs/setup.md", "# Setup\n\nInstall the program with pip.\n")
+
+    made = renamed(run(project, "init"), project.top)
+    assert {".dolt-version", ".gitattributes", ".git/hooks/post-checkout", ".git/vmrag/interpreter"} <= made
+
+    assert_rows_written_through(project, run(project, "import", "docs", "--collection", "handbook"))
+    events = run(project, "commit", "-m", "first")
+    assert ".dolt-version" in renamed(events, project.top)
+    assert_rows_written_through(project, events)
+    assert_journal_waits(project, events)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+
+    first = project.pinned
+    page = str(project.write("notes.txt", "A note.\n"))
+    assert_rows_written_through(project, run(project, "add", page, "--collection", "handbook"))
+    assert_journal_waits(project, run(project, "commit", "-m", "second"))
+    assert ".dolt-version" in renamed(run(project, "pin", first), project.top)
+
+
+def test_a_commit_that_was_killed_after_the_pin_was_renamed_is_finished_only_when_the_pin_is_durable(project):
+    before = project.pinned
+    project.put("more.md", "More.\n")
+    program = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom vmrag_link import paths\n"
+        "fsync = paths.fsync\n"
+        "def dies(path): os.kill(os.getpid(), signal.SIGKILL) if Path(path) == Path.cwd() else fsync(path)\n"
+        "paths.fsync = dies\n"
+        "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))\n"
+    )
+    done, _ = trace(project, "-c", program, "commit", "-m", "more", program=(sys.executable,))
+    assert done.code != 0
+    assert list((project.shared / "journal").glob("*.json"))
+    assert project.pinned != before
+
+    done, events = trace(project, "sync")
+    assert not list((project.shared / "journal").glob("*.json")), done
+    entry = next(at for at, each in enumerate(events) if each.what == "remove" and "/journal/" in each.path)
+    assert Event("sync", str(project.top / ".dolt-version")) in events[:entry]
+    assert Event("sync", str(project.top)) in events[:entry]
+
+
+def test_merges_resolutions_and_agreements_are_written_through(project):
+    project.put("rest.md", "# Rest\n\nAlways rest.\n")
+    project.vmrag("commit", "-m", "ours")
+    project.git("commit", "-q", "-m", "ours")
+    _, events = trace(project, "merge", "feature")
+    assert promised(events) == []
+    assert ".git/vmrag/merge.json" in renamed(events, project.top)
+    assert promised(run(project, "resolve", "--ours")) == []
+    assert ".dolt-version" in renamed(run(project, "merge", "--continue"), project.top)
+
+    settings = (project.top / ".vmrag.yaml").read_text()
+    project.write(".vmrag.yaml", f"{settings}\nhooks:\n  on_dirty: commit\n")
+    made = renamed(run(project, "trust", "--yes"), project.top)
+    assert any("agreed" in each or "trust" in each for each in made), made
+
+
+def test_files_of_the_work_tree_that_tools_edit_are_written_through(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "project")
+    for name, text in {**FILES, CONFIG: json.dumps(CONFIGURATION)}.items():
+        project.write(name, text)
+    project.write(".river-docs/schemas/api-contract.yaml", SCHEMA)
+    project.vmrag("init")
+    arguments = json.dumps({"document_path": "problems/flood.md", "promotion_level": "critical"})
+    done, events = trace_tool(project, "update_promotion_level", arguments, project.top / CONFIG)
+    assert done.code == 0, done
+    assert promised(events) == []
+    assert "river-docs/problems/flood.md" in renamed(events, project.top)
+
+
+def test_what_has_nothing_to_do_waits_for_no_disk(project):
+    project.vmrag("sync")
+    for program in (("git", "checkout", "-q", "HEAD"), ("git", "switch", "-q", "main")):
+        _, events = trace(project, program=program)
+        assert [each for each in events if each.what == "sync" and not each.by_git] == []
+    for command in ("sync", "status", "list"):
+        _, events = trace(project, command)
+        assert [each for each in events if each.what == "sync"] == [], command

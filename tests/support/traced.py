@@ -1,0 +1,117 @@
+"""What a command asks of the disk, as `strace` saw it: which files it wrote through before it
+renamed them, and before it removed others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.cli import ROOT, VMRAG
+from tests.support.terminal import Done, Project
+
+_CALLS = "rename,renameat,renameat2,unlink,unlinkat,fsync,fdatasync,write,pwrite64,writev,ftruncate,execve"
+_LINE = re.compile(r"(\d+) +(\w+)\((.*)")
+_OPEN = re.compile(r"\d+<([^>]*)>")
+_NAMES = re.compile(r'(?:(?:AT_FDCWD|\d+)<([^>]*)>, )?"([^"]*)"')
+
+
+class Event(NamedTuple):
+    """`what`: `write`, `sync`, `rename` (to `target`) or `remove`."""
+
+    what: str
+    path: str
+    target: str = ""
+    by_git: bool = False
+
+
+def require() -> None:
+    """Skip where there is no strace, or where nobody may trace."""
+    works = shutil.which("strace") and subprocess.run(["strace", "-o", os.devnull, "true"], check=False).returncode == 0
+    if not works:
+        pytest.skip("strace is not installed, or may trace nothing here")
+
+
+def trace(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -> tuple[Done, list[Event]]:
+    """Run it in the work tree, with its children."""
+    log = project.top.parent / "trace"
+    strace = ["strace", "-f", "-y", "-qq", "-s", "0", "-e", f"trace={_CALLS}", "-e", "signal=none", "-o", str(log)]
+    done = subprocess.run(
+        [*strace, *program, *arguments],
+        cwd=project.top,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr), _events(log.read_text(errors="replace"), project.top)
+
+
+def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tuple[Done, list[Event]]:
+    """A call of a tool, with a project that is active."""
+    body = (
+        "import json, sys\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
+        "from vmrag_link.ops.compounding.mirror import ActiveProject\n"
+        "tools = Tools(Path.cwd())\n"
+        "tools.session.state.project = ActiveProject(sys.argv[3])\n"
+        "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"
+    )
+    return trace(project, "-c", body, tool, arguments, str(config), program=(sys.executable,))
+
+
+def _events(log: str, top: Path) -> list[Event]:
+    """Those of calls that succeeded, in their order; a path is as the kernel knows it."""
+    found = []
+    git: set[str] = set()
+    begun: dict[str, str] = {}
+    for line in log.splitlines():
+        pid, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if rest.endswith("<unfinished ...>"):
+            begun[pid] = rest.removesuffix("<unfinished ...>")
+            continue
+        if resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", rest):
+            rest = begun.pop(pid, "") + resumed[1]
+        call = _LINE.match(f"{pid} {rest}")
+        if not call or re.search(r"= -1 ", rest):
+            continue
+        name, given = call[2], call[3]
+        if name == "execve":
+            git.add(pid) if "/git" in rest.partition(",")[0] else git.discard(pid)
+        elif name in ("fsync", "fdatasync", "write", "pwrite64", "writev", "ftruncate"):
+            if at := _OPEN.match(given):
+                found.append(Event("sync" if "sync" in name else "write", at[1], by_git=pid in git))
+        else:
+            names = [os.path.normpath(Path(base or top, path)) for base, path in _NAMES.findall(given)]
+            what = "rename" if name.startswith("rename") else "remove"
+            found.append(Event(what, names[0], names[1] if what == "rename" else "", pid in git))
+    return found
+
+
+def unsynced(events: list[Event]) -> list[str]:
+    """The names onto which a file was renamed that was not written through before, or whose folder
+    was not afterwards; without git's own.
+    """
+    missing = []
+    for at, event in enumerate(events):
+        if event.what != "rename" or event.by_git or _is_folder(event.target):
+            continue
+        path = event.path
+        before = [each.what for each in events[:at] if each.path == path and each.what in ("write", "sync")]
+        if before and before[-1] != "sync":
+            missing.append(event.target)
+        elif ("sync", str(Path(event.target).parent)) not in {each[:2] for each in events[at:]}:
+            missing.append(f"{event.target} (its folder)")
+    return missing
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).is_dir()
