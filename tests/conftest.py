@@ -4,8 +4,11 @@ skipped for want of a program.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +50,44 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("HOME", str(folder / "home-is-out-of-bounds"))
         patch.setenv("PIP_CACHE_DIR", PIP_CACHE)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_tests_begin_they_end() -> Iterator[None]:
+    """What still runs when the tests of a worker are over, and does not end by itself, is killed.
+    It fails the run. Processes are known by their environment (Linux).
+    """
+    name, mark = "TESTED_BY", f"{os.getpid()}-{time.time_ns()}"
+    os.environ[name] = mark
+    yield
+    del os.environ[name]
+    until = time.monotonic() + 20  # a sync in the background may be at work
+    while (left := _processes(f"{name}={mark}")) and time.monotonic() < until:
+        time.sleep(0.2)
+    for number in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    assert not left, f"Tests left behind: {', '.join(left.values())}"
+
+
+def _processes(variable: str) -> dict[int, str]:
+    """Command lines, by number, of those that were started with this variable."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
+    return {number: line for number, line in found.items() if line and number != os.getpid()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_as_in_a_terminal() -> None:
+    """A shell starts what it runs in the background with Ctrl-C ignored, `nohup` with the hangup.
+    Programs inherit what is ignored; from this process they do not, as it has a handler instead.
+    """
+    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(each) is signal.SIG_IGN:
+            signal.signal(each, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -32,9 +32,8 @@ def guide(project: Project) -> Project:
 
 
 def seen(project: Project, *arguments: str, code: int = 0, **options) -> str:
-    screen = Screen(project, *arguments, **options)
-    assert screen.end() == code, screen.said
-    screen.close()
+    with Screen(project, *arguments, **options) as screen:
+        assert screen.end() == code, screen.said
     return screen.said.replace("\r\n", "\n")
 
 
@@ -65,11 +64,10 @@ def test_the_editor_opens_the_file_of_an_answer_at_its_line(guide, tmp_path):
 
 def test_a_pattern_that_never_ends_is_interrupted(guide):
     guide.put("trap.md", "a" * 60 + "b\n")
-    screen = Screen(guide, "grep", "^(a+)+$")
-    time.sleep(3)  # it would take ages
-    screen.answer("\x03")
-    since = time.monotonic()
-    assert screen.end() == 130
+    with Screen(guide, "grep", "^(a+)+$") as screen:
+        time.sleep(3)  # it would take ages
+        screen.answer("\x03")
+        since = time.monotonic()
+        assert screen.end() == 130
     assert time.monotonic() - since < 5
     assert "Interrupted" in screen.said
-    screen.close()

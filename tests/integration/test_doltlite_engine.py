@@ -116,6 +116,22 @@ def test_a_closed_connection_says_so(tmp_path: Path) -> None:
         connection.execute("SELECT 1")
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are listed by Linux")
+def test_a_connection_that_nobody_holds_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    connection = Connection(file, access="create")
+    connection.execute("CREATE TABLE t (x)")
+    assert file in held(tmp_path)
+    del connection
+    assert held(tmp_path) == []
+
+
+def held(folder: Path) -> list[Path]:
+    """The files of this folder that this process has open."""
+    links = [Path(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [each for each in links if each.is_relative_to(folder)]
+
+
 def test_a_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:
     engine.create_branch("main", root(engine))
     impatient = DOLTLITE.open(engine.folder, lock_timeout=0.3)

@@ -5,15 +5,18 @@ A test module takes the fixture with `screens = screen.screens`.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -21,7 +24,7 @@ from tests.support.terminal import SCRIPT, Project
 
 
 class Screen:
-    """One run; `said` is everything that came."""
+    """One run, over when the block ends; `said` is everything that came."""
 
     def __init__(self, project: Project, *arguments: str, columns: int = 80, **environ: str) -> None:
         self.said = ""
@@ -38,6 +41,12 @@ class Screen:
             preexec_fn=_own_terminal,  # noqa: PLW1509  no threads here
         )
         os.close(slave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def expect(self, text: str) -> str:
         """What was said from the last answer up to where the text comes."""
@@ -56,14 +65,16 @@ class Screen:
         return self._process.wait(30)
 
     def close(self) -> None:
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # with what it started: a pager, an editor
         self._process.wait()
         os.close(self._master)
 
     def _read(self, until: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], max(0, until - time.monotonic()))
+        waiting = select.poll()  # `select` takes no descriptor above 1,023
+        waiting.register(self._master, select.POLLIN)
         try:
-            data = os.read(self._master, 4096) if ready else b""
+            data = os.read(self._master, 4096) if waiting.poll(max(0, until - time.monotonic()) * 1000) else b""
         except OSError:  # Linux says so when the other side is closed
             data = b""
         self.said += data.decode(errors="replace")

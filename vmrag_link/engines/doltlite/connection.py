@@ -85,8 +85,8 @@ class Connection:
         # ring.
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
         self._timeout = timeout
-        self._lib = library()
         self._handle = ctypes.c_void_p()
+        self._lib = library()
         self.statements = 0
         name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
         try:
@@ -113,6 +113,9 @@ class Connection:
         if self._handle:
             self._lib.close(self._handle)
             self._handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        self.close()  # nobody else can any more, and its descriptors would stay
 
     def __enter__(self) -> Self:
         return self
