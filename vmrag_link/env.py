@@ -390,6 +390,11 @@ def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> d
     return {name: value for name, value in environ.items() if name not in names}
 
 
+def library_folders(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Where the variables that `bare` leaves say that libraries lie."""
+    return [each for name in _LIBRARY_FOLDERS for each in environ.get(name, "").split(":") if each]
+
+
 def bare(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """All that a child process is told which reads strangers' files: where it may write, and where
     the libraries of a Python lie that was built so.

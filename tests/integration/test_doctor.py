@@ -29,6 +29,7 @@ from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
 from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
+from vmrag_link.conversion.child import confinement
 from vmrag_link.git import plumbing
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
@@ -879,6 +880,13 @@ def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
         check=True,
     )
     assert "all is well" in done.stdout
+
+
+def test_a_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
+    monkeypatch.setattr(confinement, "missing", lambda: ["Landlock"])
+    found = findings(project)["CONVERSION_LESS_CONFINED"]
+    assert found["level"] == "note"
+    assert "without Landlock, which this system does not have" in found["message"]
 
 
 def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, monkeypatch):

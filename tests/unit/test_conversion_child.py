@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from vmrag_link.conversion.child import confinement, landlock, seccomp
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 from vmrag_link.errors import ConversionFailed
@@ -91,13 +94,14 @@ attempts = {
     "large file": lambda: open("large", "wb").write(bytes(64 << 20)),
     "own file": lambda: open("own", "w").write("x") and open("own").read(),
     "module": lambda: __import__("html.parser"),
+    "database": lambda: __import__("sqlite3"),
 }
 found = {}
 for name, attempt in attempts.items():
     try:
         attempt()
         found[name] = "done"
-    except OSError as error:
+    except (OSError, ImportError) as error:
         found[name] = type(error).__name__
 print(json.dumps(found | {"native": native(), "network": os.readlink("/proc/self/ns/net") if sys.platform == "linux" else ""}))
 """
@@ -119,11 +123,136 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
     allowed = {"own file", "module"}
     assert {name for name, outcome in found.items() if outcome == "done"} == allowed
     assert found.pop("large file") == "OSError"
+    assert found.pop("database") == "ImportError"
     assert {outcome for name, outcome in found.items() if name not in allowed} == {"PermissionError"}
     assert [each.name for each in outside.iterdir()] == ["kept"]
     if sys.platform == "linux" and subprocess.run([sys.executable, "-c", _UNSHARE], check=False).returncode == 0:
         assert network != str(Path("/proc/self/ns/net").readlink())
         assert native == -1
+
+
+_NATIVE = """
+import ctypes, os, resource, sys
+from pathlib import Path
+from vmrag_link.conversion.child.confinement import confine
+from vmrag_link.conversion.limits import ConversionLimits
+libc = ctypes.CDLL(None, use_errno=True)
+libc.opendir.restype = ctypes.c_void_p
+home, parent = sys.argv[1].encode(), os.getppid()
+limit = (ctypes.c_ulong * 2)(*resource.getrlimit(resource.RLIMIT_NOFILE))
+clone = 56 if os.uname().machine == "x86_64" else 220
+confine(ConversionLimits(), Path.cwd())
+
+def parent_of(child):
+    if child == 0:
+        os._exit(0)
+    return child
+
+attempts = {
+    "read": lambda: libc.open(home + b"/.ssh/id", os.O_RDONLY),
+    "read of its parent": lambda: libc.open(f"/proc/{parent}/environ".encode(), os.O_RDONLY),
+    "list": lambda: libc.opendir(home) or -1,
+    "write": lambda: libc.open(home + b"/new", os.O_CREAT | os.O_WRONLY, 0o600),
+    "overwrite": lambda: libc.open(home + b"/.ssh/id", os.O_WRONLY),
+    "remove": lambda: libc.unlink(home + b"/.ssh/other"),
+    "link": lambda: libc.link(home + b"/.ssh/id", home + b"/linked"),
+    "move": lambda: libc.rename(home + b"/.ssh/moved", home + b"/moved"),
+    "truncate": lambda: libc.truncate(home + b"/.ssh/id", 0),
+    "mode": lambda: libc.chmod(home + b"/.ssh/id", 0o777),
+    "shell": lambda: -1 if libc.system(b"touch " + home + b"/made") else 0,
+    "process": lambda: parent_of(libc.fork()),
+    "process by clone": lambda: parent_of(libc.syscall(clone, 17, 0, 0, 0, 0)),
+    "process by clone3": lambda: parent_of(libc.syscall(435, (ctypes.c_ulonglong * 11)(), 88)),
+    "socket": lambda: libc.socket(2, 1, 0),
+    "unix socket": lambda: libc.socket(1, 1, 0),
+    "pair": lambda: libc.socketpair(1, 1, 0, (ctypes.c_int * 2)()),
+    "ring": lambda: libc.syscall(425, 1, (ctypes.c_char * 120)()),
+    "another numbering": lambda: libc.syscall(0x40000000 | 41, 2, 1, 0),
+    "signal": lambda: libc.kill(parent, 0),
+    "trace": lambda: libc.ptrace(0x4206, parent, 0, 0),
+    "limit": lambda: libc.prlimit(parent, 7, ctypes.byref(limit), None),
+    "namespace": lambda: libc.unshare(0x10000000),
+    "privileges": lambda: -1 if libc.prctl(39, 0, 0, 0, 0) == 1 else 0,
+    "own file": lambda: libc.open(b"own", os.O_CREAT | os.O_RDWR, 0o600),
+    "own signal": lambda: libc.kill(os.getpid(), 0),
+    "own limit": lambda: libc.prlimit(0, 7, None, ctypes.byref(limit)),
+    "library": lambda: libc.open(os.__file__.encode(), os.O_RDONLY),
+    "program": lambda: libc.execv(b"/bin/echo", (ctypes.c_char_p * 3)(b"echo", b"a program", None)),
+}
+for name, attempt in attempts.items():
+    if attempt() != -1:
+        print(name, flush=True)
+"""
+
+_OWN = ["own file", "own signal", "own limit", "library"]
+
+LANDLOCK = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+SECCOMP = pytest.mark.skipif(not seccomp.is_supported(), reason="this kernel takes no filter of system calls")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    for name in ("id", "other", "moved"):
+        (tmp_path / "home" / ".ssh" / name).write_text("secret")
+    return tmp_path / "home"
+
+
+def natively_done(home: Path, without: str = "") -> list[str]:
+    """What code in C can do after the confinement; `without`: the part of it that is left out."""
+    own = home.parent / "own"
+    own.mkdir()
+    module, _, name = without.rpartition(".")
+    left_out = f"import vmrag_link.conversion.child.{module} as part\npart.{name} = lambda *_: False\n" if name else ""
+    argv = [sys.executable, "-P", "-c", left_out + _NATIVE, str(home)]
+    return subprocess.run(argv, cwd=own, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@LANDLOCK
+@SECCOMP
+def test_code_in_c_reaches_no_file_no_program_no_process_and_no_network(home: Path) -> None:
+    assert natively_done(home) == _OWN
+    assert {each.name for each in home.rglob("*")} == {".ssh", "id", "other", "moved"}
+    assert (home / ".ssh" / "id").read_text() == "secret"
+    assert stat.S_IMODE((home / ".ssh" / "id").stat().st_mode) != 0o777
+
+
+@LANDLOCK
+def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
+    done = natively_done(home, without="seccomp.refuse")
+    assert not {"read", "read of its parent", "list", "write", "overwrite", "remove", "move", "link", "shell"} & {*done}
+    assert {*_OWN} <= {*done}
+    assert (home / ".ssh" / "id").read_text() == "secret"
+
+
+@SECCOMP
+def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
+    done = natively_done(home, without="landlock.restrict")
+    files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
+    assert {*done} - files - {"read of its parent"} == {*_OWN}
+    assert files <= {*done}, "what is to show the filter shows Landlock"
+
+
+@LINUX
+def test_what_the_kernel_lacks_is_named_and_leaves_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    monkeypatch.setattr(seccomp, "is_supported", lambda: False)
+    assert confinement.missing() == ["Landlock", "a filter of system calls (seccomp)"]
+    assert not seccomp.refuse()
+    assert not landlock.restrict((), str(home))
+
+
+@pytest.mark.parametrize(("column", "header"), [(1, "*/asm/unistd_64.h"), (2, "asm-generic/unistd.h")])
+def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: int, header: str) -> None:
+    """That of x86_64, and the one that aarch64 has in common with newer architectures."""
+    found = next(Path("/usr/include").glob(header), None)
+    if found is None:
+        pytest.skip(f"{header}: this machine has no such header of the kernel (linux-libc-dev)")
+    known = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", found.read_text(), re.MULTILINE))
+    named = {call.split()[0]: call.split()[column] for call in ", ".join(seccomp._REFUSED).split(", ")}
+    for name, numbers in {"clone": seccomp._CLONE, "prlimit64": seccomp._PRLIMIT, "kill": seccomp._SIGNALS[0]}.items():
+        named[name] = str(numbers[column - 1])
+    assert named == {name: known.get(name, "-") for name in named}
 
 
 @LINUX

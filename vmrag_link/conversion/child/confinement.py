@@ -7,9 +7,15 @@ Where it holds:
 * No network: on Linux in a network namespace of its own, which has no device, if the kernel lets
   this user make one. Root always may; others may unless user namespaces are switched off, as in
   some containers and by AppArmor on Ubuntu.
+* No file outside of Python's own folders, the system's libraries and the child's, for code in C as
+  well: on Linux with Landlock (5.13), if it is switched on.
+* No socket, no program, no other process, for code in C as well: on Linux on x86_64 and aarch64, if
+  the kernel takes filters of system calls.
 * No socket, no program, no other process and no file outside of Python's own folders and the
   child's: everywhere, for all that is Python code, by an audit hook. Code in C that does not tell
-  Python what it does is kept by the limits above and by the namespace only.
+  Python what it does is kept by the above only.
+
+There is no limit of processes (RLIMIT_NPROC): Linux counts all threads of the user in it.
 """
 
 from __future__ import annotations
@@ -18,14 +24,19 @@ import ctypes
 import mimetypes
 import os
 import resource
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from vmrag_link import env
+from vmrag_link.conversion.child import landlock, seccomp
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_NO_NEW_PRIVILEGES = 38
+_CAPABILITIES, _READ_ALL_FILES = 0x20080522, 1 << 2
 _LARGEST_FILE = 16 * MIB
 _OPEN_FILES = 64
 
@@ -49,6 +60,21 @@ _REFUSED = (
 )
 """How the names of audit events begin that nothing in a conversion has reason for."""
 
+_MODULES = frozenset(("sqlite3", "_sqlite3", "dbm.gnu", "_gdbm", "dbm.ndbm", "_dbm"))
+"""Modules that open files in C, some without a word to the audit hook (`ATTACH`)."""
+
+_LIBRARIES = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+)
+"""Where the libraries lie that Python's modules in C are linked to."""
+
 _READING = frozenset(("ctypes.dlopen", "os.listdir", "os.scandir"))
 _CHANGING = frozenset(
     f"os.{each}" for each in "chmod chown link mkdir remove rename rmdir symlink truncate utime".split()
@@ -64,10 +90,26 @@ def confine(limits: ConversionLimits, folder: Path) -> None:
     _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _limit(resource.RLIMIT_AS, limits.max_memory)
-    _leave_network()
     mimetypes.init([])  # libraries ask it, and it would read this machine's own lists
     readable = tuple({os.path.realpath(each) for each in (*sys.path, sys.prefix, sys.base_prefix) if each})
-    sys.addaudithook(_refuse_outside(readable, os.path.realpath(folder)))
+    own = os.path.realpath(folder)
+    if sys.platform == "linux":
+        _leave_network()
+        _drop_privileges()
+        landlock.restrict((*readable, *_LIBRARIES, *_loaded_libraries()), own)
+        seccomp.refuse()
+    sys.addaudithook(_refuse_modules)
+    sys.addaudithook(_refuse_outside(readable, own))
+
+
+def missing() -> list[str]:
+    """What this Linux does not do for `confine`, though others do."""
+    if sys.platform != "linux":
+        return []
+    return [
+        *([] if landlock.version() else ["Landlock"]),
+        *([] if seccomp.is_supported() else ["a filter of system calls (seccomp)"]),
+    ]
 
 
 def allow_seconds(seconds: int) -> None:
@@ -96,10 +138,32 @@ def _limit(which: int, most: int) -> None:
 
 def _leave_network() -> None:
     """Root may without a user namespace, in which it would lose what root may."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if libc.unshare(_NEW_NETWORK):
-            libc.unshare(_NEW_USER | _NEW_NETWORK)
+    libc = ctypes.CDLL(None)
+    if libc.unshare(_NEW_NETWORK):
+        libc.unshare(_NEW_USER | _NEW_NETWORK)
+
+
+def _drop_privileges() -> None:
+    """Of what root may, only reading is left: Python's folders may be another user's. No program
+    gives more.
+    """
+    libc = ctypes.CDLL(None)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    kept = _READ_ALL_FILES if os.geteuid() == 0 else 0
+    libc.capset(struct.pack("=Ii", _CAPABILITIES, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0))
+
+
+def _loaded_libraries() -> Iterator[str]:
+    """The folders of those that this process has: not all systems have them in the usual places."""
+    with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.split(maxsplit=5)[-1].rstrip() for line in maps if "/" in line}
+    yield from {str(Path(each).parent) for each in paths if ".so" in each}
+    yield from env.library_folders()
+
+
+def _refuse_modules(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "import" and arguments[0] in _MODULES:
+        raise ImportError(f"{arguments[0]} is not allowed here")
 
 
 def _refuse_outside(readable: tuple[str, ...], folder: str) -> Callable[[str, tuple[Any, ...]], None]:

@@ -1,4 +1,4 @@
-"""git and `vmrag` themselves: what commands in messages and hooks rely on."""
+"""git and `vmrag` themselves, what commands in messages and hooks rely on, and the kernel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
+from vmrag_link.conversion.child import confinement
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import engine_of
 from vmrag_link.errors import ConfigInvalid, DoltMissing, IndexExtraMissing
@@ -27,6 +28,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
     yield from _dolt(ws)
+    yield from _conversion()
     try:
         bindings.require_supported()
     except IndexExtraMissing as error:
@@ -73,6 +75,16 @@ def _vmrag() -> Iterator[Finding]:
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
             fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
+
+
+def _conversion() -> Iterator[Finding]:
+    if missing := confinement.missing():
+        message = (
+            f"Files are converted without {' and without '.join(missing)}, which this system does not have: "
+            "a library in C that a file breaks is not kept from your files or from programs."
+        )
+        fix = "Import PDF and Office files of strangers on Linux 5.13 or newer, on x86_64 or aarch64."
+        yield Finding("CONVERSION_LESS_CONFINED", "note", message, fix)
 
 
 TOPIC = Topic("programs", check)
