@@ -22,7 +22,7 @@ KEYS = ("dolt_remote", "dolt_branch", "dolt_commit", "linked_at")
 MAX_BYTES = 4096
 MAX_DEPTH = 32
 
-_RESTORE = f"git checkout HEAD -- {PIN_NAME} && vmrag sync   (or `vmrag pin`, which writes a fresh one)"
+_FRESH = f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
 _RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.
@@ -97,7 +97,7 @@ _KINDS = {
 class _Flaw(Exception):
     """What is wrong, and on which line, counted from 1."""
 
-    def __init__(self, reason: str, line: int, hint: str = _RESTORE) -> None:
+    def __init__(self, reason: str, line: int, hint: str = _FRESH) -> None:
         super().__init__(reason)
         self.reason = reason
         self.line = line

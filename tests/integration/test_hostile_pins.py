@@ -343,7 +343,7 @@ def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(
     assert SECRET not in said
     error = victim.fails("sync")
     assert error["code"] == "PIN_MALFORMED"
-    assert error["hint"].startswith("git checkout HEAD -- .dolt-version && vmrag sync")
+    assert error["hint"].startswith("vmrag pin ")  # what is committed is no better
     assert victim.status()["state"] == "malformed"
     victim.answers_from_before()
 

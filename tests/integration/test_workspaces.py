@@ -433,7 +433,7 @@ def test_state_malformed_names_line_and_fix_and_the_old_revision_answers(project
     report = project.ask("status", code=1)
     assert (report["state"], report["pin"]) == ("malformed", None)
     assert ".dolt-version, line 2" in report["reasons"][0]
-    assert "git checkout HEAD -- .dolt-version" in report["hint"]
+    assert "git checkout -- .dolt-version" in report["hint"]
     assert project.answers() == before
     assert project.ask("query", "faq")["kb"]["in_sync"] is False
     assert project.vmrag("sync", "--json", code=1).error["code"] == "PIN_MALFORMED"

@@ -343,7 +343,7 @@ def test_a_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line,
     assert re.search(part if "|" in part and "(" not in part else re.escape(part), error.message)
     assert error.message.startswith(f".dolt-version, line {line}: ")
     assert error.details == {"file": ".dolt-version", "line": line}
-    assert error.hint.startswith(("git checkout ", "vmrag resolve "))
+    assert error.hint.startswith(("vmrag pin ", "vmrag resolve "))
     assert error.message.isprintable()
 
 

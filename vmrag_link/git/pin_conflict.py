@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vmrag_link import env
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
 from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.heads import BRANCHES, busy
 from vmrag_link.git.pin_merge import merge_bases
@@ -79,6 +81,33 @@ def undecided(places: Places) -> Undecided | None:
     return Undecided(_contents(places, versions), closed=True)
 
 
+def restore_hint(places: Places) -> str:
+    """What brings back a pin of the work tree that cannot be read: the staged one, else HEAD's.
+
+    HEAD's may be a revision older than what is staged, and in a merge it is one side alone.
+    """
+    found = _index(places)
+    if found.now.keys() - {0}:
+        return "vmrag resolve"
+    if _is_whole(places, found.now.get(0)):
+        return f"git checkout -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
+    if found.before and busy(places):  # `git add` took what cannot be read, and forgot nothing
+        return f"git checkout -m -- {PIN_NAME} && vmrag resolve"
+    if _is_whole(places, _blob(places, f"HEAD:{PIN_NAME}")):
+        return f"git checkout HEAD -- {PIN_NAME} && vmrag sync{_OR_FRESH}"
+    return f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
+
+
+def _is_whole(places: Places, blob: str | None) -> bool:
+    if blob is None:
+        return False
+    try:
+        pins.parse(demand(places, "cat-file", "blob", blob).stdout)
+    except PinMalformed:
+        return False
+    return True
+
+
 def stopped(places: Places) -> Stopped | None:
     """The operation that git is in the middle of, if it merges; a stash is one while it is kept."""
     what = busy(places)
@@ -98,6 +127,7 @@ def branches_at(places: Places, commit: str) -> list[str]:
     return [each.split("/", 2)[2] for each in refs if not each.endswith("/HEAD")]
 
 
+_OR_FRESH = "   (or `vmrag pin`, which writes a fresh one)"
 _STASH = "refs/stash"
 _BRANCHES = (BRANCHES, "refs/remotes/")
 _HEADS: dict[Operation, str] = {

@@ -8,7 +8,7 @@ from typing import Literal
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed
-from vmrag_link.git import plumbing
+from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
@@ -66,6 +66,15 @@ def pinned(places: Places, trigger: Trigger) -> str | None:
         return None
 
 
+def read_own_pin(places: Places, data: bytes) -> Pin:
+    """The work tree's pin. Raises `PinMalformed`, whose hint is what brings back this one."""
+    try:
+        return read_pin(places.kb, data)
+    except PinMalformed as error:
+        hint = pin_conflict.restore_hint(places)
+        raise PinMalformed(error.message, hint=hint, **error.details) from None
+
+
 def read_trigger(places: Places) -> Trigger:
     return Trigger(plumbing.head(places).symbolic, plumbing.pin_bytes(places))
 
@@ -81,7 +90,7 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
     if trigger.pin is None:
         return Target(trigger, "no_pin", kb_branch=branch, in_use_by=other)
     try:
-        pin = read_pin(places.kb, trigger.pin)
+        pin = read_own_pin(places, trigger.pin)
     except PinMalformed as problem:
         return Target(trigger, "malformed", problem=problem, kb_branch=branch, in_use_by=other)
     if not engine.has_revision(pin.dolt_commit):

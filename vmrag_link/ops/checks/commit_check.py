@@ -11,7 +11,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.commit import commit
-from vmrag_link.ops.pins import rules
+from vmrag_link.ops.pins import pinning, rules
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
@@ -83,7 +83,9 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
     try:
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
-        return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, error.hint)]
+        whole = found and pinning.parsed(ws.places.kb, found)
+        hint = f"git add --force {PIN_NAME}" if whole else pin_conflict.restore_hint(ws.places)
+        return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged_finding(blocks=True)]
     if not ws.initialized:
         return findings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_link import pin as pins
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import chroma, chroma_server, lazy_fetch
@@ -12,6 +11,7 @@ from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync import eviction, sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
 from vmrag_link.sync.counts import ChunkCounts
+from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -57,4 +57,4 @@ def _require_readable_pin(ws: Workspace) -> None:
     Raises `PinMalformed`.
     """
     if not ws.initialized and (data := plumbing.pin_bytes(ws.places)) is not None:
-        pins.parse(data)
+        read_own_pin(ws.places, data)

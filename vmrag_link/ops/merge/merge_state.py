@@ -26,6 +26,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.merge import sides
 from vmrag_link.ops.merge.merge_pins import base_revision
 from vmrag_link.paths import write_atomically
+from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace
 
 FORMAT = 2
@@ -151,7 +152,7 @@ def labels(ws: Workspace, state: MergeState) -> Labels:
 def is_here(ws: Workspace, state: MergeState) -> bool:
     """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
     trigger = ws.trigger()
-    here = migrated.read_pin(ws.places.kb, trigger.pin).dolt_commit if trigger.pin else ""
+    here = read_own_pin(ws.places, trigger.pin).dolt_commit if trigger.pin else ""
     return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmrag_link.engines import migrated
-from vmrag_link.errors import GitReferenceMissing, PinMalformed
+from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.pins.attributes import ATTRIBUTES
-from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import PIN_NAME, what_it_is
+from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -32,9 +31,9 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_IN_CONFLICT", "error", "git's merge of the pin waits for you.", "vmrag resolve", PIN_NAME)
         return
     try:
-        pin = migrated.read_pin(ws.places.kb, data)
+        pin = read_own_pin(ws.places, data)
     except PinMalformed as error:
-        yield Finding("PIN_MALFORMED", "error", error.message, _restored(ws), PIN_NAME)
+        yield Finding("PIN_MALFORMED", "error", error.message, error.hint, PIN_NAME)
         return
     if data != pin_merge.staged_pin(ws.places):
         message = "The pin of this work tree is not the staged one: the next commit leaves it out."
@@ -42,14 +41,6 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
     if ws.initialized and not ws.engine.has_revision(pin.dolt_commit):
         missing = reasons.unusable(ws, ws.target())
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
-
-
-def _restored(ws: Workspace) -> str:
-    try:
-        committed = plumbing.blob(ws.places, f"HEAD:{PIN_NAME}")
-    except GitReferenceMissing:  # before the first commit
-        committed = None
-    return f"git checkout HEAD -- {PIN_NAME} && vmrag sync" if parsed(ws.places.kb, committed) else "vmrag pin"
 
 
 def attributes(ws: Workspace) -> Iterator[Finding]:

@@ -1,0 +1,111 @@
+"""A pin that cannot be read: the hint is what brings back the newest whole one, and it works."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+pytestmark = pytest.mark.hooks("off")
+
+
+def hint(project: Project) -> str:
+    """What sync, status and doctor say alike."""
+    error = project.vmrag("sync", "--json", code=None).error
+    assert project.ask("status", code=1)["hint"] == error["hint"]
+    topics = project.vmrag("doctor", "--json", code=None).json["topics"]
+    assert error["hint"] in {each["fix"] for topic in topics for each in topic["findings"]}
+    return error["hint"]
+
+
+def obey(project: Project, told: str) -> None:
+    """Type what a hint shows, without the remark behind it."""
+    vmrag = shlex.join([str(Path(sys.executable).parent / "vmrag")])
+    line = told.partition("   (")[0].replace("vmrag ", f"{vmrag} ")
+    done = subprocess.run(["sh", "-c", line], cwd=project.top, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+
+
+def newer(project: Project) -> str:
+    """A revision that is staged, and that no commit of git's has."""
+    project.put("newer.md", "Newer.\n")
+    return project.ask("commit", "-m", "newer")["revision"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "<<<<<<< ours\n"], ids=["empty", "cut", "markers"])
+def test_the_staged_pin_comes_back_and_not_an_older_one(project, content):
+    revision = newer(project)
+    project.write(".dolt-version", content)
+    obey(project, hint(project))
+    assert project.pinned == revision
+    assert project.status()["state"] == "in_sync"
+
+
+def test_heads_pin_comes_back_where_the_staged_one_is_broken_too(project):
+    before = project.pinned
+    newer(project)
+    project.write(".dolt-version", "")
+    project.git("add", ".dolt-version")
+    obey(project, hint(project))
+    assert project.pinned == before
+
+
+def test_a_deleted_pin_file_that_is_staged_broken_brings_back_heads(project):
+    before = project.pinned
+    project.write(".dolt-version", "")
+    project.git("add", ".dolt-version")
+    (project.top / ".dolt-version").unlink()
+    obey(project, hint(project))
+    assert project.pinned == before
+
+
+def test_a_fresh_pin_is_the_way_out_where_git_has_no_whole_one(project):
+    before = project.pinned
+    project.write(".dolt-version", "{}")
+    project.git("commit", "-qam", "broken", "--no-verify")
+    obey(project, hint(project))
+    assert project.pinned == before
+
+
+def conflict(project: Project) -> None:
+    """git's merge stops over the pin: both sides changed a document's line."""
+    project.record("ours", rest="# Rest\n\nAlways rest.\n")
+    assert project.run("merge", "-q", "feature").returncode != 0
+
+
+@pytest.mark.parametrize("added", [False, True], ids=["unmerged", "added"])
+def test_in_a_merge_the_conflict_comes_back_and_no_side_alone(project, added):
+    conflict(project)
+    project.write(".dolt-version", "<<<<<<< ours\n")
+    if added:
+        project.git("add", ".dolt-version")
+    told = hint(project) if added else "vmrag resolve"
+    assert "vmrag resolve" in told
+    assert "HEAD" not in told
+    obey(project, f"{told} --ours")
+    assert project.git("diff", "--name-only", "--diff-filter=U") == ""
+    project.git("commit", "-q", "--no-edit", "--no-verify")
+    assert project.vmrag("verify", code=None).code == 0
+
+
+@pytest.mark.hooks("on")
+def test_a_broken_pin_that_is_staged_over_a_whole_one_is_staged_again(project):
+    revision = newer(project)
+    whole = (project.top / ".dolt-version").read_text()
+    project.write(".dolt-version", "")
+    project.git("add", ".dolt-version")
+    project.write(".dolt-version", whole)
+    refused = project.run("commit", "-m", "x")
+    assert refused.returncode != 0
+    assert "git add --force .dolt-version" in refused.stderr
+    obey(project, "git add --force .dolt-version")
+    project.git("commit", "-q", "-m", "x")
+    assert revision in project.git("show", "HEAD:.dolt-version")
