@@ -29,6 +29,8 @@ pytestmark = pytest.mark.hooks("off")
 
 Texts = dict[str, str]
 
+ADA, BEA, DATE = "Ada <ada@example.org>", "Bea <bea@example.org>", "2026-01-02T03:04:05Z"
+
 
 @contextlib.contextmanager
 def opened(project: Project) -> Iterator[Workspace]:
@@ -42,10 +44,16 @@ class Story(Project):
     commit.
     """
 
-    def tell(self, message: str, **documents: str | None) -> str:
+    def tell(self, message: str, /, _by: str = ADA, _at: str = DATE, **documents: str | None) -> str:
         """Commit knowledge on top of the pin, `None` removing a document, and the pin to git;
         returns the revision.
         """
+        revision = self.write_knowledge(message, _by, _at, **documents)
+        self.quiet("commit", "-qam", message)
+        return revision
+
+    def write_knowledge(self, message: str, _by: str = ADA, _at: str = DATE, **documents: str | None) -> str:
+        """As `tell`, without a commit of git's."""
         with opened(self) as workspace:
             rows = Write(
                 put_documents=[
@@ -54,11 +62,8 @@ class Story(Project):
                 remove_documents=[("handbook", name) for name, text in documents.items() if text is None],
             )
             pin = pins.parse((self.top / ".dolt-version").read_bytes())
-            revision = workspace.engine.commit_onto(
-                pin.dolt_commit, [rows], message=message, author="Ada <ada@example.org>", date="2026-01-02T03:04:05Z"
-            )
+            revision = workspace.engine.commit_onto(pin.dolt_commit, [rows], message=message, author=_by, date=_at)
             self.repin(workspace, revision)
-        self.quiet("commit", "-qam", message)
         return revision
 
     def repin(self, workspace: Workspace, revision: str, *, remote: str = "") -> None:
@@ -166,6 +171,78 @@ def copied(told: Path, top: Path) -> Story:
     story = Story(copy_tree(told, top))
     story.git("update-index", "-q", "--refresh")
     return story
+
+
+# -- what a replayed revision says ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [("rebase", "main"), ("rebase", "--apply", "main"), ("pull", "-q", "--rebase", ".", "main")], ids=str
+)
+def test_a_replayed_revision_keeps_message_author_and_date_of_the_one_it_replays(story, command):
+    story.quiet("switch", "-qc", "topic", "base")
+    said = {}
+    for name, by, at in (("one", BEA, "2025-03-04T05:06:07Z"), ("two", ADA, "2025-04-04T05:06:07Z")):
+        said[name] = story.tell(f"Words of {name}\n\nThe reason.\n\nReviewed-by: Carl", by, at, **{name: name})
+    story.does(*command)
+    for ref, name, base in (("HEAD", "two", said["one"]), ("HEAD~1", "one", story.revision("base"))):
+        made, before = story.info(story.revision(ref)), story.info(said[name])
+        assert (made.author, made.date) == (before.author, before.date)
+        words, _, trailers = made.message.partition("\n\nVmrag-Base: ")
+        assert words == before.message.strip()
+        assert f"Vmrag-Base: {trailers}".splitlines()[:2] == [f"Vmrag-Base: {base}", f"Vmrag-Theirs: {said[name]}"]
+
+
+def test_a_cherry_pick_of_a_cherry_pick_keeps_the_words_and_names_the_last_pick_alone(story):
+    story.quiet("switch", "-qc", "topic", "base")
+    first = story.tell("Its words", BEA, "2025-03-04T05:06:07Z", one="One.")
+    story.does("cherry-pick", "main")
+    story.quiet("switch", "-q", "main")
+    story.does("cherry-pick", "topic~1")
+    story.quiet("switch", "-q", "clash")
+    story.does("cherry-pick", "main")
+    info = story.info()
+    assert (info.author, info.date) == (BEA, "2025-03-04T05:06:07Z")
+    assert info.message.splitlines()[0] == "Its words"
+    assert info.message.count("Vmrag-Theirs: ") == 1
+    assert first not in info.message
+    assert story.texts()["one"] == "One."
+    assert not json.loads(story.vmrag("verify", "base..HEAD", "--json").out)["findings"]
+
+
+def test_a_pin_that_moved_by_several_revisions_is_replayed_with_the_last_ones_words_and_the_others_subjects(story):
+    story.quiet("switch", "-qc", "topic", "base")
+    for number, by in ((1, ADA), (2, BEA), (3, BEA)):
+        story.write_knowledge(
+            f"Step {number}\n\nWhy {number}.", by, f"2025-03-0{number}T00:00:00Z", **{f"s{number}": "x"}
+        )
+    theirs = story.pinned
+    story.quiet("commit", "-qam", "three at once")
+    before = story.info()
+    story.does("rebase", "main")
+    info = story.info()
+    assert (info.author, info.date) == (before.author, before.date)
+    assert info.message.strip() == (
+        "Step 3\n\nWhy 3.\n\nReplayed with it:\n- Step 2\n- Step 1 (Ada <ada@example.org>)\n\n"
+        f"Vmrag-Base: {story.revision('base')}\nVmrag-Theirs: {theirs}\nVmrag-Merge: lines-1"
+    )
+
+
+def test_a_revert_says_what_it_reverts(story):
+    story.tell("later", later="Later.")
+    story.does("revert", "--no-edit", "HEAD~1")
+    assert story.info().message.startswith('Revert "ours"\n\nVmrag-Base: ')
+
+
+def test_a_replayed_revision_that_a_person_decided_names_them_beside_its_author(story):
+    story.quiet("switch", "-q", "clash")
+    before = story.info()
+    story.does("rebase", "main", code=1)
+    story.vmrag("resolve", "--theirs")
+    info = story.info()
+    assert (info.author, info.date) == (before.author, before.date)
+    assert info.message.startswith(before.message.strip())
+    assert "\nVmrag-Decided-By: Ada Lovelace <ada@example.com>" in info.message
 
 
 # -- merges of branches ----------------------------------------------------------------------------

@@ -7,20 +7,13 @@ the documents are compared.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import project_conflict
-from vmrag_link.merging.text import VERSION
+from vmrag_link.merging.messages import change_named
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import RevisionInfo, Row
-
-_TRAILERS = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
-
-
-def trailers(base: str, theirs: str) -> str:
-    return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\nVmrag-Merge: {VERSION}\n"
 
 
 def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
@@ -42,10 +35,10 @@ def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -
     A trailer names a change, from base to theirs. It is all of theirs only on top of a revision
     that contains the base.
     """
-    said = _TRAILERS.search(info.message)
+    said = change_named(info.message)
     if said is None or len(info.parents) != 1:
         return None
-    base, theirs = said.groups()
+    base, theirs = said
     if not (engine.has_revision(base) and engine.has_revision(theirs)):
         return None
     if not any(engine.is_ancestor(base, each) for each in (*info.parents, *held)):

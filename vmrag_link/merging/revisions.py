@@ -6,8 +6,8 @@ No branch moves; the result is anchored.
 from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
+from vmrag_link.merging import messages
 from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all
-from vmrag_link.merging.picked import trailers
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
 
@@ -27,17 +27,29 @@ class Signature(Record, frozen=True):
     date: str
 
     @classmethod
-    def derived(cls, engine: Engine, *, base: str, ours: str, theirs: str) -> Signature:
-        """From the inputs alone, so that equal merges give equal revisions."""
-        message = f"Merge {theirs[:12]} into {ours[:12]}\n\n{trailers(base, theirs)}"
+    def derived(cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool) -> Signature:
+        """From the inputs alone, so that equal merges give equal revisions.
+
+        What is replayed keeps message, author and date of theirs, as git's own commits do.
+        """
         info = engine.info(theirs)
+        if not joins:
+            return cls(messages.of_replay(engine, base=base, theirs=theirs), info.author, info.date)
+        message = messages.of_merge(base=base, ours=ours, theirs=theirs)
         return cls(message, info.author, max(engine.info(ours).date, info.date))
 
     @classmethod
-    def decided(cls, engine: Engine, *, base: str, ours: str, theirs: str, author: str, date: str) -> Signature:
-        """Of a merge that a person decided: theirs, with the time of the last decision."""
-        derived = cls.derived(engine, base=base, ours=ours, theirs=theirs)
-        return cls(derived.message, author, date)
+    def decided(
+        cls, engine: Engine, *, base: str, ours: str, theirs: str, joins: bool, author: str, date: str
+    ) -> Signature:
+        """Of a merge that a person decided: theirs, with the time of the last decision. What is
+        replayed stays its author's, and names the person.
+        """
+        if joins:
+            return cls(messages.of_merge(base=base, ours=ours, theirs=theirs), author, date)
+        info = engine.info(theirs)
+        message = messages.of_replay(engine, base=base, theirs=theirs, decided_by=author)
+        return cls(message, info.author, info.date)
 
 
 def merged_revision(
@@ -69,7 +81,7 @@ def merged_revision(
     if working is None and not decisions and engine.is_ancestor(ours, theirs) and _holds(engine, base, theirs, ours):
         return Outcome(theirs)
     rows: list[Write] = [as_rows(engine.diff(ours, working))] if working else []
-    signed = signature or Signature.derived(engine, base=base, ours=ours, theirs=theirs)
+    signed = signature or Signature.derived(engine, base=base, ours=ours, theirs=theirs, joins=joins)
     made = engine.commit_onto(
         ours,
         [*rows, merged.rows],

@@ -199,7 +199,7 @@ def abort(ws: Workspace) -> MergeReport:
 
 def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
     merged = merge_state.merged(ws, state)
-    signature = signature or state.signature(ws.engine)
+    signature = signature or state.signature(ws.engine, joins=True)
     if merged.conflicts:
         merge_state.save(ws, state)
         conflicts = tuple(each.id for each in merged.conflicts)
@@ -232,7 +232,9 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             hint="vmrag merge --abort, then merge again (vmrag status shows what was set aside)",
         )
     rows = [as_rows(ws.engine.diff(state.ours, working))] if working else []
-    signed = signature or Signature.derived(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs)
+    signed = signature or Signature.derived(
+        ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=True
+    )
     made = ws.engine.commit_onto(
         state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
     )

@@ -60,7 +60,7 @@ class MergeState(Record, frozen=True):
     closed: bool = False
     format: int = FORMAT
 
-    def signature(self, engine: Engine) -> Signature | None:
+    def signature(self, engine: Engine, *, joins: bool) -> Signature | None:
         """The person's who decided, with the time of the last decision; None where nobody did.
 
         Both are stored, so that a merge that was killed gives the same revision again.
@@ -68,7 +68,13 @@ class MergeState(Record, frozen=True):
         if not self.decisions or not self.decided_by:
             return None
         return Signature.decided(
-            engine, base=self.base, ours=self.ours, theirs=self.theirs, author=self.decided_by, date=self.decided_at
+            engine,
+            base=self.base,
+            ours=self.ours,
+            theirs=self.theirs,
+            joins=joins,
+            author=self.decided_by,
+            date=self.decided_at,
         )
 
 

@@ -170,7 +170,7 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
         theirs=state.theirs,
         joins=joins,
         decisions=state.decisions,
-        signature=state.signature(ws.engine),
+        signature=state.signature(ws.engine, joins=joins),
     )
     assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
     data = merge_pins(

@@ -1,0 +1,88 @@
+"""What a merged revision says: whose words it keeps, and trailers that name what it merged.
+
+All of it derives from the revisions that are merged, so equal merges give equal messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vmrag_link.engines.base import Engine
+from vmrag_link.merging.text import VERSION
+from vmrag_link.models import RevisionInfo
+
+MOST_SUBJECTS = 20
+"""Revisions beside the last one whose subjects a message names."""
+
+_MERGED = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
+_END = re.compile(r"\s*^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\s*\Z", re.MULTILINE)
+
+
+class Change(NamedTuple):
+    """What a message's trailers say was merged: the difference between two revisions."""
+
+    base: str
+    theirs: str
+
+
+def change_named(message: str) -> Change | None:
+    """The change that the last trailers of a message name: the ones that we wrote."""
+    found = _MERGED.findall(message)
+    return Change(*found[-1]) if found else None
+
+
+def of_merge(*, base: str, ours: str, theirs: str) -> str:
+    return f"Merge {theirs[:12]} into {ours[:12]}\n\n{_trailers(base, theirs)}"
+
+
+def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
+    """The message of theirs, whose change since the base becomes a revision elsewhere.
+
+    One code commit may have moved its pin by several revisions. It names the last one, so that
+    one's words are kept whole; of the others the subjects, by which they are searched for. Where
+    theirs is what the base was made of, the change is a revert.
+    """
+    if engine.is_ancestor(theirs, base):
+        said, others = f'Revert "{_subject(engine.info(base))}"', []
+    else:
+        last, *others = _own(engine, theirs, base)
+        said = _END.sub("", last.message).strip()
+        others = [each for each in others if len(each.parents) == 1]
+        if others:
+            said += "\n\n" + "\n".join(_list(last, others))
+    return f"{said}\n\n{_trailers(base, theirs, decided_by)}".lstrip()
+
+
+def _trailers(base: str, theirs: str, decided_by: str = "") -> str:
+    decided = f"Vmrag-Decided-By: {decided_by}\n" if decided_by else ""
+    return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\nVmrag-Merge: {VERSION}\n{decided}"
+
+
+def _list(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
+    yield "Replayed with it:"
+    for each in others[:MOST_SUBJECTS]:
+        yield f"- {_subject(each)}" + (f" ({each.author})" if each.author != last.author else "")
+    if len(others) > MOST_SUBJECTS:
+        yield f"- and {len(others) - MOST_SUBJECTS} more"
+
+
+def _subject(info: RevisionInfo) -> str:
+    return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
+
+
+def _own(engine: Engine, revision: str, other: str) -> Iterator[RevisionInfo]:
+    """The revision, and what it contains and the other does not: first parents first."""
+    info = engine.info(revision)
+    yield info
+    if info.parents == (other,):
+        return
+    seen = engine.parents([other]).keys() | {revision}
+    left = [*reversed(info.parents)]
+    while left:
+        if (each := left.pop()) not in seen:
+            seen.add(each)
+            info = engine.info(each)
+            yield info
+            left.extend(reversed(info.parents))
