@@ -156,6 +156,36 @@ def test_a_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project)
     assert kb_branches(project)["main"][0] == before
 
 
+@pytest.mark.parametrize("conflict", [False, True])
+def test_of_a_rebased_branch_nothing_is_called_left_behind(project, conflict):
+    if conflict:
+        project.record("setup", setup="# Setup\n\nInstall the program with poetry.\n")
+    project.git("switch", "-q", "-c", "topic", "first")
+    project.record("sleep", sleep="Sleep well.")
+    project.record("uv", setup="# Setup\n\nInstall the program with uv.\n")
+    project.git("rebase", "-q", "main", check=not conflict)
+    if conflict:
+        project.vmrag("resolve", "--theirs")
+        project.git("rebase", "--continue", env={"GIT_EDITOR": "true"})
+    said = project.vmrag("sync").err
+    assert "left revision" not in said
+    assert {"faq.md", "sleep.md"} <= project.texts().keys()
+    assert kb_branches(project)["topic"][0] == project.pinned
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_documents_that_a_branch_leaves_are_named_with_the_way_back(project, elsewhere):
+    if elsewhere:  # as after a merge that dropped them: the branch that was merged has them still
+        project.git("switch", "-q", "-c", "keep")
+        project.record("more", more="More.")
+        project.git("switch", "-q", "main")
+    left, before = project.pinned, project.texts()
+    project.git("reset", "-q", "--hard", "first")
+    assert f"'main' left revision {left[:7]}, which is kept." in project.vmrag("sync").err
+    project.vmrag("merge", left)
+    assert project.texts() == before
+
+
 def test_an_amended_pin_replaces_the_last_one(project):
     old = project.pinned
     project.put("more.md", "More.")

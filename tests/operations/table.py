@@ -764,7 +764,6 @@ REBASING = (
         "The merge driver merges what each commit changed; the old revisions are kept.",
         start="feature",
         pin="main+feature",
-        said="which is kept",
     ),
     Operation(
         "git rebase -i, in another order",
@@ -855,7 +854,6 @@ REBASING = (
         start="rival",
         codes=(1, 0, 0),
         pin="main+rival",
-        said="which is kept",
     ),
     Operation(
         "git rebase --abort",

@@ -81,6 +81,26 @@ def root_of(engine: Engine) -> str:
     return found.head
 
 
+def own_revisions(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
+    """What a revision contains and the other does not, parents before children, in an order that
+    the history alone decides.
+    """
+    found: dict[str, RevisionInfo] = {}
+    infos = {revision: engine.info(revision)}
+    if infos[revision].parents == (other,):
+        return [*infos.values()]
+    common, left = engine.parents([other]), [revision]
+    while left:
+        info = infos[left[-1]]
+        ahead = next((each for each in info.parents if each not in common and each not in found), None)
+        if ahead is None:
+            found[left.pop()] = info
+        else:
+            infos[ahead] = infos.get(ahead) or engine.info(ahead)
+            left.append(ahead)
+    return [info for each, info in found.items() if each not in common]
+
+
 def readable(engine: Engine, revision: str) -> bool:
     """Whether a revision is here, in a version of the schema that this program knows."""
     if not engine.has_revision(revision):

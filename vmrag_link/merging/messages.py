@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, own_revisions
 from vmrag_link.merging.text import VERSION
 from vmrag_link.models import RevisionInfo
 
@@ -47,7 +47,7 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
     if engine.is_ancestor(theirs, base):
         said, others = f'Revert "{_subject(engine.info(base))}"', []
     else:
-        last, *others = _own(engine, theirs, base)
+        last, *others = reversed(own_revisions(engine, theirs, base))
         said = _END.sub("", last.message).strip()
         others = [each for each in others if len(each.parents) == 1]
         if others:
@@ -70,19 +70,3 @@ def _list(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
 
 def _subject(info: RevisionInfo) -> str:
     return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
-
-
-def _own(engine: Engine, revision: str, other: str) -> Iterator[RevisionInfo]:
-    """The revision, and what it contains and the other does not: first parents first."""
-    info = engine.info(revision)
-    yield info
-    if info.parents == (other,):
-        return
-    seen = engine.parents([other]).keys() | {revision}
-    left = [*reversed(info.parents)]
-    while left:
-        if (each := left.pop()) not in seen:
-            seen.add(each)
-            info = engine.info(each)
-            yield info
-            left.extend(reversed(info.parents))

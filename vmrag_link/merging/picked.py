@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.base import Engine, Write, own_revisions, readable
 from vmrag_link.merging.conflicts import project_conflict
 from vmrag_link.merging.messages import change_named
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import RevisionInfo, Row
+
+
+def lacks(engine: Engine, revision: str, part: str) -> bool:
+    """Whether a merge of `part`, which is no ancestor of the revision, would bring it anything that
+    nobody decided about.
+    """
+    base = engine.merge_base(revision, part)
+    if base is None or not readable(engine, part):
+        return True
+    left = merge(engine, base=base, ours=revision, theirs=part)
+    if left.empty and not left.conflicts:
+        return False
+    return base == revision or not holds(engine, own_revisions(engine, revision, part), part)
 
 
 def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:

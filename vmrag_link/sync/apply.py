@@ -218,9 +218,21 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
         return "attached", (carried.note,)
     with context.engine.writing("move a branch", timeout=context.lock_timeout):
         context.engine.move_branch(branch.name, target.revision, expected=branch.head)
-    if context.engine.is_ancestor(branch.head, target.revision):
-        return "attached", ()
-    return "attached", (sentences.left_revision(branch),)
+    notes = (sentences.left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
+    return "attached", notes
+
+
+def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
+    """Whether the branch's former head holds what the revision lacks: after a rebase it does not.
+
+    That another branch holds it, too, says nothing: where a merge dropped it here, the branch that
+    was merged does.
+    """
+    if engine.is_ancestor(branch.head, revision):
+        return False
+    from vmrag_link.merging.picked import lacks  # rarely needed, and a checkout waits for imports
+
+    return lacks(engine, revision, branch.head)
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
