@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import hints
 from tests.support.repos import ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
@@ -58,15 +59,35 @@ class Project(Repo):
         """Run in this process, as if started in the work tree: no start-up time. `code` None:
         whatever it is.
         """
+        done = self._run(arguments, stdin, env)
+        assert code in (None, done.code), f"vmrag {' '.join(arguments)}: {done}"
+        if hints.ENABLED and done.code:
+            self.walk(done, arguments, stdin, env)
+        return done
+
+    def walk(
+        self, failed: Done, arguments: tuple[str, ...], stdin: str = "", env: dict[str, str] | None = None
+    ) -> None:
+        """Run what the hint of a failed command says, on a copy: it has to help."""
+        hint, folder = hints.of(failed.err), hints.folder_of_test(self.top)
+        if not hint or folder is None:
+            return
+
+        def again() -> bool:
+            return hints.of(self._run(arguments, stdin, env).err) == hint
+
+        for way in hints.ways(hint):
+            wrong = hints.tried(folder, lambda way=way: hints.problem(way, self.top, again))
+            assert wrong is None, f"vmrag {' '.join(arguments)} said: {failed.err}\nIts hint does not help: {wrong}"
+
+    def _run(self, arguments: tuple[str, ...], stdin: str, env: dict[str, str] | None) -> Done:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             for name, value in (env or {}).items():
                 patch.setenv(name, value)
             patch.chdir(self.top)
-            done = Done(run(arguments), out.getvalue(), err.getvalue())
-        assert code in (None, done.code), f"vmrag {' '.join(arguments)}: {done}"
-        return done
+            return Done(run(arguments), out.getvalue(), err.getvalue())
 
     def ask(self, *arguments: str, code: int = 0, **options: Any) -> Any:
         """What the command answers as JSON."""

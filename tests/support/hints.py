@@ -1,0 +1,132 @@
+"""Every hint that a command prints is run, in the state that printed it: it has to help.
+
+`VMRAG_WALK_HINTS=1 pytest …` walks the hints of all commands that tests type (a long run does); a
+sample is in every run (`tests/integration/test_hints.py`). The repositories of a test lie in one
+folder; while a hint is tried, a copy stands in its place, at the same paths, and is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vmrag_link.cli.commands import COMMANDS
+
+ENABLED = os.environ.get("VMRAG_WALK_HINTS") == "1"
+
+_QUOTED = re.compile(r"'((?:vmrag|git) [^']+)'")
+_BARE = re.compile(
+    r"""\b((?:cd [^\s;,]+ && .*|(?:vmrag|git) [a-z-]+|rm [^\s;,()]+)(?:\ +(?:&&|'[^']*'|"[^"]*"|[^\s;,()'"]+))*)"""
+)
+_PROSE = re.compile(r" (?:and|or|then|if|when|where|once|has|have|again|which|to|as|in|on|of|there|is)\b.*|[.:]$")
+_PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|…|<|\.\.\.")
+_GIT = (
+    "add branch checkout cherry-pick clone commit config diff fetch fsck gc grep log merge mv pull push rebase reflog "
+    "remote repack reset restore revert rev-parse rm show stash status switch tag update-index worktree"
+).split()
+_FOR_A_PERSON = ("vmrag resolve", "vmrag mcp", "vmrag demo", "vmrag trust", "vmrag commit", "git commit", "git push")
+"""They ask, wait for ever, or need a message: how it goes on after them is a person's."""
+
+_LOOKING = "status list log diff show doctor remote links branch config query check verify path grep blame help".split()
+
+
+def ways(hint: str) -> list[list[str]]:
+    """The ways out that it names, each as commands to type one after the other: as far as they can
+    be typed as they stand, without a person who thinks.
+    """
+    found = []
+    for way in re.split(r"[;(]|,? or |\n|\. ", hint):
+        steps = []
+        for step in sorted(
+            [*_QUOTED.finditer(way), *_BARE.finditer(_QUOTED.sub(lambda it: " " * len(it[0]), way))],
+            key=lambda it: it.start(),
+        ):
+            command = _PROSE.sub("", step[1]).strip()
+            if not _is_command(command):
+                continue
+            if _PLACEHOLDER.search(command) or command.startswith(_FOR_A_PERSON):
+                break
+            steps.append(command)
+        found += [steps] if steps else []
+    return found
+
+
+def _is_command(text: str) -> bool:
+    """Else it is a sentence about one: `git has finished`."""
+    program, _, rest = text.partition(" ")
+    known = {"git": _GIT, "vmrag": COMMANDS}.get(program)
+    return bool(rest) and (known is None or rest.split()[0] in known)
+
+
+def destroys(command: str) -> bool:
+    """Whether it discards what nothing brings back: that is never there to paste."""
+    words = shlex.split(command)
+    return words[:1] == ["rm"] or ("--force" in words and words[1] in ("push", "uninstall"))
+
+
+def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
+    """What is wrong with a way out; None: it helps.
+
+    `again` runs what failed once more, and says whether it fails in the same way. A way helps if
+    its commands succeed and what failed does not fail so after them, or if they show something.
+    """
+    environ = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in way:
+        if destroys(command):
+            return f"{command!r} discards something"
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=top,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
+        if done.returncode not in ((0, 1) if looks(command) else (0,)):
+            return f"{command!r} ends with {done.returncode}: {done.stderr.strip()[:300]}"
+    if not any(map(looks, way)) and again():
+        return f"after {way} it fails as before"
+    return None
+
+
+def looks(command: str) -> bool:
+    """Whether it shows something, and does nothing else."""
+    return command.split()[1] in _LOOKING
+
+
+def tried(folder: Path, work: Callable[[], str | None]) -> str | None:
+    """Run `work` while a copy of the folder stands in its place; open files stay those of the
+    original.
+    """
+    aside = folder.with_name(f"{folder.name}.aside")
+    folder.rename(aside)
+    try:
+        shutil.copytree(aside, folder, symlinks=True)
+        return work()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+
+
+def of(err: str) -> str:
+    """The hint in what a command printed on stderr, as text or as JSON; empty without one."""
+    if (start := err.find('{"')) >= 0 or (start := err.find("{\n")) >= 0:
+        with contextlib.suppress(ValueError):
+            return str(json.loads(err[start:]).get("error", {}).get("hint") or "")
+    return "\n".join(line.removeprefix("hint: ") for line in err.splitlines() if line.startswith("hint: "))
+
+
+def folder_of_test(top: Path) -> Path | None:
+    """All that belongs to the test whose repository this is."""
+    return next((each for each in top.parents if each.name.startswith("test_")), None)
