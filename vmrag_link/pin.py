@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from vmrag_link.errors import PinMalformed
+from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin_values import FLAWS, shown
@@ -23,6 +23,7 @@ MAX_BYTES = 4096
 MAX_DEPTH = 32
 
 _FRESH = f"vmrag pin   (writes a fresh one; earlier ones: git log -p -- {PIN_NAME})"
+_EARLIER = f"git log -p {{}} -- {PIN_NAME}   (shows its earlier ones; a fresh one has to be written on its branch)"
 _RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.
@@ -54,14 +55,17 @@ class Pin(Record, frozen=True):
 
 
 def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
-    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and
-    nothing else.
+    """Read a pin; `source` is `REF:.dolt-version` for one that is not the work tree's.
+
+    Raises `PinMalformed` with the details `file` (= `source`) and `line`, and nothing else.
     """
     try:
         return _parse(data)
     except _Flaw as flaw:
+        ref, elsewhere, _ = source.partition(":")
+        hint = _EARLIER.format(quoted(ref)) if elsewhere else flaw.hint
         raise PinMalformed(
-            f"{source}, line {flaw.line}: {flaw.reason}", hint=flaw.hint, file=source, line=flaw.line
+            f"{source}, line {flaw.line}: {flaw.reason}", hint=hint, file=source, line=flaw.line
         ) from None
 
 

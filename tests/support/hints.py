@@ -26,7 +26,9 @@ _QUOTED = re.compile(r"'((?:vmrag|git) [^']+)'")
 _BARE = re.compile(
     r"""\b((?:cd [^\s;,]+ && .*|(?:vmrag|git) [a-z-]+|rm [^\s;,()]+)(?:\ +(?:&&|'[^']*'|"[^"]*"|[^\s;,()'"]+))*)"""
 )
-_PROSE = re.compile(r" (?:and|or|then|if|when|where|once|has|have|again|which|to|as|in|on|of|there|is)\b.*|[.:]$")
+_PROSE = re.compile(
+    r" (?:and|or|then|if|when|where|once|has|have|again|which|shows|goes|to|as|in|on|of|there|is)\b.*|[.:]$"
+)
 _PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|…|<|\.\.\.")
 _GIT = (
     "add branch checkout cherry-pick clone commit config diff fetch fsck gc grep log merge mv pull push rebase reflog "
@@ -35,7 +37,9 @@ _GIT = (
 _FOR_A_PERSON = ("vmrag resolve", "vmrag mcp", "vmrag demo", "vmrag trust", "vmrag commit", "git commit", "git push")
 """They ask, wait for ever, or need a message: how it goes on after them is a person's."""
 
-_LOOKING = "status list log diff show doctor remote links branch config query check verify path grep blame help".split()
+_LOOKING = (
+    "status list log diff show doctor remote links branch config query check verify path grep blame help --help".split()
+)
 
 
 def ways(hint: str) -> list[list[str]]:
@@ -102,7 +106,7 @@ def problem(way: list[str], top: Path, again: Callable[[], bool]) -> str | None:
 
 def looks(command: str) -> bool:
     """Whether it shows something, and does nothing else."""
-    return command.split()[1] in _LOOKING
+    return any(each in _LOOKING for each in command.split()[1:2] + command.split()[-1:])
 
 
 def tried(folder: Path, work: Callable[[], str | None]) -> str | None:

@@ -38,7 +38,8 @@ def export(folder: Path) -> Path:
     public = {name: key[name] for name in PUBLIC if name in key}
     if _key_id(public) != private.stem:
         raise UsageInvalid(
-            f"{private} is not a key that belongs to its name.", hint=f"Let a new one be made: rm {quoted(private)}"
+            f"{private} is not a key that belongs to its name.",
+            hint=f"Let a new one be made: mv {quoted(private)} {quoted(f'{private}.damaged')}",
         )
     path = folder / private.name
     write_atomically(path, json.dumps(public, separators=(",", ":")).encode() + b"\n")
@@ -142,7 +143,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         key = json.loads(read_regular(path, READ_LIMIT))
     except (ValueError, OSError) as error:
-        raise UsageInvalid(f"{path} is not a key: {error}.", hint=f"rm {quoted(path)}") from error
+        raise UsageInvalid(
+            f"{path} is not a key: {error}.", hint=f"mv {quoted(path)} {quoted(f'{path}.damaged')}"
+        ) from error
     return key if isinstance(key, dict) else {}
 
 

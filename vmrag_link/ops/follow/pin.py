@@ -120,7 +120,7 @@ def refuse_if_in_conflict(places: Places) -> None:
         removed = stages.ours is None or stages.theirs is None
         raise MergeConflict(
             f"{PIN_NAME} is in conflict, and this would drop one side.",
-            hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME}" if removed else "vmrag resolve",
+            hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME} && git commit" if removed else "vmrag resolve",
         )
 
 

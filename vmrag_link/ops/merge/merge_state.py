@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
+from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted
 from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.heads import BRANCHES
@@ -25,7 +25,8 @@ from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
 from vmrag_link.ops.merge import sides
 from vmrag_link.ops.merge.merge_pins import base_revision
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.pin import Pin
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace
 
@@ -180,13 +181,28 @@ def _in_git(ws: Workspace) -> MergeState | None:
     found = pin_conflict.undecided(ws.places)
     if found is None or found.stages.ours is None or found.stages.theirs is None:
         return None  # the pin was deleted on one side: git's own question
-    base, left, right = (migrated.read_pin(ws.places.kb, each) if each else None for each in found.stages)
+    base, left, right = (_side(ws, name, each) for name, each in zip(_SIDES, found.stages, strict=True))
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101
     base_at = base_revision(ws.engine, base, left, right)
     source = sides.source_in_git(ws, found.stages)
     state = MergeState("git", source, base_at, left.dolt_commit, right.dolt_commit, closed=found.closed)
     return None if found.closed and not _is_contested(ws, state) else state
+
+
+_SIDES = ("base", "ours", "theirs")
+
+
+def _side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
+    """One version of a pin in conflict. Raises `PinMalformed`; its hint goes on from the other."""
+    try:
+        return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
+    except PinMalformed as error:
+        other = "theirs" if name == "ours" else "ours"
+        hint = (
+            f"git checkout --{other} -- {PIN_NAME} && git add {PIN_NAME} && git commit   (goes on from that side's pin)"
+        )
+        raise PinMalformed(error.message, hint=hint, **error.details) from None
 
 
 def _is_contested(ws: Workspace, state: MergeState) -> bool:
@@ -224,6 +240,6 @@ def _read(path: Path) -> MergeState | None:
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise FileFailed(
             f"The file of the open merge cannot be read: {error}",
-            hint=f"Give the merge up: rm {quoted(path)}",
+            hint=f"Set it aside, which gives the merge up: mv {quoted(path)} {quoted(f'{path}.damaged')}",
             path=str(path),
         ) from error

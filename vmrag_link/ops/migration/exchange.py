@@ -69,7 +69,8 @@ def state_of(places: Places) -> MigrationState | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
             f"{path} cannot be read.",
-            hint=f"It says what a migration has done. Without it none can be undone: rm {quoted(path)}",
+            hint="It says what a migration has done; without it none can be undone. Set it aside: "
+            f"mv {quoted(path)} {quoted(f'{path}.damaged')}",
             path=str(path),
         ) from error
 
