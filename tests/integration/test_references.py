@@ -154,17 +154,73 @@ def test_a_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Projec
     assert done.err.splitlines() == [warning]
 
 
-def test_a_tool_takes_the_git_ref_and_warns_alike(project: Project, twins: tuple[str, str]) -> None:
+def test_in_a_tool_the_kb_branch_goes_before_a_git_ref_which_a_warning_names(
+    project: Project, twins: tuple[str, str]
+) -> None:
     git, kb = twins
-    said = project.vmrag("log", "topic").err.strip()
     tools = Tools(project.top)
     result = tools("dolt_show", commit="topic")
-    assert result["commit"]["hash"] == git
-    assert result["warnings"] == [{"code": "NOTE", "message": said}]
-    other = tools("dolt_show", commit=kb[:12])  # as the warning says
-    assert other["commit"]["hash"] == kb
+    assert result["commit"]["hash"] == kb
+    (warning,) = result["warnings"]
+    assert warning["code"] == "NOTE"
+    assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
+    other = tools("dolt_show", commit=git[:12])  # as the warning says
+    assert other["commit"]["hash"] == git
     assert "warnings" not in other
-    assert tools("get_diff", from_ref="topic", to_ref="HEAD")["summary"]["total"] == 0
+    assert tools("get_diff", from_ref="topic", to_ref="HEAD")["summary"]["total"] > 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("dolt_checkout", {"target": "f", "create_branch": True, "from": "main"}),
+        ("create_branch", {"name": "f", "from": "main"}),
+    ],
+)
+def test_a_branch_starts_at_what_was_just_committed_and_git_has_not(
+    project: Project, tool: str, arguments: dict[str, str]
+) -> None:
+    pinned = project.pinned
+    tools = Tools(project.top)
+    tools("chroma_add_documents", collection_name="handbook", documents=["news"], ids=["news"])
+    new = tools("dolt_commit", message="news")["commit"]["hash"]
+    made = tools(tool, **arguments)
+    with terminal.opened(project) as ws:
+        branch = ws.engine.branch("f")
+        assert branch
+        assert branch.head == new != pinned
+    assert any(pinned[:12] in each["message"] and new[:12] in each["message"] for each in made["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "goes"),
+    [
+        ("dolt_checkout", {"target": "topic"}, True),
+        ("switch_branch", {"branch": "topic"}, True),
+        ("dolt_reset", {"target": "topic"}, True),
+        ("merge_branch", {"source": "topic"}, False),
+        ("dolt_commits", {"branch": "topic"}, False),
+        ("dolt_find", {"query": "second", "branch": "topic"}, False),
+    ],
+)
+def test_each_tool_that_takes_a_branch_takes_the_one_of_the_knowledge_base(
+    project: Project, twins: tuple[str, str], tool: str, arguments: dict[str, str], goes: bool
+) -> None:
+    git, kb = twins
+    done = Tools(project.top)(tool, **arguments)
+    assert any(git[:12] in each["message"] and kb[:12] in each["message"] for each in done["warnings"])
+    assert not goes or done["kb"]["commit"] == kb
+
+
+@pytest.mark.hooks("on")
+def test_a_branch_that_only_the_remote_has_can_be_named(world: World) -> None:
+    ada = world.ada
+    ada.git("switch", "-q", "-c", "feature")
+    ada.git("push", "-q", "-u", "origin", "feature")
+    bob = world.join("bob", "-b", "feature")
+    tools = Tools(bob.top)
+    tools("dolt_checkout", target="f", create_branch=True, **{"from": "main"})
+    assert tools("merge_branch", source="main")["merge_type"] == "already_up_to_date"
 
 
 def test_a_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(

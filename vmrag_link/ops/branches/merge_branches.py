@@ -133,7 +133,7 @@ def _target_branch(ws: Workspace, here: Target, target: str) -> KbBranch | None:
     """The KB branch to merge into, if it is not the one that HEAD is on."""
     if here.kb_branch and target == here.kb_branch.name:
         return None
-    found = ws.engine.branch(target) if ws.engine.legal_branch_name(target) else None
+    found = revparse.tool_branch(ws, target)
     if found is None:
         if here.kb_branch is None and target in (here.trigger.branch, _branch_name(here)):
             return None  # it has no branch yet: the first document makes one

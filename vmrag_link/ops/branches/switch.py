@@ -12,7 +12,7 @@ import re
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, RevisionAmbiguous, RevisionMissing, quoted
-from vmrag_link.git import plumbing, remotes, worktrees
+from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
@@ -192,11 +192,11 @@ def _goal(ws: Workspace, target: str) -> _Goal:
     here = ws.kb_branch()
     if target == revparse.HEAD:
         return _Goal(here.name if here else None, ws.revision_here())
-    branch = ws.engine.branch(target) if ws.engine.legal_branch_name(target) else None
+    branch = revparse.tool_branch(ws, target)
     if branch:
         require_free(ws, branch.name, ws.trigger().branch or "")
         return _Goal(branch.name, branch.head)
-    if head := _remote_branch_head(ws, target):
+    if head := revparse.only_remote(ws, target):
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
@@ -207,12 +207,6 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         if _NO_BRANCH.fullmatch(target):
             raise
         raise revparse.no_branch(ws, target) from error
-
-
-def _remote_branch_head(ws: Workspace, branch: str) -> str | None:
-    """The head of a remote's branch of that name, as of the last fetch."""
-    names = dict.fromkeys(("origin", *remotes.names(ws.places)))
-    return next((head for each in names if (head := revparse.remote_head(ws, f"{each}/{branch}"))), None)
 
 
 def _arrival(ws: Workspace, goal: _Goal) -> At:

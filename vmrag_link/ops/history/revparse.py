@@ -11,8 +11,9 @@ branch that contains what git's pins was fetched later, and is taken then: what 
 has no other name.
 
 `HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
-specification says. Where a tool goes to a KB branch or works on one, its parameter names that
-branch first (`tool_branch_rev`).
+specification says. So do the names of branches: in a tool a KB branch goes before a git ref, because
+tools commit on it, and it moves before git commits its pin. A branch that only a remote has is found
+last.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
     try:
-        found = _head(ws, here) if base == HEAD else _lookup(ws, base, lambda: _pinned_here(ws, base))
+        found = _head(ws, here) if base == HEAD else _tool_lookup(ws, base)
     except GitReferenceMissing:
         raise _no_commit(name) from None
     except PinMissing as error:
@@ -115,12 +116,21 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
 
 
 def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
-    """As `tool_rev`, for a parameter that names a KB branch, and takes anything else as well.
+    """As `tool_rev`, for a parameter that names a branch. Raises `BranchMissing`."""
+    try:
+        return tool_rev(ws, name, here)
+    except RevisionAmbiguous:
+        raise
+    except RevisionMissing as error:
+        raise no_branch(ws, name) from error
 
-    A KB branch goes first here: it is what such a tool works on, and it moves before git commits
-    its pin. What git's ref of that name pins instead is named in a warning. Raises `BranchMissing`.
+
+def tool_branch(ws: Workspace, name: str) -> KbBranch | None:
+    """The KB branch that a tool's parameter names. A git ref of that name that pins something else
+    is named in a warning.
     """
-    if branch := _kb_branch(ws, name):
+    branch = _kb_branch(ws, name)
+    if branch:
         with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
             pinned = _pinned_here(ws, name)
             if pinned != branch.head:
@@ -128,13 +138,24 @@ def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> s
                     f"{name!r} is the branch of the knowledge base, at {branch.head[:_SHOWN]}; git's ref of that name pins "
                     f"{pinned[:_SHOWN]} (to mean it, write that hash)."
                 )
+    return branch
+
+
+def only_remote(ws: Workspace, name: str) -> str | None:
+    """The head of a remote's branch of that name, as of the last fetch."""
+    there = dict.fromkeys(("origin", *remotes.names(ws.places)))
+    return next((head for each in there if (head := remote_head(ws, f"{each}/{name}"))), None)
+
+
+def _tool_lookup(ws: Workspace, name: str) -> str:
+    if branch := tool_branch(ws, name):
         return branch.head
     try:
-        return tool_rev(ws, name, here)
-    except RevisionAmbiguous:
+        return _lookup(ws, name, lambda: _pinned_here(ws, name))
+    except (GitReferenceMissing, PinMissing):
+        if head := only_remote(ws, name):
+            return head
         raise
-    except RevisionMissing as error:
-        raise no_branch(ws, name) from error
 
 
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
