@@ -294,6 +294,8 @@ class Session:
                     if lazy_fetch.bring(ws):
                         self._fetched.set()
                 ws.engine  # noqa: B018
+                if ws.standing_revision is None:
+                    _arrive(ws)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=self._selection)
 
     @contextlib.contextmanager
@@ -335,6 +337,16 @@ class Session:
 
         path = buglog.write(error, ["-C", str(self.directory), "mcp", tool])
         return envelope.internal(path.stem, str(path))
+
+
+def _arrive(ws: Workspace) -> None:
+    """Bring a work tree to its pin that never stood anywhere, such as a fresh clone's: every answer
+    says where it stands. What is in the way, a tool that reads says.
+    """
+    from vmrag_link.ops.follow.follow_pin import move_for_reading
+
+    with contextlib.suppress(VmragError):
+        move_for_reading(ws)
 
 
 def _settings_look(ws: Workspace) -> Looks:

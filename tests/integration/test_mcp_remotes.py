@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import people
+from tests.support.agent import told
 from tests.support.mcp import Tools, Yes, warned
 from tests.support.people import User, World
 from tests.support.terminal import Project, new_project
@@ -233,6 +234,74 @@ def test_trap_20_an_empty_knowledge_base_that_nobody_asked_for_does_not_block_a_
     assert fresh("dolt_clone", remote_url=kb_url(world))["sync_summary"]["documents_loaded"] == 3
 
 
+def test_a_clone_from_a_remote_of_git_that_is_not_the_nearest(world, ada, newcomer, fresh):
+    newcomer.git("remote", "add", "origin", str(world.bare("empty.git").top))
+    newcomer.git("remote", "add", "team", str(world.hub.top))
+    made = fresh("dolt_clone", remote_url="team")
+    assert (made["checkout"]["branch"], made["checkout"]["commit"]["hash"]) == ("main", ada.pinned)
+    assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"].startswith("git:")
+    newcomer.record("mine", mine="mine")
+    done = fresh("dolt_push")
+    assert (done["push_result"]["remote"], done["push_result"]["to_url"]) == ("team", str(world.hub.top))
+    assert world.holds(newcomer.pinned)
+
+
+@pytest.mark.parametrize("name", ["dolt_fetch", "dolt_pull"])
+def test_any_remote_of_git_can_be_named_and_origin_is_gits_where_it_has_one(world, ada, bob, bobs, name):
+    other = world.bare("other.git")
+    bob.git("remote", "add", "team", str(world.hub.top))
+    bob.git("remote", "set-url", "origin", str(other.top))
+    bob.git("config", "vmrag.remote", "team")
+    bob.git("fetch", "-q", "team")
+    if name == "dolt_fetch":
+        assert bobs(name)["remote"] == "team"
+    bobs(name, remote="team")
+    bobs.error("REMOTE_NOT_FOUND", name, remote="origin")  # empty, and not what `git:` means here
+
+
+FIRST_CALLS = [
+    ("dolt_fetch", {}),
+    ("dolt_fetch", {"remote": "origin", "branch": "main"}),
+    ("dolt_pull", {}),
+    ("dolt_status", {}),
+    ("dolt_branches", {}),
+    ("dolt_show", {"commit": "HEAD"}),
+    ("dolt_clone", {"remote_url": "origin"}),
+    ("dolt_checkout", {"target": "main"}),
+    ("dolt_reset", {}),
+    ("get_sync_status", {}),
+    ("get_branch_status", {}),
+    ("sync_all", {}),
+    ("get_diff", {}),
+    ("merge_branch", {"source": "main"}),
+    ("create_branch", {"name": "x"}),
+    ("chroma_list_collections", {}),
+    ("chroma_query_documents", {"query_texts": ["tls"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), FIRST_CALLS)
+def test_each_tool_can_be_the_first_call_in_a_fresh_clone(world, ada, name, arguments):
+    bob = world.join("bob")
+    done = Tools(bob.top)(name, **arguments)
+    assert (done["kb"]["commit"], done["kb"]["in_sync"]) == (ada.pinned, True)
+    if name == "dolt_clone":
+        assert done["checkout"]["branch"] == "main"
+
+
+def test_a_server_in_a_fresh_clone_answers_a_fetch_first(world, ada):
+    """As its client calls it: over stdio."""
+    bob = world.join("bob")
+
+    async def story(call: Any) -> None:
+        done = await call("dolt_fetch")
+        assert (done["success"], done["kb"]["commit"]) == (True, ada.pinned)
+        assert (await call("dolt_pull"))["pull_result"]["merge_type"] == "already_up_to_date"
+
+    with bob._here():
+        told(bob, story, toolsets="default")
+
+
 # -- fetch
 
 
@@ -382,16 +451,57 @@ def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
         assert [each["doc_id"] for each in found] == ["doc.md"]
 
 
-def test_what_the_remotes_branch_holds_beyond_the_upstream_is_said_and_taken_by_name(ada, bob, bobs):
+def test_pull_takes_what_the_remotes_branch_holds_beyond_the_upstream(ada, bob, bobs):
     """A colleague has pushed knowledge, and the code that pins it is not fetched, or was never
     pushed.
     """
-    new = ada.write_document("new.md", "news")
+    old, new = ada.pinned, ada.write_document("new.md", "news")
     ada.vmrag("push")
+    bobs("dolt_fetch")
+    assert bobs("dolt_status")["sync_state"] == {"ahead": 0, "behind": 1, "diverged": False}
+    done = bobs("dolt_pull")
+    assert done["pull_result"] == {
+        "merge_type": "fast_forward",
+        "commits_merged": 1,
+        "from_commit": old,
+        "to_commit": new,
+    }
+    assert (done["sync_summary"]["documents_added"], bob.pinned, warned(done)) == (1, new, set())
+    assert bobs("dolt_status")["sync_state"] == {"ahead": 0, "behind": 0, "diverged": False}
+    assert bob.consistent()
+
+
+def test_pull_counts_what_the_upstream_pins_and_what_lies_beyond_together(ada, bob, bobs):
+    old = bob.pinned
+    bob.write_document("mine.md", "mine")
+    mine = bob.pinned
+    published(ada, "one.md", "one")
+    two = ada.write_document("two.md", "two")
+    ada.vmrag("push")
+    bob.git("fetch", "-q")
+    done = bobs("dolt_pull")
+    assert (done["pull_result"]["merge_type"], done["pull_result"]["commits_merged"]) == ("merge", 2)
+    assert (done["pull_result"]["from_commit"], done["sync_summary"]["documents_added"]) == (mine, 2)
+    assert done["pull_result"]["to_commit"] == bob.pinned != old
+    assert {"one.md", "two.md", "mine.md"} <= set(bob.texts())
+    assert two in {each["revision"] for each in bob.ask("log")["revisions"]}
+    assert bobs("dolt_pull")["pull_result"]["merge_type"] == "already_up_to_date"
+    assert bobs("dolt_status")["sync_state"]["behind"] == 0
+    assert bob.consistent()
+
+
+def test_a_pull_does_not_bring_back_what_the_code_has_left(ada, bob, bobs):
+    """The pin was taken back by a commit; the remote's branch still stands where it was."""
+    left = published(ada, "new.md", "news")
+    bob.git("pull", "-q")
+    bob.vmrag("sync")
+    bob.git("revert", "--no-edit", "HEAD")
+    bob.vmrag("sync")
+    assert bob.pinned != left
     done = bobs("dolt_pull")
     assert (done["pull_result"]["merge_type"], warned(done)) == ("already_up_to_date", {"NOTE"})
-    done = bobs("dolt_pull", branch="main")
-    assert (done["pull_result"]["merge_type"], bob.pinned, warned(done)) == ("fast_forward", new, set())
+    assert "new.md" not in bob.texts()
+    assert bobs("dolt_pull", branch="main")["kb"]["commit"] == left == bob.pinned
 
 
 def test_a_branch_without_an_upstream_takes_the_remotes_of_its_name_and_needs_one(ada, tools, bob, bobs):
@@ -489,7 +599,6 @@ def test_nothing_is_pulled_on_a_detached_head(bob, bobs):
 
 
 def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
-    old = ada.pinned
     ada.write_document("one.md", "one")
     new = ada.write_document("two.md", "two")
     done = tools("dolt_push")
@@ -497,7 +606,7 @@ def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
         "remote": "origin",
         "branch": "main",
         "commits_pushed": 2,
-        "from_commit": old,
+        "from_commit": new,
         "to_url": str(world.hub.top),
     }
     assert done["remote_state"] == {"remote_branch": "main", "remote_commit": new}
@@ -506,11 +615,11 @@ def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
     assert nothing["details"]["branch"] == "main"
 
 
-def test_a_branch_that_is_new_there_has_no_commit_before(ada, tools):
+def test_a_branch_that_is_new_there_is_pushed(ada, tools):
     ada.git("switch", "-q", "-c", "topic")
     new = ada.write_document("topic.md", "of the topic")
     done = tools("dolt_push", set_upstream=False)
-    assert (done["push_result"]["from_commit"], done["push_result"]["commits_pushed"]) == (None, 1)
+    assert (done["push_result"]["from_commit"], done["push_result"]["commits_pushed"]) == (new, 1)
     assert done["remote_state"] == {"remote_branch": "topic", "remote_commit": new}
 
 
@@ -529,12 +638,8 @@ def test_what_others_pushed_is_not_overwritten_unless_by_force_and_stays_there(w
     refused = bobs.error("REMOTE_REJECTED", "dolt_push")
     assert refused["details"]["branch"] == "main"
     assert any("dolt_pull with branch" in each for each in refused["suggestions"])
-    pulled = bobs("dolt_pull")  # without: git has not fetched what pins it
-    assert pulled["pull_result"]["commits_merged"] == 0
-    assert "has nothing new" not in pulled["message"]
     done = bobs("dolt_push", force=True)
-    assert done["remote_state"]["remote_commit"] == bob.pinned
-    assert done["push_result"]["from_commit"] == theirs
+    assert done["remote_state"]["remote_commit"] == done["push_result"]["from_commit"] == bob.pinned
     assert world.holds(theirs)
 
 
@@ -566,7 +671,7 @@ def test_where_the_knowledge_travels_decides_what_origin_is(world, tmp_path):
     tools("dolt_init", remote_url=place)
     project.record("first", a="alpha")
     done = tools("dolt_push")
-    assert (done["push_result"]["to_url"], done["push_result"]["from_commit"]) == (place, None)
+    assert (done["push_result"]["to_url"], done["push_result"]["from_commit"]) == (place, project.pinned)
     assert done["push_result"]["commits_pushed"] == 1  # the tables came with the branch that every knowledge base has
     assert tools("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 0, "ahead": 0}
 

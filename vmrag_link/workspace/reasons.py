@@ -9,6 +9,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.engines.base import engine_of
 from vmrag_link.errors import (
     KnowledgeElsewhere,
+    KnowledgeMoved,
     KnowledgeRefused,
     NotInitialized,
     PinMalformed,
@@ -58,6 +59,8 @@ def unusable(ws: WorkTree, target: Target) -> VmragError:
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
         return missing_revision(missing, target.revision, why)
+    if target.state == "pinned":  # nothing has followed it yet, as in a fresh clone
+        return KnowledgeMoved("This work tree does not stand at the pinned revision yet.", hint="vmrag sync")
     # `vmrag pin` pins where the knowledge base stands; without that, `vmrag init` its beginning.
     return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
 

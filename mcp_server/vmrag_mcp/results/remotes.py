@@ -125,12 +125,12 @@ class DoltPullResult(ToolResult, frozen=True):
 
 
 class PushSummary(Record, frozen=True):
-    """`from_commit`: where the remote's branch stood; null if there was none."""
+    """`from_commit`: the local commit that was pushed."""
 
     remote: str
     branch: str
     commits_pushed: int
-    from_commit: str | None
+    from_commit: str
     to_url: str
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from vmrag_link import env
 from vmrag_link.errors import plural
+from vmrag_link.git import remotes
 from vmrag_link.ops.branches import pull
 from vmrag_link.ops.publish import push
 from vmrag_link.ops.remotes import fetch
@@ -42,7 +43,7 @@ from vmrag_mcp.tools import outcome
 ORIGIN = "origin"
 """How tools call the knowledge base's own remote, whatever it is called elsewhere."""
 
-Remote = Annotated[str, Given("origin: the knowledge base's own; else a git remote, or a URL that the user agreed to")]
+Remote = Annotated[str, Given("a git remote, or a URL that the user agreed to; default: the knowledge base's own")]
 
 
 @tool("WVN", founds=True)
@@ -117,7 +118,7 @@ def dolt_clone(
 
 @tool("VN", idempotent=True)
 def dolt_fetch(
-    call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
+    call: Call, *, remote: Remote = "", branch: Annotated[str, Given("default: all")] = ""
 ) -> DoltFetchResult:
     """Fetch the commits of a remote, to see what others did. Documents and branches here stay
     as they are.
@@ -140,7 +141,7 @@ def dolt_fetch(
 def dolt_pull(
     call: Call,
     *,
-    remote: Remote = ORIGIN,
+    remote: Remote = "",
     branch: Annotated[str, Given("of the remote; default: what the upstream of the git branch pins")] = "",
     if_uncommitted: Annotated[
         Literal["abort", "commit_first", "reset_first", "stash"], Given("reset_first discards")
@@ -153,14 +154,14 @@ def dolt_pull(
     )
     merged, source = done.report.merge, done.report.remote
     outcome.warn(call, pending=merged.pending, staged=merged.staged)
-    if done.more:
+    if done.left:
         call.warn(
             "NOTE",
-            f"The remote's branch {done.more!r} holds commits that the upstream of the git branch does not pin, as git fetched it last. "
-            f"branch={done.more!r} merges them.",
+            f"{done.left} stands at a revision that this code pinned before and has left; it was not taken. "
+            "branch with its name takes it.",
         )
     made = done.cleared.commit
-    nothing = f"{source} pins nothing new." if done.more else f"{source} has nothing new."
+    nothing = f"{source} has nothing new{' that this code has not left' if done.left else ''}."
     return DoltPullResult(
         action_taken=PullAction(
             done.cleared.handling,  # type: ignore[arg-type]  # nothing is carried into a pull
@@ -181,7 +182,7 @@ def dolt_pull(
 def dolt_push(
     call: Call,
     *,
-    remote: Remote = ORIGIN,
+    remote: Remote = "",
     branch: Annotated[str, Given("default: the current one")] = "",
     set_upstream: bool = True,  # noqa: ARG001  see below
     force: bool = False,
@@ -197,7 +198,7 @@ def dolt_push(
             remote=done.remote,
             branch=done.branch,
             commits_pushed=done.commits,
-            from_commit=done.old,
+            from_commit=done.ours,
             to_url=done.url,
         ),
         remote_state=RemoteState(done.branch, done.head),
@@ -207,7 +208,7 @@ def dolt_push(
 
 def _remote_name(call: Call, remote: str) -> str | None:
     """What operations call it. Raises `RemoteNotTrusted` for an address that nobody agreed to."""
-    if remote == ORIGIN:
+    if not remote or (remote == ORIGIN and not remotes.find_name(call.ws.places, remote)):
         return None
     call.require_agreed(remote)
     return remote

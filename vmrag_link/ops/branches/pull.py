@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
@@ -22,6 +24,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.merge_base import base_of, with_head
 from vmrag_link.ops.merge import conflict_rows, merge
 from vmrag_link.ops.merge.merge import MergeReport
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import first_with, no_such_branch
 from vmrag_link.paths import PIN_NAME
@@ -78,14 +81,14 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
 class Pulled(Record, frozen=True):
     """`commits` that were merged; `cleared`: what became of the documents that were not committed.
 
-    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin;
-    None if there is none.
+    `left`: the remote's KB branch that is called as HEAD's, if it stands at a revision that the
+    code pinned once and has left. That is not taken unless the branch is named.
     """
 
     cleared: Cleared
     report: PullReport
     commits: int
-    more: str | None
+    left: str | None
 
 
 def pull_and_clear(
@@ -93,8 +96,9 @@ def pull_and_clear(
 ) -> Pulled:
     """As `pull`, and deal with uncommitted documents as `how` says.
 
-    A code branch without an upstream takes the remote's KB branch of its own name. Raises
-    `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
+    What the remote's KB branch of HEAD's name holds beyond that is taken, too; a code branch
+    without an upstream takes that branch alone. Raises `MergeConflict` for a merge that is open
+    now, and as `pull` and `uncommitted.cleared`.
     """
     merge.mergeable(ws)
     addresses = destinations.asked(ws, remote)
@@ -106,12 +110,36 @@ def pull_and_clear(
         except UpstreamMissing as missing:
             found = _namesake_at(ws, addresses, missing)
     with uncommitted.cleared(ws, how, message=message) as cleared:
-        report = _merge(ws, found)
-        if report.merge.result == "conflict":
-            raise _conflict(ws, report.merge)
-    merged = report.merge
-    commits = ahead_behind.beyond(ws.engine, [merged.theirs], [merged.ours])
-    return Pulled(cleared, report, commits, _namesake_ahead(ws, found, merged) if branch is None else None)
+        report = _merge_or_raise(ws, found)
+        beyond = _namesake_beyond(ws, found, report.merge) if branch is None else None
+        left = beyond if beyond and _pinned_before(ws, found, beyond) else None
+        heads = [report.merge.theirs]
+        if beyond and not left:
+            more = _merge_or_raise(ws, beyond)
+            heads.append(more.merge.theirs)
+            report = msgspec.structs.replace(report, merge=_joined(ws, report.merge, more.merge))
+    commits = ahead_behind.beyond(ws.engine, heads, [report.merge.ours])
+    return Pulled(cleared, report, commits, left.name if left else None)
+
+
+def _merge_or_raise(ws: Workspace, found: _Found) -> PullReport:
+    report = _merge(ws, found)
+    if report.merge.result == "conflict":
+        raise _conflict(ws, report.merge)
+    return report
+
+
+def _joined(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeReport:
+    """Two merges, one after the other, as one."""
+    results = {first.result, second.result} - {"already_up_to_date"}
+    after = second.revision or second.ours
+    return msgspec.structs.replace(
+        second,
+        result="merge" if "merge" in results else second.result,
+        ours=first.ours,
+        changes=ws.engine.count_changes(first.ours, after),
+        notes=first.notes + second.notes,
+    )
 
 
 def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
@@ -165,11 +193,22 @@ def _own_name(ws: Workspace) -> str | None:
     return own.name if own else ws.trigger().branch
 
 
-def _namesake_ahead(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
+def _namesake_beyond(ws: Workspace, found: _Found, merged: MergeReport) -> _Found | None:
+    """The remote's KB branch of HEAD's name, if it holds what is not here."""
     name = _own_name(ws)
     head = ws.engine.remote_heads(found.source.key).get(name) if name else None
-    here = merged.revision or merged.ours
-    return name if head and not ws.engine.is_ancestor(head, here) else None
+    if name is None or head is None or ws.engine.is_ancestor(head, merged.revision or merged.ours):
+        return None
+    return _Found(found.source, found.updates, f"{found.source.text}/{name}", head)
+
+
+def _pinned_before(ws: Workspace, found: _Found, beyond: _Found) -> bool:
+    """Whether a commit of HEAD's history, or of the upstream's, pins the revision: the code was
+    there, and went on without it.
+    """
+    commits = filter(None, (plumbing.head(ws.places).commit, found.commit))
+    pins = (pin for commit in commits for pin, _ in history_pins.reached(ws.places, commit))
+    return any(migrated.current(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
 
 
 def _upstream(ws: Workspace, remote: str | None) -> _Upstream:

@@ -11,9 +11,9 @@ branch that contains what git's pins was fetched later, and is taken then: what 
 has no other name.
 
 `HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
-specification says. So do the names of branches: in a tool a KB branch goes before a git ref, because
-tools commit on it, and it moves before git commits its pin. A branch that only a remote has is found
-last.
+specification says. So do the names of branches: in a tool a KB branch goes before a git ref,
+because tools commit on it, and it moves before git commits its pin. A branch that only a remote has
+is found last.
 """
 
 from __future__ import annotations

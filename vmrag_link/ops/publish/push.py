@@ -75,7 +75,8 @@ def push(
 
 
 class BranchPushed(Record, frozen=True):
-    """`commits` that the remote lacked; `old` and `head` of its `branch`, None where it had none.
+    """`commits` that the remote lacked; `head` of its `branch`, and `ours`, what was pushed as
+    that.
 
     `url` without credentials: where `git push` goes, or the remote itself.
     """
@@ -84,7 +85,7 @@ class BranchPushed(Record, frozen=True):
     url: str
     branch: str
     commits: int
-    old: str | None
+    ours: str
     head: str
     uncommitted: bool
 
@@ -105,6 +106,7 @@ def push_branch(
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
     name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
+    local = ws.engine.branch(branch) if branch else own
     if not report.branches and not report.kept and not report.links:
         raise NothingToPush(
             f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
@@ -116,13 +118,14 @@ def push_branch(
         before = {each: head for each, head in after.items() if each not in moved}
     known = [*before.values(), *(each.old for each in moved.values() if each.old)]
     there = after.get(name)
+    head = local.head if local else next(iter(sent), there or "")
     return BranchPushed(
         report.remote,
         _url(ws, place),
         name,
         ahead_behind.beyond(ws.engine, sent, known),
-        moved[name].old if name in moved else there,
-        there or next(iter(sent), target.revision),
+        head,
+        there or head,
         report.uncommitted,
     )
 

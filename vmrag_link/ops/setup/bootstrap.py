@@ -24,7 +24,7 @@ from vmrag_link.errors import (
     MessageMissing,
     RevisionMissing,
 )
-from vmrag_link.git import index_entries, plumbing, remotes
+from vmrag_link.git import index_entries, plumbing, remotes, settings
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops.documents import collection_writes, writing
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
@@ -73,7 +73,9 @@ class Founded(Record, frozen=True):
 
 
 class Cloned(Record, frozen=True):
-    """`url` without credentials; `branch`: HEAD's KB branch, None if a revision is read by hash."""
+    """`url` without credentials; `branch`: HEAD's KB branch, made or not; None if a commit that is
+    no branch's head is read by its hash.
+    """
 
     path: str
     url: str
@@ -134,27 +136,30 @@ def found_from(
     """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
 
     With neither it is HEAD's pin, else the KB branch of the code branch's name, or `main`. Where
-    nothing was pinned, the remote becomes that of the settings; `allow` is as of `found`, and is
-    asked first. Raises `AlreadyInitialized`, `BranchMissing`, `RevisionMissing`, `GitBusy`, and as
-    `ops.remotes.clone.clone`.
+    nothing was pinned, the remote becomes that of the settings, or a git remote `vmrag.remote` in
+    git's configuration; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
+    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
     """
     with _founding(ws), _all_or_nothing(ws):
         setting = _setting(ws, url, allow)
         pinned = plumbing.pin_bytes(ws.places) is not None
         named = url if setting == OWN else setting
-        source, staged = clone(ws, named), True
+        source, staged, detached = clone(ws, named), True, False
         if commit or branch or not pinned:
             key = next(each.key for each in destinations.asked(ws, named) if each.text == source.remote)
             start = _start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
             staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
+            detached = start.detached
         _require_pinned(ws)
         ws.reconcile()
-        own, revision = ws.kb_branch(), ws.revision_here()
+        own, revision, pin = ws.kb_branch(), ws.revision_here(), ws.target().pin
+        if not pinned and setting == OWN:
+            _prefer(ws, remotes.find_name(ws.places, url))
     names = tuple(each.name for each in ws.engine.collections(revision))
     return Cloned(
         str(ws.places.kb),
         _url(ws, source.remote),
-        own.name if own else None,
+        own.name if own else pin.dolt_branch if pin and not detached else None,
         ws.engine.info(revision),
         ws.engine.count(revision),
         names,
@@ -231,12 +236,18 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
     """
     if own_ref(url):
         return url
-    if (name := remotes.find_name(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
+    if remotes.find_name(ws.places, url):
         return OWN
     text = HOST + url if hosted(url) else url
     address.of_url(text, engine=destinations.engine_of(ws))
     allow(text)
     return text
+
+
+def _prefer(ws: Workspace, name: str | None) -> None:
+    """Let `git:` mean this git remote on this machine, if it would mean another one."""
+    if name and name not in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
+        settings.add(ws.places, "vmrag.remote", name)
 
 
 def _read_store(ws: Workspace, store: Path) -> Foreign:

@@ -61,10 +61,14 @@ def known(ws: Workspace, remote: Upstream) -> bool | None:
 
 
 def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
-    """Numbers of commits, as of the last fetch."""
-    if remote is None or here.kb.branch is None:
+    """Numbers of commits, as of the last fetch.
+
+    The remote's KB branch of HEAD's name counts, which `pull` takes, too.
+    """
+    name = here.kb.branch or ws.trigger().branch
+    if remote is None or name is None:
         return AheadBehind()
-    return ahead_behind.from_remote(ws.engine, here.revision, here.kb.branch, remote.heads)
+    return ahead_behind.from_remote(ws.engine, here.revision, name, remote.heads)
 
 
 def index_block(ws: Workspace, here: Standing) -> IndexBlock:
