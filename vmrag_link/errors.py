@@ -288,6 +288,12 @@ class Uncommitted(DriftError):
     code = "UNCOMMITTED_CHANGES"
 
 
+class BranchUnmerged(DriftError):
+    """No other branch holds what the KB branch does."""
+
+    code = "BRANCH_NOT_MERGED"
+
+
 class KnowledgeNotPushed(DriftError):
     """Something would be lost that no remote holds; nothing was removed."""
 

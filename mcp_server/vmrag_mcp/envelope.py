@@ -30,6 +30,7 @@ SUGGESTIONS = {
     "NO_COMMITS_TO_PUSH": ("dolt_commit makes a commit", "dolt_status shows how far ahead the branch is"),
     "CONFIRMATION_REQUIRED": ("Ask the user, then call again with the confirmation.",),
     "BRANCH_NOT_FOUND": ("dolt_branches lists the branches",),
+    "BRANCH_NOT_MERGED": ("merge_branch takes in what it holds", "force=true deletes it; its hash still reads it"),
     "BRANCH_EXISTS": ("dolt_checkout goes to a branch that exists",),
     "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch brings a remote's"),
     "NO_PIN": ("dolt_init starts this git branch without documents, and names what it could have instead",),

@@ -99,15 +99,15 @@ class KnowledgeServer:
             tool = before.tool(params.name)
         except VmragError as error:
             return _result(envelope.failure(error, before), failed=True)
-        arguments = params.arguments or {}
-        fields, failed = await self._run(context, tool, arguments)
+        arguments, report = params.arguments or {}, _reporter(context)
+        fields, failed = await self._run(report, tool, arguments)
         if self._tools.selection.tools.keys() != before.tools.keys():
             await self._announce_tools(context)
         answer = await ask(context, params, fields) if failed else None
         if isinstance(answer, types.InputRequiredResult):
             return answer
         if answer:
-            fields, failed = await self._run(context, tool, with_confirmation(tool, arguments, answer), answer.agreed)
+            fields, failed = await self._run(report, tool, with_confirmation(tool, arguments, answer), answer.agreed)
         return _result(fields, failed=failed)
 
     async def _announce_tools(self, context: Context) -> None:
@@ -116,9 +116,9 @@ class KnowledgeServer:
         await self._changes.bus.publish(ToolsListChanged())
 
     async def _run(
-        self, context: Context, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
+        self, report: Report, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
     ) -> tuple[dict[str, Any], bool]:
-        progress = CallProgress(_reporter(context))
+        progress = CallProgress(report)
         work = functools.partial(self._session.run, tool, arguments, progress, agreed)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
@@ -271,14 +271,16 @@ def _escape_surrogates(value: Any) -> Any:
 
 
 def _reporter(context: Context) -> Report:
-    """Sends a call's progress to the client, from the call's thread, at most each interval."""
-    last = time.monotonic()
+    """Sends a request's progress to the client, from the call's thread, at most each interval, and
+    only what is more than before, as the protocol demands: a call may be made twice for a request.
+    """
+    last, sent = time.monotonic(), -1
 
     def report(done: int, total: int, description: str) -> None:
-        nonlocal last
+        nonlocal last, sent
         now = time.monotonic()
-        if now - last >= PROGRESS_SECONDS:
-            last = now
+        if done > sent and now - last >= PROGRESS_SECONDS:
+            last, sent = now, done
             anyio.from_thread.run(context.session.report_progress, done, total, description)
 
     return report

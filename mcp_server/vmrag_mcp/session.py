@@ -55,39 +55,47 @@ Report = Callable[[int, int, str], None]
 
 
 class CallProgress:
-    """What a call under way reports. Raises `Cancelled` from where the work can be stopped."""
+    """What a call under way reports. Raises `Cancelled` from where the work can be stopped.
+
+    Steps are counted over all pieces of work, those within others included: what is done never
+    falls, whatever the pieces expected.
+    """
 
     def __init__(self, report: Report | None = None) -> None:
         self.cancelled = threading.Event()
         self.notes: list[str] = []
         self._report = report
-        self._before = 0
+        self._done = self._total = 0
 
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
-        task = _CallTask(self, description, total)
+        self._total += total
+        task = _CallTask(self, description)
         task.advance(0)
         yield task
-        self._before += total  # of a call's steps, of which each piece of work is some: clients want to see them grow
+        left = total - task.done
+        self._done, self._total = self._done + max(left, 0), self._total - min(left, 0)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def said(self, done: int, total: int, description: str) -> None:
+    def said(self, steps: int, description: str) -> None:
+        self._done += steps
         if self.cancelled.is_set():
             raise Cancelled
         if self._report:
-            self._report(self._before + done, self._before + total, description)
+            self._report(self._done, max(self._done, self._total), description)
 
 
 class _CallTask:
-    def __init__(self, progress: CallProgress, description: str, total: int) -> None:
-        self._progress, self._description, self._total, self._done = progress, description, total, 0
+    def __init__(self, progress: CallProgress, description: str) -> None:
+        self._progress, self._description = progress, description
+        self.done = 0
 
     def advance(self, steps: int = 1) -> None:
-        self._done += steps
-        self._progress.said(self._done, self._total, self._description)
+        self.done += steps
+        self._progress.said(steps, self._description)
 
 
 class ProcessState:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, changed, conflicting, put
+from tests.support.branching import TEXTS, branched, changed, conflicting, everything, kb_branches, put
 from tests.support.mcp import Tools, warned
 
 pytestmark = pytest.mark.hooks("off")
@@ -124,3 +125,62 @@ def test_get_log_lists_the_commits_of_the_branch(notes, tools):
     assert len(tools("get_log", limit=1)["commits"]) == 1
     tools.error("INVALID_PARAMETER", "get_log", limit=0)
     assert done.keys() == {"success", "commits", "message", "warnings", "kb"}
+
+
+def test_a_branch_that_was_merged_is_deleted_and_its_hash_brings_it_back(notes, tools):
+    topic = branched(notes, tools, t="tau")
+    tools.error("BRANCH_NOT_MERGED", "delete_branch", branch="topic")
+    tools("merge_branch", source="topic")
+    done = tools("delete_branch", branch="topic")
+    assert (done["branch"], done["commit"]) == ("topic", topic)
+    assert "topic" not in kb_branches(notes)
+    tools.error("BRANCH_NOT_FOUND", "delete_branch", branch="topic")
+    assert notes.texts() == TEXTS | {"t": "tau"}
+    assert tools("create_branch", name="again", **{"from": topic})["commit"] == topic
+
+
+def test_a_branch_is_deleted_by_force_with_what_only_it_holds_and_nothing_is_lost(notes, tools):
+    tools("dolt_checkout", target="topic", create_branch=True)
+    changed(notes, tools, "second", t="tau")
+    put(notes, d="delta")
+    tools("dolt_checkout", target="topic")
+    topic = notes.pinned
+    for refused in (tools.error("BRANCH_IN_USE", "delete_branch", branch="topic", force=True),):
+        assert "vmrag branch --switch" in refused["suggestions"][-1]
+    notes.vmrag("branch", "--switch", "main")  # what is uncommitted stays there
+    tools.error("UNCOMMITTED_CHANGES", "delete_branch", branch="topic")
+    done = tools("delete_branch", branch="topic", force=True)
+    (note,) = (each["message"] for each in done["warnings"])
+    assert "d" in note
+    assert (done["commit"], "topic" in kb_branches(notes)) == (topic, False)
+    held = re.search(r"source=(\w+)", note)[1]
+    tools("merge_branch", source=held)
+    assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
+
+
+def test_branches_that_are_ours_or_nobodys_are_not_deleted(notes, tools):
+    tools.error("INVALID_NAME", "delete_branch", branch="vmrag_root", force=True)
+    tools.error("BRANCH_NOT_FOUND", "delete_branch", branch="absent", force=True)
+
+
+def test_a_preview_of_a_merge_says_what_the_merge_then_does(notes, tools):
+    branched(notes, tools, t="tau", a="theirs", b=None)
+    for _ in range(2):
+        before = everything(notes)
+        would = tools("merge_branch", source="topic", preview=True)
+        assert everything(notes) == before
+        assert (would["preview"], would["conflicts"], would["to_commit"]) == (True, [], notes.pinned)
+        if would["merge_type"] == "fast_forward":
+            changed(notes, tools, "ours", o="omega")
+    done = tools("merge_branch", source="topic")
+    same = ("merge_type", "commits_merged", "sync_summary", "from_commit", "target")
+    assert {each: would[each] for each in same} == {each: done[each] for each in same}
+    assert tools("merge_branch", source="topic", preview=True)["merge_type"] == "already_up_to_date"
+
+
+def test_a_preview_lists_what_would_be_in_conflict_and_opens_no_merge(notes, tools):
+    conflicting(notes, tools, "a", "b")
+    before = everything(notes)
+    would = tools("merge_branch", source="topic", preview=True)
+    assert sorted(each["doc_id"] for each in would["conflicts"]) == ["a", "b"]
+    assert everything(notes) == before

@@ -17,6 +17,7 @@ from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, Tool
 
 from tests.support import terminal
 from tests.support.mcp import ALL, Tools
+from vmrag_mcp import server
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, CallProgress, Cancelled, Session
@@ -398,3 +399,28 @@ def test_a_bug_is_an_internal_error_with_its_log_and_without_its_text(project, m
     assert result["code"] == "INTERNAL_ERROR"
     assert "secret" not in json.dumps(result)
     assert "secret detail" in (project.shared / "logs" / f"{result['details']['incident']}.log").read_text()
+
+
+@both_eras
+def test_the_progress_of_a_call_only_grows_whatever_its_pieces_of_work_are(project, era, monkeypatch):
+    """Building an index contains embedding, which expects steps of its own."""
+    monkeypatch.setattr(server, "PROGRESS_SECONDS", 0)
+    told: list[tuple[float, float | None]] = []
+
+    async def body(client):
+        async def progress(done: float, total: float | None, _: str | None) -> None:
+            told.append((done, total))
+
+        documents = [f"Document {number} about rivers." for number in range(40)]
+        added = {"collection_name": "handbook", "documents": documents, "ids": [f"r{each}" for each in range(40)]}
+        await client.call_tool("chroma_add_documents", added)
+        (project.shared / "embeddings.sqlite").unlink()
+        result = await client.call_tool("force_full_resync", {"collection": "all"}, progress_callback=progress)
+        assert not result.is_error, result
+        await anyio.sleep(0.2)
+
+    talk(project, era, body)
+    done = [each for each, _ in told]
+    assert len(done) > 3
+    assert done == sorted(set(done))
+    assert all(total is not None and each <= total for each, total in told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 
@@ -20,6 +21,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.models import Working
 from vmrag_link.sync import provide
+from vmrag_mcp.registry import catalogue
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -638,3 +640,34 @@ def test_a_merge_takes_a_branch_of_the_remote(world):
     ada.vmrag("fetch")
     done = tools("merge_branch", source="origin/main")
     assert (done["merge_type"], done["to_commit"], ada.pinned) == ("fast_forward", theirs, theirs)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("dolt_checkout", {"target": "main"}),
+        ("dolt_checkout", {"target": "topic"}),
+        ("switch_branch", {"branch": "main"}),
+        ("merge_branch", {"source": "main"}),
+        ("dolt_reset", {}),
+    ],
+)
+def test_what_is_discarded_is_named_and_comes_back(notes, tools, tool, arguments):
+    """Also where there was nothing else to do."""
+    tools("create_branch", name="topic")
+    put(notes, d="delta", a="edited")
+    assert catalogue()[tool].annotations["destructive_hint"]
+    how = {"confirm_discard": True} if tool == "dolt_reset" else {"if_uncommitted": "reset_first"}
+    done = tools(tool, **arguments, **how)
+    assert notes.texts() == TEXTS
+    (note,) = (each["message"] for each in done["warnings"] if "Discarded" in each["message"])
+    assert "2 documents (a, d)" in note
+    tools("merge_branch", source=re.search(r"source=(\w+)", note)[1])
+    assert notes.texts() == TEXTS | {"d": "delta", "a": "edited"}
+
+
+def test_an_error_after_a_discard_names_what_keeps_it(notes, tools):
+    conflicting(notes, tools)
+    put(notes, d="delta")
+    refused = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", if_uncommitted="reset_first")
+    assert holds(notes, refused["details"]["discarded"])["d"] == "delta"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_mcp.results.base import ToolResult
@@ -11,7 +13,7 @@ from vmrag_mcp.results.summaries import SyncSummary
 
 
 class MergeBranchResult(ToolResult, frozen=True):
-    """`conflicts`: what was decided for a side."""
+    """`conflicts`: what was decided for a side; of a preview, what would be in conflict."""
 
     source: str
     target: str
@@ -21,6 +23,7 @@ class MergeBranchResult(ToolResult, frozen=True):
     to_commit: str
     conflicts: list[OpenConflict]
     sync_summary: SyncSummary
+    preview: Annotated[bool | UnsetType, Meta(description="nothing was changed")] = UNSET
 
 
 class ResolveConflictsResult(ToolResult, frozen=True):

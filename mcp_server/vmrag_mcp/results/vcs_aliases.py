@@ -24,6 +24,13 @@ class CreateBranchResult(ToolResult, frozen=True):
     commit: str
 
 
+class DeleteBranchResult(ToolResult, frozen=True):
+    """`commit`: where the branch stood, which can still be read by that hash."""
+
+    branch: str
+    commit: str
+
+
 class BranchHead(Record, frozen=True):
     name: str
     is_current: bool

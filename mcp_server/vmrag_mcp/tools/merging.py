@@ -19,7 +19,7 @@ from vmrag_mcp.tools import outcome
 _TYPES = {"uncommitted": "merge"}
 
 
-@tool("WV")
+@tool("WVD")
 def merge_branch(
     call: Call,
     *,
@@ -30,9 +30,12 @@ def merge_branch(
         Literal["keep", "abort", "ours", "theirs"],
         Given("keep leaves the merge open; abort changes nothing; ours and theirs take a side"),
     ] = "keep",
-    if_uncommitted: Literal["abort", "commit_first", "reset_first"] = "abort",
+    if_uncommitted: Annotated[Literal["abort", "commit_first", "reset_first"], Given("reset_first discards")] = "abort",
+    preview: Annotated[bool, Given("only say what would be")] = False,
 ) -> MergeBranchResult:
     """Merge a branch of the knowledge base into another. Conflicts wait for resolve_conflicts."""
+    if preview:
+        return _previewed(merging.preview(call.ws, source, target=target), source)
     done = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
@@ -50,6 +53,24 @@ def merge_branch(
         conflicts=conflict_rows.rows(done.decided),
         sync_summary=SyncSummary.of(report.changes),
         message=_merged(done, source),
+    )
+
+
+def _previewed(would: merging.BranchMerge, source: str) -> MergeBranchResult:
+    report = would.merge
+    what = f"{plural(len(would.decided), 'conflict')}, {plural(report.changes.total, 'other document')} changed"
+    nothing = report.result == "already_up_to_date"
+    return MergeBranchResult(
+        source=source,
+        target=would.target,
+        merge_type=report.result,  # type: ignore[arg-type]  # of a merge that nothing is in the way of
+        commits_merged=would.commits,
+        from_commit=report.ours,
+        to_commit=report.ours,
+        conflicts=conflict_rows.rows(would.decided),
+        sync_summary=SyncSummary.of(report.changes),
+        preview=True,
+        message=_merged(would, source) if nothing else f"Merging {source!r} into {would.target!r} would give {what}.",
     )
 
 

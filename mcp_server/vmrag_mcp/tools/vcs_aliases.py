@@ -19,6 +19,7 @@ from vmrag_mcp.results.vcs_aliases import (
     BranchHead,
     CommitAliasResult,
     CreateBranchResult,
+    DeleteBranchResult,
     GetBranchStatusResult,
     GetLogResult,
 )
@@ -58,16 +59,31 @@ def create_branch(
     return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
 
 
-@tool("WV")
+@tool("WVD")
 def switch_branch(
     call: Call,
     *,
     branch: Annotated[str, Given(aliases=("name",))],
     create: bool = False,
-    if_uncommitted: Carrying = "abort",
+    if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
 ) -> DoltCheckoutResult:
     """Go to another branch of the knowledge base. The same as dolt_checkout."""
     return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
+
+
+@tool("VD")
+def delete_branch(
+    call: Call,
+    *,
+    branch: Annotated[str, Given(aliases=("name",))],
+    force: Annotated[bool, Given("also one that no other branch holds, and its uncommitted documents")] = False,
+) -> DeleteBranchResult:
+    """Delete a branch of the knowledge base here, after it was merged. The remote keeps its own."""
+    done = switching.delete_branch(call.ws, branch, force=force)
+    back = call.tail(f"create_branch with from={done.head} brings it back")
+    return DeleteBranchResult(
+        done.name, done.head, message=f"Deleted {done.name!r}, which stood at {done.head[:7]}{back}."
+    )
 
 
 @tool("R")

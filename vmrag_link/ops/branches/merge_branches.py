@@ -9,13 +9,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
+from msgspec import structs
+
 from vmrag_link import clock
+from vmrag_link.engines.base import Write
 from vmrag_link.errors import MergeConflict, MergeRefused, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging.conflicts import Choice, Conflict, decide_all
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handling
@@ -78,6 +81,32 @@ def merge_branch(
             what = f"{source} conflicts with {name}; the merge is open"
             raise _conflict(source, what, done.decided, merging=True)
     return done
+
+
+def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchMerge:
+    """What `merge_branch` would do with what is committed; nothing is changed. `decided` are the
+    conflicts that there would be. Raises as `merge_branch` before anything is changed.
+    """
+    here = merge.mergeable(ws)
+    found = _source(ws, source)
+    other = None if target is None else _target_branch(ws, here, target)
+    ours, theirs = other.head if other else here.revision, found.revision
+    base = found.base(ws, ours)
+    report = MergeReport("already_up_to_date", source, base, ours, theirs, None)
+    name = other.name if other else _branch_name(here)
+    if theirs in (base, ours):
+        return BranchMerge(name, report, 0, ())
+    merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs)
+    changes = _count(merged.rows, {each.key for each in ws.engine.headers(ours)})
+    report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
+    return BranchMerge(name, report, ahead_behind.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
+
+
+def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
+    """What storing these rows does to the documents that are `there`."""
+    put = {each.key for each in rows.put_documents}
+    gone = {each for each in there if each[0] in rows.remove_collections} | {*rows.remove_documents} & there
+    return ChangeCounts(len(put - there), len(put & there), len(gone - put))
 
 
 class _Source(Record, frozen=True):

@@ -11,9 +11,17 @@ import re
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, RevisionAmbiguous, RevisionMissing, quoted
+from vmrag_link.errors import (
+    BranchInUse,
+    BranchMissing,
+    BranchUnmerged,
+    NameInvalid,
+    RevisionAmbiguous,
+    RevisionMissing,
+    quoted,
+)
 from vmrag_link.git import plumbing, worktrees
-from vmrag_link.models import At, ChangeCounts, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
 from vmrag_link.ops.documents import branches, writing
@@ -78,19 +86,11 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
 
 def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a reserved branch.
-
-    Drops the entry of a code branch that is gone: `git update-ref -d` leaves it.
-    """
+    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a reserved name."""
     if reserved(kb_branch):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
-    existing = worktrees.code_branches(ws.places)
-    for owner, kb in plumbing.kb_mappings(ws.places):
-        if kb == kb_branch and owner not in existing:
-            plumbing.forget_kb_branch(ws.places, owner)
-    owners = {kb: owner for owner, kb in plumbing.kb_branches(ws.places).items()}
-    owner = owners.get(kb_branch, code)
+    owner = _owner(ws, kb_branch) or code
     if owner != code:
         raise BranchInUse(
             f"The code branch {owner!r} writes on {kb_branch!r}.",
@@ -98,6 +98,17 @@ def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
             branch=kb_branch,
             holder=owner,
         )
+
+
+def _owner(ws: Workspace, kb_branch: str) -> str | None:
+    """The code branch that writes on a KB branch. Drops the entry of one that is gone: `git
+    update-ref -d` leaves it.
+    """
+    existing = worktrees.code_branches(ws.places)
+    for owner, kb in plumbing.kb_mappings(ws.places):
+        if kb == kb_branch and owner not in existing:
+            plumbing.forget_kb_branch(ws.places, owner)
+    return next((code for code, kb in plumbing.kb_branches(ws.places).items() if kb == kb_branch), None)
 
 
 class CheckoutReport(Record, frozen=True):
@@ -180,6 +191,56 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
     return revision
+
+
+class BranchDeleted(Record, frozen=True):
+    """`head`: where it stood, which stays reachable by its hash."""
+
+    name: str
+    head: str
+
+
+def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchDeleted:
+    """Delete a KB branch here; remotes keep theirs. `force`: also one that no other branch holds,
+    and its uncommitted documents, which a note names.
+
+    Raises `BranchMissing`, `NameInvalid` for a reserved one, `BranchInUse` for one that a code
+    branch writes on; without `force`, `Uncommitted` and `BranchUnmerged`.
+    """
+    writing.refuse_if_busy(ws)
+    recover(ws)
+    branch = ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
+    if branch is None:
+        raise revparse.no_branch(ws, name)
+    _require_unused(ws, branch)
+    if branch.dirty and not force:
+        raise uncommitted.refusal(ws, branch)
+    if not force and ws.engine.unreachable([branch.head], heads=revparse.visible(ws, without=name)):
+        raise BranchUnmerged(
+            f"No other branch, here or on a remote as last fetched, holds {name!r} at {branch.head[:7]}.",
+            hint=f"vmrag merge {quoted(name)}",
+            branch=name,
+        )
+    if branch.dirty:
+        uncommitted.give_up(ws, branch)
+    ws.engine.delete_branch(name, expected=branch.head)
+    return BranchDeleted(name, branch.head)
+
+
+def _require_unused(ws: Workspace, branch: KbBranch) -> None:
+    name = branch.name
+    if reserved(name):
+        raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag branch", branch=name)
+    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="free a KB branch", timeout=ws.lock_timeout):
+        owner = _owner(ws, name)
+    if owner is not None:
+        here = owner == ws.trigger().branch
+        raise BranchInUse(
+            f"The code branch {owner!r} writes on {name!r}.",
+            hint="vmrag branch --switch NAME (goes to another one first)" if here else f"git branch -d {quoted(owner)}",
+            branch=name,
+            holder=owner,
+        )
 
 
 def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:

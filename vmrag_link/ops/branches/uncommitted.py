@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
@@ -27,6 +27,9 @@ Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
 `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict
 there.
 """
+
+NAMED = 20
+"""Documents that a note names."""
 
 Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 
@@ -52,12 +55,15 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
     `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted` (`abort`),
     `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`. When the
     block fails the documents come back, too; while it leaves a merge open they stay aside, which
-    the error's `aside` names.
+    the error's `aside` names. What `reset_first` gave up is named by a note, and by the error's
+    `discarded`.
     """
     done = _clear(ws, how, message, onto)
     try:
         yield done
     except VmragError as error:
+        if done.handling == "reset_first":
+            error.details["discarded"] = done.held
         if done.aside and merge_state.opened(ws):
             error.details["aside"] = done.aside
             ws.progress.note(_way_back(done.aside))
@@ -82,14 +88,26 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     )
 
 
+def _named(found: dict[str, Any]) -> str:
+    documents, total = found["documents"], found["total"]
+    if not total:
+        return "what was changed about collections"
+    return f"{plural(total, 'document')} ({', '.join(documents[:NAMED])}{' …' * (total > NAMED)})"
+
+
 def give_up(ws: Workspace, branch: KbBranch) -> str:
     """Clean a branch; returns the revision that holds its uncommitted documents.
 
-    It stays reachable.
+    It stays reachable. A note names what was discarded, and how it comes back.
     """
+    what = _named(local_changes(ws.engine, branch))
     aside = _put_aside(ws, branch)
     held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
+    ws.progress.note(
+        f"Discarded on {branch.name!r}, uncommitted: {what}. Revision {held} keeps that; to bring it back: "
+        f"merge_branch with source={held}, or in a terminal: vmrag merge {held}"
+    )
     return held
 
 

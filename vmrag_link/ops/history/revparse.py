@@ -273,12 +273,12 @@ def remote_head(ws: Workspace, name: str) -> str | None:
     return next((head for each in _pinned_remote(ws) if (head := ws.engine.remote_heads(each.key).get(branch))), None)
 
 
-def visible(ws: Workspace) -> Iterator[str]:
-    """The heads that people see.
+def visible(ws: Workspace, *, without: str = "") -> Iterator[str]:
+    """The heads that people see, but for the branch `without`.
 
     Those of branches and of remotes as last fetched, what is read, and what the index answers from.
     """
-    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
+    yield from (each.head for each in ws.engine.branches() if not reserved(each.name) and each.name != without)
     if ws.standing_revision is not None:
         yield ws.standing_revision
     if ws.binding is not None:
