@@ -66,9 +66,12 @@ _SERVICE_MODEL = _agreed(flaw=model_flaw)
 _SERVICE_URL = _agreed(flaw=url_flaw)
 
 
+EmbeddingModel = Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"]
+
+
 class EmbeddingSettings(Record, frozen=True):
     model: Annotated[
-        Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"],
+        EmbeddingModel,
         Meta(
             description="The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
             "texts are sent: they need agreement.",
@@ -325,7 +328,7 @@ class McpSettings(Record, frozen=True):
         Meta(
             ge=1000,
             le=10_000_000,
-            description="How many characters of documents a result of an MCP tool holds at most, if it holds several.",
+            description="How many characters an answer of an MCP tool has at most, about; more is counted. One document comes whole.",
             extra=_agreed(),
         ),
     ] = 80_000

@@ -6,11 +6,13 @@ exceptions it holds nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
+from vmrag_mcp import bounds
 from vmrag_mcp.results.base import KbAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -80,8 +82,10 @@ ERROR_TYPES = {
 """The class names that some clients look for in `details.error_type`."""
 
 
-def failure(error: VmragError, tools: ToolSelection | None = None) -> dict[str, Any]:
-    """The envelope of a known error. `tools`: those that may be suggested; None for all."""
+def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int | None = None) -> dict[str, Any]:
+    """The envelope of a known error. `tools`: those that may be suggested; None for all. `most`:
+    characters, about; `left_out` in the details counts what would have been more.
+    """
     given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
     details = {key: _shortened(value) for key, value in given.items()}
     if error.code in ERROR_TYPES:
@@ -99,6 +103,8 @@ def failure(error: VmragError, tools: ToolSelection | None = None) -> dict[str, 
     }
     if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
         envelope["local_changes"] = details.setdefault("local_changes", {})
+    if most is not None and (left := bounds.cut(envelope, most)):
+        details["left_out"] = left
     return envelope
 
 
@@ -134,14 +140,37 @@ def _by_code(error: VmragError) -> tuple[str, ...]:
     return ours
 
 
-def success(result: ToolResult, kb: KbBlock | None, warnings: list[ToolWarning]) -> dict[str, Any]:
+def success(
+    result: ToolResult,
+    kb: KbBlock | None,
+    warnings: list[ToolWarning],
+    *,
+    most: int | None = None,
+    offset: int | None = None,
+) -> dict[str, Any]:
     """A tool's result, the knowledge that it comes from, if any, and the warnings, if there are
-    any.
+    any; about `most` characters long. `offset`: of the page, where the tool has pages.
     """
     answer = {"success": True, **msgspec.to_builtins(result)}
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb))
+    if most is not None and (left := bounds.cut(answer, most)):
+        answer["left_out"] = left
+        if "has_more" in answer:
+            answer["has_more"] = True
+        warnings = [*warnings, _left_out(answer, left, most, offset)]
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
+
+
+def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, offset: int | None) -> ToolWarning:
+    named = ", ".join(f"{count} of {path}" for path, count in left.items())
+    page = next((path for path in left if path in answer), None)
+    then = "fewer or narrower arguments show them"
+    if offset is not None and page:
+        then = f"offset={offset + len(answer[page])} goes on"
+    return ToolWarning(
+        "LEFT_OUT", f"The answer would be longer than {most:,} characters (mcp.page_chars); left out: {named}; {then}."
+    )
 
 
 def internal(incident: str, log: str) -> VmragError:

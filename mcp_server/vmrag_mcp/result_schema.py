@@ -19,8 +19,10 @@ _REF = "#/$defs/"
 
 Schema = dict[str, Any]
 
-COMMON = ("success", "message", "kb", "warnings")
+COMMON = ("success", "message", "kb", "left_out", "warnings")
 """The keys of every answer; one about the server itself has no `kb`."""
+
+_LEFT_OUT = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 class ResultKey(msgspec.Struct, frozen=True):
@@ -49,7 +51,13 @@ def answer_schema(result: type[ToolResult]) -> Schema:
         _close(components[record.__name__], record)
     answer = components[result.__name__]
     block = {} if issubclass(result, ServerResult) else {"kb": kb}
-    answer["properties"] = {"success": {"const": True}, **answer["properties"], **block, "warnings": warnings}
+    answer["properties"] = {
+        "success": {"const": True},
+        **answer["properties"],
+        **block,
+        "left_out": _LEFT_OUT,
+        "warnings": warnings,
+    }
     answer["required"] = ["success", *answer["required"], *block]
     return {**top, "$defs": components}
 

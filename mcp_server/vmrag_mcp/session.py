@@ -34,7 +34,9 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
 
 
 class Behaviour(Record, frozen=True):
-    """Settings of tools. `page_chars`: the most text in a result that holds several documents."""
+    """Settings of tools. `page_chars`: the most text in a result (`bounds`), unless it is one
+    document's.
+    """
 
     require_confirm: bool = True
     page_chars: int = 80_000
@@ -253,7 +255,7 @@ class Session:
             return self._failure(system_failure(error) or self._bug(error, tool.name)), True
 
     def _failure(self, error: VmragError) -> dict[str, Any]:
-        return envelope.failure(error, self._selection)
+        return envelope.failure(error, self._selection, most=self.behaviour.page_chars)
 
     @property
     def _selection(self) -> ToolSelection | None:
@@ -272,7 +274,8 @@ class Session:
             raise
         declared: ToolDeclaration = function.__dict__["declared"]
         if declared.of_server:
-            return envelope.success(function(self.tools, **keywords), None, [ToolWarning(*each) for each in warned])
+            about, warnings = function(self.tools, **keywords), [ToolWarning(*each) for each in warned]
+            return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
         with self.call(progress, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
@@ -280,7 +283,10 @@ class Session:
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()
-            return envelope.success(result, call.kb(), call.all_warnings())
+            kb = call.kb()
+            return envelope.success(
+                result, kb, call.all_warnings(), most=self.behaviour.page_chars, offset=keywords.get("offset")
+            )
 
     @contextlib.contextmanager
     def call(

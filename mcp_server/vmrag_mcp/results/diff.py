@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.models import ChangeCounts, Record
@@ -53,9 +54,9 @@ class ChangedDocument(Record, frozen=True):
     truncated: bool = False
 
     @property
-    def characters(self) -> int:
-        """How much text it shows."""
-        return sum(len(text or "") for text in (self.diff.content_before, self.diff.content_after)) if self.diff else 0
+    def weight(self) -> int:
+        """Characters of its JSON."""
+        return len(msgspec.json.encode(self).decode())
 
 
 Truncated = Annotated[bool | UnsetType, Meta(description="a text in diff was cut to 2000 characters")]

@@ -139,7 +139,7 @@ def documents(
     for number, change in enumerate(selected):
         row = _with_text(*next(read)) if number < texts else _listed(change)
         if left is not None:
-            left -= row.characters
+            left -= row.weight
             if left < 0 and rows:
                 break
         table = "" if kinds is None else table_of(kinds.get(row.collection, ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET
 
 from vmrag_link.documents.origin import without_origin
@@ -108,16 +109,43 @@ def chroma_query_documents(
         QueryMatches(text, [_match(each, report, include, named=everywhere) for each in found])
         for text, found in zip(query_texts, report.matches, strict=True)
     ]
-    distances = [[_distance(each, report) for each in found] for found in report.matches]
+    results = _that_fit(call, results)
+    shown_matches = [found[: len(each.matches)] for each, found in zip(results, report.matches, strict=False)]
+    distances = [[_distance(each, report) for each in found] for found in shown_matches]
     names = [*report.collections]
     where_found = plural(len(names), "collection") if everywhere else repr(names[0])
     return ChromaQueryDocumentsResult(
         collection_name=None if everywhere else names[0],
         results=results,
-        ids=[[shown(each.hit) for each in found] for found in report.matches],
+        ids=[[shown(each.hit) for each in found] for found in shown_matches],
         distances=distances if "distances" in include else UNSET,
         message=f"{plural(sum(map(len, report.matches)), 'match')} in {where_found}.",
     )
+
+
+def _that_fit(call: Call, results: list[QueryMatches]) -> list[QueryMatches]:
+    """As many texts, with as many of their matches, as an answer holds; one match at least."""
+    room = call.behaviour.page_chars
+    kept: list[QueryMatches] = []
+    for text in results:
+        matches: list[QueryMatch] = []
+        for each in text.matches:
+            room -= len(msgspec.json.encode(each).decode())
+            if room < 0 and (kept or matches):
+                break
+            matches.append(each)
+        if matches or not text.matches:
+            kept.append(QueryMatches(text.query, matches))
+        if len(matches) < len(text.matches):
+            break
+    if left := sum(len(each.matches) for each in results) - sum(len(each.matches) for each in kept):
+        texts = f" and {plural(len(results) - len(kept), 'text')}" * (len(kept) < len(results))
+        call.warn(
+            "LEFT_OUT",
+            f"The answer would be longer than {call.behaviour.page_chars:,} characters (mcp.page_chars); left out: "
+            f"{plural(left, 'match')}{texts}. Fewer texts at a time, or a smaller n_results, show them.",
+        )
+    return kept
 
 
 def _distance(near: Near, report: SimilarReport) -> float:

@@ -95,9 +95,13 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> Uncommitte
     documents, summary = changes.diff.documents, Summary.of(changes.diff.changes)
     if not verbose:
         return UncommittedDocuments(not changes.empty, summary)
-    listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED])
+    # Each is named twice.
+    room = call.behaviour.page_chars // 2
+    listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
     if more := len(documents) - len(listed):
-        call.warn("NOTE", f"{more} more documents are uncommitted{call.tail(f'get_diff lists them: offset={LISTED}')}.")
+        call.warn(
+            "NOTE", f"{more} more documents are uncommitted{call.tail(f'get_diff lists them: offset={len(listed)}')}."
+        )
     return UncommittedDocuments(
         not changes.empty,
         summary,
@@ -207,16 +211,20 @@ def dolt_show(
     found = diff.changes(ws.engine, shown.parent_hash, shown.hash)
     documents = found.diff.documents
     total = len(documents)
-    if total > LISTED:
-        between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
-        call.warn(
-            "NOTE", f"{total - LISTED} more documents were changed{call.tail(f'get_diff lists them: {between}')}."
-        )
-    rows = diff.documents(ws.engine, found.diff, documents[:LISTED], texts=diff_limit if include_diff else 0)
+    rows = diff.documents(
+        ws.engine,
+        found.diff,
+        documents[:LISTED],
+        texts=diff_limit if include_diff else 0,
+        characters=call.behaviour.page_chars,
+    )
+    if more := total - len(rows):
+        between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={len(rows)}"
+        call.warn("NOTE", f"{more} more documents were changed{call.tail(f'get_diff lists them: {between}')}.")
     changes = CommitChanges(
         summary=Summary.of(found.diff.changes),
         documents=[DocumentInCommit.of(each) for each in rows],
-        diff_truncated=total > diff_limit if include_diff else UNSET,
+        diff_truncated=total > min(diff_limit, len(rows)) if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
     )
     return DoltShowResult(

@@ -19,6 +19,9 @@ from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import DocumentStore, View
 
+ALLOWANCE = 2_000
+"""Characters of ids, metadata and embeddings beside the texts of a page that has no room left."""
+
 BATCH = 16
 """Documents whose texts are in memory at a time, unless they belong to the page."""
 
@@ -26,8 +29,8 @@ BATCH = 16
 class PageRequest(Record, frozen=True):
     """Which part of what is selected makes a page, and what of each document. `limit` None: all.
 
-    `characters`: a page ends before its texts are longer than that together, unless it is one
-    document's; None: they may be.
+    `characters`: a page ends before its texts are longer than that together, or all that it shows
+    by `ALLOWANCE` more, unless it is one document's; None: they may be.
     """
 
     limit: int | None = None
@@ -47,6 +50,11 @@ class Item(Record, frozen=True):
     text: str | None
     metadata: dict[str, Any]
     embeddings: list[list[float]] | None
+
+    @property
+    def weight(self) -> int:
+        """Characters of its JSON."""
+        return len(msgspec.json.encode(self).decode())
 
 
 class DocumentPage(Record, frozen=True):
@@ -97,10 +105,10 @@ class _Reading:
     def page(self, selection: Selection) -> DocumentPage:
         total, missing, named = self._selected(selection)
         items: list[Item] = []
-        characters, cut = 0, False
+        most, characters, weight, cut = self._wanted.characters, 0, 0, False
         for item in self._items(named):
-            characters += len(item.text or "")
-            if items and self._wanted.characters is not None and characters > self._wanted.characters:
+            characters, weight = characters + len(item.text or ""), weight + item.weight
+            if items and most is not None and (characters > most or weight > most + ALLOWANCE):
                 cut = True
                 break
             items.append(item)
