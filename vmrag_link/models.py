@@ -28,6 +28,9 @@ class Chunking(Record, frozen=True):
     overlap: int = 50
 
 
+PAGE_BREAK = "\f"
+"""What begins a page in a text that has pages; so do programs and plain texts, such as RFCs."""
+
 EXTERNAL = "external"
 """The kind of a collection that is only indexed, never stored: other documentation of a project."""
 
@@ -48,6 +51,9 @@ LIBRARY = "library"
 SYSTEM = "system"
 """The kind of a collection of what tools write down by themselves: thoughts, chats, evidence."""
 
+LEARNINGS = "derived_learnings_v1"
+"""The one of that kind whose documents somebody decided to keep."""
+
 
 class Collection(Record, frozen=True):
     """A row of `collections`: what decides how its documents are indexed is versioned with them."""
@@ -67,6 +73,13 @@ class Collection(Record, frozen=True):
     @property
     def key(self) -> str:
         return self.name
+
+    @property
+    def searched(self) -> bool:
+        """Whether a search that names no collection asks it: a question about the project is not
+        answered by the chat in which it was asked.
+        """
+        return self.kind != SYSTEM or self.name == LEARNINGS
 
     @property
     def table(self) -> DocumentTable:

@@ -382,3 +382,15 @@ def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(out
     outputs.vmrag("learning", "log-quality-check", *check, "--metric-type", "coverage", code=2)
     outputs.vmrag("learning", "log-test-results", "absent.xml", code=3)
     assert [each["doc_id"] for each in outputs.ask("list", "--collection", "mine")["documents"]]
+
+
+def test_a_search_that_names_no_collection_finds_what_was_learnt_and_no_chat(tools, outputs):
+    log_chat(tools, prompt_summary="Why does the zebra parser crash?")
+    learnt = tools("learning_promote", description="The zebra parser crashes on empty files.")["learning_id"]
+    found = tools("chroma_query_documents", query_texts=["zebra parser crash"], n_results=100)
+    assert {each["collection"] for each in found["results"][0]["matches"]} >= {"derived_learnings_v1"}
+    assert "chat_history_v1" not in {each["collection"] for each in found["results"][0]["matches"]}
+    assert learnt in found["ids"][0]
+    results = outputs.ask("query", "zebra parser crash")["results"]
+    assert (results[0]["collection"], results[0]["doc_id"]) == ("derived_learnings_v1", learnt)
+    assert {each["collection"] for each in outputs.ask("grep", "zebra")["documents"]} == {"derived_learnings_v1"}

@@ -359,11 +359,12 @@ def test_a_passage_knows_its_page_where_its_text_has_pages(tools, project):
     paged = {
         each["chunk_index"]: each["page"] for each in found(tools, "bats", top_k=100, filter={"title": "paper.txt"})
     }
-    assert [page for _, page in sorted(paged.items())] == [1, 3]
-    assert [
+    assert [page for _, page in sorted(paged.items())] == [1, 3, 3, 4]
+    assert sorted(
         each["chunk_index"] for each in found(tools, "bats", top_k=100, filter={"page": 3, "file_type": "text"})
-    ] == [1]
-    assert {each["page"] for each in found(tools, "herons", filter={"file_type": "pdf"})} == {1}
+    ) == [1, 2]
+    herons = found(tools, "herons", filter={"file_type": "pdf"})
+    assert {each["page"]: each["content"].strip() for each in herons} == dict.fromkeys((1, 2, 3), "Herons stand still.")
     assert found(tools, "bats", filter={"page": 2}) == []
     assert found(tools, "bats", filter={"page": 0}) == []
 

@@ -120,3 +120,18 @@ def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code()
     assert header_path(GUIDE, GUIDE.index("ls")) == "Guide"
     assert header_path(GUIDE, GUIDE.index("Then")) == "Guide > Setup"
     assert header_path("text\n" + GUIDE, 0) == ""
+
+
+@pytest.mark.parametrize("strategy", ["characters", "headings"])
+def test_no_chunk_has_text_of_two_pages(strategy):
+    pages = ["", "First page.", "", "  ", "Third. " * 30, "# Fourth\n\nLast words"]
+    text = "\n\n\f".join(pages)
+    found = chunks(text, Chunking(strategy, size=100, overlap=20 if strategy == "characters" else 0))
+    assert all(each.text == text[each.start : each.end] for each in found)
+    assert [each.number for each in found] == list(range(len(found)))
+    assert all(one.start < two.start and one.end < two.end for one, two in itertools.pairwise(found))
+    assert {*range(len(text))} == {place for each in found for place in range(each.start, each.end)}
+    for each in found:
+        assert "\f" not in each.text.strip("\f\n ")
+    assert [each.text.strip() for each in found if "First" in each.text] == ["First page."]
+    assert found[-1].text.strip() == "# Fourth\n\nLast words"

@@ -14,6 +14,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.evidence import score
 from vmrag_link.evidence.quality import Metric
+from vmrag_link.models import LEARNINGS
 from vmrag_link.ops.learning import (
     chats,
     code_index,
@@ -61,7 +62,7 @@ def setup(invocation: Invocation) -> None:
 @click.option(
     "--source-chat-id", default="", metavar="ID", help="The chat that it comes from, which is marked as promoted."
 )
-@click.option("--collection-name", default=collections.LEARNINGS, metavar="NAME", help="Where it is stored.")
+@click.option("--collection-name", default=LEARNINGS, metavar="NAME", help="Where it is stored.")
 @click.option("--chat-collection-name", default=collections.CHATS, metavar="NAME", help="Where the chat is.")
 @click.option(
     "--include-chat-context/--no-include-chat-context", default=False, help="Take over what the chat says of the code."

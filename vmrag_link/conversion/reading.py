@@ -38,10 +38,6 @@ _LONGEST_HEADING = 1000
 """Characters of a heading that are read: `![![![…` takes the parser 50 µs each."""
 
 
-PAGE_BREAK = "\f"
-"""What begins a page in a text that has pages; so do programs and plain texts, such as RFCs."""
-
-
 class FileText(Record, frozen=True):
     """`title` is empty where the text names none; `metadata` is ready for JSON."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from vmrag_link.documents import headings
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import Chunk, Chunking
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking
 
 # Where a text may be cut, best first; a cut lies after the match.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
@@ -33,15 +34,36 @@ LONGEST_CODE = 8
 def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     """The pieces of a text, in order; every character is in one of them.
 
-    `characters`: at most `size` in each. `headings`: sections, and of longer ones paragraphs
-    (`headings.parts`), without overlap; a block of code may be longer. An empty text is one empty
-    piece, so that it is listed.
+    None has text of two pages (`PAGE_BREAK`). `characters`: at most `size` in each. `headings`:
+    sections, and of longer ones paragraphs (`headings.parts`), without overlap; a block of code may
+    be longer. An empty text is one empty piece, so that it is listed.
 
     Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` where a text makes too many
     pieces: the sizes may be a stranger's.
     """
     require_possible(chunking)
-    return _by_headings(text, chunking) if chunking.strategy == "headings" else _by_characters(text, chunking)
+    cut = _by_headings if chunking.strategy == "headings" else _by_characters
+    if PAGE_BREAK not in text:
+        return cut(text, chunking)
+    pieces: list[Chunk] = []
+    start = 0
+    for page in _pages(text):
+        for each in cut(page, chunking):
+            pieces.append(Chunk(len(pieces), each.text, start + each.start, start + each.end))
+        if len(pieces) > MOST_CHUNKS:
+            raise _too_many(text, chunking)
+        start += len(page)
+    return pieces
+
+
+def _pages(text: str) -> Iterator[str]:
+    """The pages of a text, which together are the text; empty ones belong to the next."""
+    start = 0
+    for match in re.finditer(PAGE_BREAK, text):
+        if text[start : match.start()].strip():
+            yield text[start : match.start()]
+            start = match.start()
+    yield text[start:]
 
 
 def _by_headings(text: str, chunking: Chunking) -> list[Chunk]:

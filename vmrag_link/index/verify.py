@@ -14,7 +14,7 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.models import canonical_json
 
-FORMAT = "2"
+FORMAT = "3"
 """Rises with every change of what lies in an index directory or of how texts are cut.
 
 Where answers change with it, `retrieval.fusion.VERSION` rises, too.

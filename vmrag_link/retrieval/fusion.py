@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from vmrag_link.models import Record
 from vmrag_link.settings import RetrievalSettings
 
-VERSION = 2
+VERSION = 3
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """

@@ -18,7 +18,7 @@ from vmrag_link.index import keywords, seal
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.verify import unusable
-from vmrag_link.models import SYSTEM, Collection, DocumentHeader, canonical_json
+from vmrag_link.models import Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
@@ -69,7 +69,7 @@ class Searcher:
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
-        self._unnamed = [name for name, held in self._held.items() if held.collection.kind != SYSTEM]
+        self._unnamed = [name for name, held in self._held.items() if held.collection.searched]
         self._passing: dict[str, dict[int, list[int]]] = {}
 
     def close(self) -> None:

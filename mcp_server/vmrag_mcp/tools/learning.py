@@ -10,7 +10,7 @@ import msgspec
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.evidence import score
 from vmrag_link.evidence.quality import Metric
-from vmrag_link.models import Record
+from vmrag_link.models import LEARNINGS, Record
 from vmrag_link.ops.learning import output_file as outputs
 from vmrag_link.ops.learning.chat_context import FileChange
 from vmrag_link.ops.learning.chats import ChatRequest, ToolUse, log_chat
@@ -115,7 +115,7 @@ def learning_promote(
     tags: Names = None,
     confidence: Annotated[float, Given(low=0, high=1)] = 0.5,
     source_chat_id: str = "",
-    collection_name: str = collections.LEARNINGS,
+    collection_name: str = LEARNINGS,
     chat_collection_name: str = collections.CHATS,
     include_chat_context: bool = False,
     require_validation: bool = False,

@@ -7,8 +7,9 @@ from contextlib import closing
 import pypdfium2 as pdfium
 
 from vmrag_link.conversion.child.outline import Outline
-from vmrag_link.conversion.reading import PAGE_BREAK, FileText
+from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.models import PAGE_BREAK
 
 _HYPHEN = "\ufffe"
 """What PDFium puts where a word was divided at the end of a line; it has joined the two already."""

@@ -85,7 +85,7 @@ def grep(
 def _found(
     ws: Workspace, at: At, wanted: re.Pattern[str], collections: Sequence[str], context: int
 ) -> Iterator[MatchedDocument]:
-    names = reading.collection_names(ws, at, collections)
+    names = reading.collection_names(ws, at, collections, searched=True)
     total = sum(ws.engine.count(at, collection=name) for name in names)
     with ws.progress.task("searching", total) as task:
         for name in names:

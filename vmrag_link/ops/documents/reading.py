@@ -29,8 +29,9 @@ def read(ws: Workspace, ref: str | None, look: Callable[[Standing], T]) -> T:
     return look(Standing(revision, revision, block, ()))
 
 
-def collection_names(ws: Workspace, at: At, wanted: Sequence[str]) -> list[str]:
-    """These collections; if none are named, all but those in which tools write for themselves.
+def collection_names(ws: Workspace, at: At, wanted: Sequence[str], *, searched: bool = False) -> list[str]:
+    """These collections; if none are named, all but those in which tools write for themselves, or
+    all that are `searched`.
 
     Raises `CollectionMissing`.
     """
@@ -38,4 +39,6 @@ def collection_names(ws: Workspace, at: At, wanted: Sequence[str]) -> list[str]:
     for name in wanted:
         if name not in there:
             raise no_collection(name, sorted(there))
-    return sorted(set(wanted) or {name for name, each in there.items() if each.kind != SYSTEM})
+    return sorted(
+        set(wanted) or {name for name, each in there.items() if each.kind != SYSTEM or (searched and each.searched)}
+    )

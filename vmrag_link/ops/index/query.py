@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link.errors import EmbeddingFailed, IndexFailed, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index.metadata import chunk_id
-from vmrag_link.models import SYSTEM, Collection, Record
+from vmrag_link.models import Collection, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -119,7 +119,7 @@ def similar(
     where_document: Mapping[str, Any] | None = None,
     embeddings: bool = False,
 ) -> SimilarReport:
-    """The chunks nearest to each text, of a collection or of all (None) but those of kind `system`;
+    """The chunks nearest to each text, of a collection or of all that are `searched` (None);
     read at one moment. Those of several collections are ranked by cosine, whatever model and
     distance each has.
 
@@ -128,7 +128,7 @@ def similar(
 
     def look(searcher: Searcher, view: View) -> SimilarReport:
         if name is None:
-            among = [each for each in searcher.collections() if each.kind != SYSTEM]
+            among = [each for each in searcher.collections() if each.searched]
         else:
             among = [searcher.collection(name) or collections.find(ws, view.at, name)]
         asked = Query("", tuple(each.name for each in among), k, Mode.VECTOR, where, where_document)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
 from vmrag_link.evidence import score
-from vmrag_link.models import At, Document, Record, metadata_of
+from vmrag_link.models import LEARNINGS, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -30,7 +30,7 @@ class PromotionRequest(Record, frozen=True):
     tags: Sequence[str] = ()
     confidence: float = 0.5
     source_chat_id: str = ""
-    collection_name: str = collections.LEARNINGS
+    collection_name: str = LEARNINGS
     chat_collection_name: str = collections.CHATS
     include_chat_context: bool = False
     require_validation: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.conversion.reading import PAGE_BREAK
-from vmrag_link.models import Collection, Document
+from vmrag_link.models import PAGE_BREAK, Collection, Document
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.workspace import Workspace
 

@@ -1,7 +1,8 @@
 """System collections: ordinary ones, of kind `system`, which are made when they are first needed.
 
 Any tool may read and change them; so what stands in one may be something else than what is
-expected there, and readers leave that out. A query that names no collection does not ask them.
+expected there, and readers leave that out. A query that names no collection asks that of learnings
+only.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from collections.abc import Sequence
 
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import SYSTEM, At, Chunking, Collection, Document, Record
+from vmrag_link.models import LEARNINGS, SYSTEM, At, Chunking, Collection, Document, Record
 from vmrag_link.ops.documents import collections, names
 from vmrag_link.workspace import DocumentStore
 
 CODEBASE = "codebase_v1"
 CHATS = "chat_history_v1"
-LEARNINGS = "derived_learnings_v1"
 THOUGHTS = "thinking_sessions_v1"
 EVIDENCE = "validation_evidence_v1"
 TEST_RESULTS = "test_results_v1"
