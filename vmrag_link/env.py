@@ -90,6 +90,26 @@ def imported(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(environ[IMPORTED]) if environ.get(IMPORTED) else None
 
 
+DEFAULT_EF = "CHROMA_DEFAULT_EF"
+"""The embedding model of new collections, as a Chroma server for agents calls it."""
+
+OTHER_MODEL_NAMES = {"sentence_transformer": "minilm"}
+"""Sentence Transformers' usual model is the one that runs here as `minilm`."""
+
+
+def wanted_model(name: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """The embedding model that `name` is, else `CHROMA_DEFAULT_EF`, unless our own variable says
+    otherwise; empty for none.
+    """
+    wanted = name or ("" if environ.get(f"{SETTING_PREFIX}EMBEDDING_MODEL") else environ.get(DEFAULT_EF, ""))
+    return OTHER_MODEL_NAMES.get(wanted, wanted)
+
+
+def prefer_model(name: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Let new collections of this process, and of those that it starts, be of this model."""
+    environ[f"{SETTING_PREFIX}EMBEDDING_MODEL"] = name
+
+
 GIT_OPTIONS = "GIT_CONFIG_PARAMETERS"
 """What `git -c` sets for one command, its hooks included: CI gives credentials so."""
 

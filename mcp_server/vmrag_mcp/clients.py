@@ -133,6 +133,7 @@ def _server(command: _Command, options: tuple[str, ...]) -> dict[str, Any]:
 
 def _options(flags: Flags) -> tuple[str, ...]:
     named = {"--toolsets": flags.toolsets, "--tools": flags.tools, "--exclude-tools": flags.exclude_tools}
+    named["--default-ef"] = flags.default_ef
     given = [part for name, value in named.items() if value is not None for part in (name, value)]
     return (*given, *(["--read-only"] if flags.read_only else []))
 

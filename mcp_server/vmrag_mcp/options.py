@@ -49,6 +49,7 @@ class Flags(Record, frozen=True):
     tools: str | None = None
     exclude_tools: str | None = None
     read_only: bool = False
+    default_ef: str | None = None
 
 
 def chosen(flags: Flags, settings: McpSettings) -> Chosen:

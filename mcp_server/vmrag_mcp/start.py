@@ -8,11 +8,12 @@ import importlib.util
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from vmrag_link import env
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
+from vmrag_link.settings import EmbeddingModel
 from vmrag_mcp import options
 from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
@@ -50,6 +51,7 @@ def serve(asked: ServeRequest) -> None:
     """
     demand_extra()
     _forget_git()
+    _prefer_model(asked.flags.default_ef)
     place = find(asked.repository)
     found = load_settings(place)
     selection = options.selection(options.chosen(asked.flags, found.config.mcp))
@@ -122,6 +124,18 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
     found = address(asked.http)
     require_safe(found, allow_remote=asked.allow_remote, token=token)
     return found, token
+
+
+def _prefer_model(name: str | None) -> None:
+    if not (wanted := env.wanted_model(name)):
+        return
+    known = get_args(EmbeddingModel)
+    if wanted not in known:
+        said = "--default-ef" if name else env.DEFAULT_EF
+        raise UsageInvalid(
+            f"{said} names the embedding model {wanted[:80]!r}, which is none here.", hint=f"One of: {', '.join(known)}"
+        )
+    env.prefer_model(wanted)
 
 
 def _forget_git() -> None:

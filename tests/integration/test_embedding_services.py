@@ -168,14 +168,13 @@ def test_a_model_that_is_not_there_shows_when_the_collection_is_made(project, se
     assert error["suggestions"][0] == "ollama pull bge-m3"
 
 
-def test_a_function_that_nobody_has_names_those_that_there_are(project, services):
-    error = Tools(project.top).error(
-        "EMBEDDING_SERVICE_ERROR",
-        "chroma_create_collection",
-        collection_name="api",
-        embedding_function="sentence_transformer",
-    )
-    assert "openai, cohere, huggingface, ollama" in error["suggestions"][0]
+def test_the_model_of_sentence_transformers_is_minilm_by_another_name(project, services):
+    tools = Tools(project.top)
+    tools("chroma_create_collection", collection_name="api", embedding_function="sentence_transformer")
+    info = tools("chroma_get_collection_info", collection_name="api")
+    assert (info["embedding_function"], info["embedding_dimensions"]) == ("minilm", 384)
+    listed = tools.enabled.selection.tool("chroma_create_collection").schema["properties"]["embedding_function"]
+    assert "sentence_transformer" not in listed["enum"]
 
 
 def test_documents_that_cannot_be_embedded_are_not_stored(project, services):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.mcp_process import finished
+from tests.support.mcp_process import finished, served
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
 from vmrag_link.settings import McpSettings
 from vmrag_link.settings_keys import KEYS
@@ -277,3 +277,23 @@ def test_the_reference_of_the_tools_lists_every_error_code_and_when_it_comes():
 
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("how", ["flag", "environment", "both"])
+def test_the_default_embedding_function_is_that_of_collections_that_the_server_makes(project, how):
+    flag = ["--default-ef", "sentence_transformer"] if how != "environment" else []
+    env = {"flag": {}, "environment": {"CHROMA_DEFAULT_EF": "minilm"}, "both": {"CHROMA_DEFAULT_EF": "default"}}[how]
+    with served(project.top, *flag, "--cpu-execution-provider", "true", env=env) as server:
+        server.call("chroma_create_collection", collection_name="fresh")
+        info = server.call("chroma_get_collection_info", collection_name="fresh")
+        assert (info["embedding_function"], server.call("chroma_list_collections")["success"]) == ("minilm", True)
+        server.call("chroma_create_collection", collection_name="named", embedding_function="hash")
+        assert server.call("chroma_get_collection_info", collection_name="named")["embedding_function"] == "hash"
+    assert "--cpu-execution-provider chooses nothing" in server.said
+
+
+def test_a_default_embedding_function_that_there_is_not_ends_the_start(project):
+    done = finished(project.top, "--default-ef", "absent")
+    assert (done.returncode, b"'absent'" in done.stderr, b"minilm" in done.stderr) == (2, True, True)
+    done = finished(project.top, env={"CHROMA_DEFAULT_EF": "absent"})
+    assert (done.returncode, b"CHROMA_DEFAULT_EF" in done.stderr) == (2, True)

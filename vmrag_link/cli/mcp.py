@@ -57,6 +57,17 @@ CLIENTS = ("claude-code", "cursor", "vscode")
     help="Let pages of this origin in a browser use it over HTTP, such as http://localhost:6274. Otherwise no page may.",
 )
 @click.option(
+    "--default-ef",
+    metavar="NAME",
+    help="The embedding model of new collections, instead of the setting embedding.model. CHROMA_DEFAULT_EF.",
+)
+@click.option(
+    "--cpu-execution-provider",
+    type=click.Choice(["auto", "true", "false"]),
+    hidden=True,
+    help="As other servers have it. There is nothing to choose: models compute on the CPU.",
+)
+@click.option(
     "--client",
     type=click.Choice(CLIENTS),
     help="With `install`: the client whose project configuration gets the server, with the options given here.",
@@ -77,6 +88,8 @@ def command(
     allow_remote: bool,
     token_env: str | None,
     origins: tuple[str, ...],
+    default_ef: str | None,
+    cpu_execution_provider: str | None,
     client: str | None,
     print_only: bool,
 ) -> None:
@@ -87,7 +100,13 @@ def command(
     """
     from vmrag_mcp.options import Flags
 
-    flags = Flags(toolsets=toolsets, tools=tools, exclude_tools=exclude_tools, read_only=read_only)
+    flags = Flags(
+        toolsets=toolsets, tools=tools, exclude_tools=exclude_tools, read_only=read_only, default_ef=default_ef
+    )
+    if cpu_execution_provider:
+        from vmrag_mcp.log import log
+
+        log("--cpu-execution-provider chooses nothing: models compute on the CPU.")
     if action == "install":
         if http or allow_remote or token_env or origins:
             raise click.UsageError("A client that starts the server talks to it over standard input and output.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from vmrag_link import env
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents import collection_writes as writes
@@ -63,7 +64,7 @@ def chroma_list_collections(
     )
 
 
-Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "sentence_transformer", "hash"]
+Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "hash"]
 
 
 @tool("R")
@@ -115,7 +116,8 @@ def chroma_create_collection(
         Given('e.g. {"description": "API docs", "hnsw:space": "cosine"}; space l2, ip or cosine; hnsw:M …, own keys'),
     ] = None,
     embedding_function: Annotated[
-        Function | None, Given("Left out: the project's", aliases=("embedding_function_name",))
+        Function | None,
+        Given("Left out: the project's", aliases=("embedding_function_name",), spelled=env.OTHER_MODEL_NAMES),
     ] = None,
     get_or_create: bool = False,
     chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,

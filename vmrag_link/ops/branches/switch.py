@@ -86,7 +86,7 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
 
 def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a reserved name."""
+    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for reserved names."""
     if reserved(kb_branch):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
