@@ -1,14 +1,15 @@
 """Questions to the person, where a tool needs their word and the client can ask (both eras).
 
-Two things are asked. Whether something may be lost: an agent may answer that for its user, by an
-argument. And whether an address may be used that nobody has agreed to: no argument answers that,
-because the agent may have read the address, and what to do with it, in a stranger's text.
+Whether something may be lost: an agent may answer that for its user, by an argument. Whether an
+address may be used that nobody has agreed to, and whether tools may come that use the network or
+delete: no argument answers that, because the agent may have read in a stranger's text what to use
+and what for.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
@@ -25,18 +26,22 @@ _REMEMBER = "remember"
 
 
 class Confirmation(Record, frozen=True):
-    """A yes. `agreed`: addresses, each with whether to remember it; none: yes to the loss."""
+    """A yes. `agreed`: addresses or a toolset, each with whether to remember it; none: yes to the
+    loss.
+    """
 
     agreed: dict[str, bool]
 
 
 class _Question(Record, frozen=True):
-    """`key`: what the client calls it when it answers with a second call."""
+    """`key`: what the client calls it when it answers with a second call. `about`: the address or
+    the toolset.
+    """
 
     key: str
     message: str
     form: dict[str, Any]
-    remote: str = ""
+    about: str = ""
 
 
 async def ask(
@@ -72,14 +77,13 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
             return _Question(_YES, message, _form(_box("Do it", "What was never committed is lost.")))
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
             return _address_question(tool, remote)
+        case {"code": "ACCESS_DENIED", "details": {"ask": True, "toolset": toolset, "tools": tools}}:
+            return _toolset_question(toolset, tools)
     return None
 
 
 def _address_question(tool: str, remote: str) -> _Question:
-    """The whole address, on a line of its own.
-
-    The key names it, so that a yes to another address does not count.
-    """
+    """The whole address, on a line of its own."""
     plain = remote.encode("ascii", "backslashreplace").decode()
     message = (
         f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{plain}\n\n"
@@ -89,7 +93,22 @@ def _address_question(tool: str, remote: str) -> _Question:
         _box("Use this address", "For this call."),
         _box("Remember it", "Use it in later calls in this repository without asking."),
     )
-    return _Question(f"{_YES}-{hashlib.sha256(remote.encode()).hexdigest()[:16]}", message, form, remote)
+    return _Question(_key(remote), message, form, remote)
+
+
+def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
+    message = (
+        f"An agent wants to switch on the toolset {toolset!r} of this server until it ends. Of the tools that come with it, "
+        f"these use the network or delete: {', '.join(tools)}."
+    )
+    return _Question(
+        _key(f"toolset {toolset}"), message, _form(_box("Switch it on", "Until the server ends.")), toolset
+    )
+
+
+def _key(about: str) -> str:
+    """It names what is asked, so that a yes to something else does not count."""
+    return f"{_YES}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
 
 def _box(title: str, description: str) -> dict[str, str]:
@@ -107,4 +126,4 @@ def _answer(question: _Question, answer: object) -> Confirmation | None:
     said = answer.content or {}
     if said.get(_YES) is not True:
         return None
-    return Confirmation({question.remote: said.get(_REMEMBER) is True} if question.remote else {})
+    return Confirmation({question.about: said.get(_REMEMBER) is True} if question.about else {})

@@ -6,7 +6,8 @@ add up: a tool that any of them excludes is excluded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInva
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue, done_by, thing
 from vmrag_mcp.wording import worded
 
 KEYWORDS = ("default", "all")
@@ -93,26 +94,59 @@ class ToolSelection(Record, frozen=True):
                 hint="Start the server without --read-only, and without mcp.read_only in its settings.",
                 tool=known.name,
             )
-        excluded = known.name in _names(self.chosen.exclude_tools)
-        flag = (
-            f"--exclude-tools without {known.name}"
-            if excluded
-            else f"--toolsets={','.join((*self.toolsets, known.toolsets[0]))}"
-        )
+        self._require_not_excluded(known.name, known.name)
+        flag = f"--toolsets={','.join((*self.toolsets, known.toolsets[0]))}"
+        way = f"Start the server with {flag}"
+        if self.has(SWITCH):
+            way = f"Call {self.chosen.prefix}{SWITCH} with the toolset {known.toolsets[0]!r}, or: {way}"
         raise ToolDisabled(
-            f"{known.name} is switched off: it is {'excluded' if excluded else f'part of {_toolsets_named(known)}'}.",
-            hint=self._way_to(known, flag, excluded=excluded),
+            f"{known.name} is switched off: it is part of {_toolsets_named(known)}.",
+            hint=way,
             tool=known.name,
             toolset=known.toolsets[0],
             enable_with=flag,
         )
 
-    def _way_to(self, tool: ToolInfo, flag: str, *, excluded: bool) -> str:
-        start = f"Start the server with {flag}"
-        switch = f"{self.chosen.prefix}{SWITCH}"
-        if excluded or switch not in self.tools:
-            return start
-        return f"Call {switch} with the toolset {tool.toolsets[0]!r}, or: {start}"
+    def require_arguments(self, tool: ToolInfo, arguments: Mapping[str, Any]) -> None:
+        """Raise `ToolDisabled` where a value makes the tool do what an excluded tool does."""
+        for each, does in tool.by_argument.items():
+            name, _, value = each.partition("=")
+            given = arguments.get(name)
+            if (str(given).lower() if isinstance(given, bool) else given) == value:
+                self._require_not_excluded(f"{tool.name} with {each}", does)
+
+    def require_reachable(self, what: str, *needed: str) -> None:
+        """Raise `ToolDisabled` or `AccessDenied` unless clients can call all these tools, at once
+        or after `enable_toolset`: `what` shows the same as they do.
+        """
+        for name in needed:
+            self._require_not_excluded(what, name)
+            if not self.has(name) and not self.has(SWITCH):
+                self.tool(f"{self.chosen.prefix}{name}")
+
+    def reachable(self, *needed: str) -> bool:
+        """Whether `require_reachable` raises nothing."""
+        try:
+            self.require_reachable("", *needed)
+        except (AccessDenied, ToolDisabled):
+            return False
+        return True
+
+    def _require_not_excluded(self, what: str, tool: str) -> None:
+        """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
+        does = done_by(tool)
+        names = [each for each in _names(self.chosen.exclude_tools) if thing(each) in does]
+        if names:
+            others = [each for each in names if each != what]
+            why = f": it does what {enumerated(others)} does" if others else ""
+            flag = f"--exclude-tools without {','.join(names)}"
+            raise ToolDisabled(
+                f"{what} is excluded from this server{why}.",
+                hint=f"Start the server with {flag}",
+                tool=tool,
+                toolset=catalogue()[tool].toolsets[0],
+                enable_with=flag,
+            )
 
     def toolsets_listed(self) -> list[ToolsetState]:
         """Every toolset, with the tools that this server may have of it."""
@@ -153,9 +187,27 @@ class EnabledTools:
         self.selection = selection
         self._enabled: list[str] = []
 
-    def enable(self, toolset: str) -> ToolSelection:
-        """Returns what is there then. Raises `UsageInvalid` for a name that is none."""
-        self.selection = self.selection.with_toolset(toolset)
+    def enable(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
+        """Returns what is there then. `agreed`: toolsets to which the person said yes.
+
+        Raises `UsageInvalid` for a name that is none, and `AccessDenied` where tools would come
+        that use the network or discard something, and the person did not agree: an agent may have
+        read in a stranger's text what to switch on.
+        """
+        wider = self.selection.with_toolset(toolset)
+        asks = [name for name, each in wider.tools.items() if name not in self.selection.tools and each.asks]
+        if asks and toolset not in agreed:
+            flag = f"--toolsets={','.join(wider.toolsets)}"
+            raise AccessDenied(
+                f"With the toolset {toolset!r} come tools that use the network or delete, which only the user may switch on: "
+                f"{', '.join(asks)}.",
+                hint=f"Start the server with {flag}",
+                toolset=toolset,
+                tools=asks,
+                enable_with=flag,
+                ask=True,
+            )
+        self.selection = wider
         self._enabled.append(toolset)
         return self.selection
 
@@ -179,12 +231,12 @@ def selection(chosen: Chosen) -> ToolSelection:
 
 def _allowed(chosen: Chosen, toolsets: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
-    excluded = _tools(_names(chosen.exclude_tools), "--exclude-tools")
+    excluded = {thing(each) for each in _tools(_names(chosen.exclude_tools), "--exclude-tools")}
     return {
         f"{chosen.prefix}{name}": each
         for name, each in catalogue().items()
         if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
-        and name not in excluded
+        and not excluded & done_by(name)
         and each.available(read_only=chosen.read_only)
     }
 

@@ -35,8 +35,8 @@ class Argument(Record, frozen=True):
 
 
 class Prompt(Record, frozen=True):
-    """As clients list it; `text` makes the message for the agent. `needs`: the tool without which
-    it asks for something that cannot be done.
+    """As clients list it; `text` makes the message for the agent. It shows what the tool `shows`
+    does. `needs`: the tool without which it asks for something that cannot be done.
     """
 
     name: str
@@ -44,12 +44,15 @@ class Prompt(Record, frozen=True):
     about: str
     arguments: tuple[Argument, ...]
     text: Callable[[Call, Mapping[str, str]], str]
+    shows: str
     needs: str = ""
 
 
 def listed(server: ToolSelection) -> list[Prompt]:
     """Those that a client of the server can follow."""
-    return [each for each in PROMPTS.values() if not each.needs or server.has(each.needs)]
+    return [
+        each for each in PROMPTS.values() if server.reachable(each.shows) and (not each.needs or server.has(each.needs))
+    ]
 
 
 def get(name: str, server: ToolSelection) -> Prompt:
@@ -118,6 +121,7 @@ PROMPTS = {
                 ),
             ),
             _changes,
+            shows="get_diff",
         ),
         Prompt(
             "prepare_knowledge_commit",
@@ -125,6 +129,7 @@ PROMPTS = {
             "Look through the uncommitted documents, and commit them with a message.",
             (),
             _commit,
+            shows="get_diff",
             needs="dolt_commit",
         ),
     )

@@ -34,6 +34,9 @@ def tools_of_module(name: str) -> Iterator[ToolInfo]:
             schema,
             declared.idempotent,
             declared.on_read_only,
+            declared.alias_of,
+            declared.includes,
+            declared.by_argument,
         )
 
 

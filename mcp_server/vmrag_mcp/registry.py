@@ -45,21 +45,34 @@ TOOLSETS = {
     "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
 }
 
+RESOURCES = {
+    "status": ("dolt_status",),
+    "collections": ("chroma_list_collections",),
+    "collection": ("chroma_get_collection_info", "chroma_get_documents"),
+    "document": ("chroma_get_documents",),
+}
+"""By the name of a resource: the tools that show the same. It follows their exclusions."""
+
 DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
 """The toolsets of a server that was told nothing else."""
 
 CATALOGUE = Path(__file__).with_name("tools.json")
 
+CLEARING = {"if_uncommitted=commit_first": "dolt_commit", "if_uncommitted=reset_first": "dolt_reset"}
+"""`by_argument` of the tools that can make room for what they do."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ToolInfo(Record, frozen=True):
+class ToolInfo(Record, frozen=True, omit_defaults=True):
     """A tool as clients see it.
 
     `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
-    `on_read_only`: on a read-only server it changes no documents.
+    `on_read_only`: on a read-only server it changes no documents. `alias_of`: the tool of which it
+    is another name, or a form for one case. `includes`: tools whose work it does as well.
+    `by_argument`: those whose work it does where an argument has a value, by `name=value`.
     """
 
     name: str
@@ -70,10 +83,18 @@ class ToolInfo(Record, frozen=True):
     schema: dict[str, Any]
     idempotent: bool = False
     on_read_only: bool = False
+    alias_of: str = ""
+    includes: tuple[str, ...] = ()
+    by_argument: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def reads(self) -> bool:
         return set(self.effect) <= {"R", "N"}
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked before an agent may switch it on."""
+        return bool(set(self.effect) & {"N", "D"})
 
     def available(self, *, read_only: bool) -> bool:
         return self.reads or self.on_read_only or not read_only
@@ -94,6 +115,9 @@ class ToolDeclaration(Record, frozen=True):
     founds: bool
     on_read_only: bool
     of_server: bool
+    alias_of: str
+    includes: tuple[str, ...]
+    by_argument: dict[str, str]
 
 
 def tool(
@@ -103,17 +127,23 @@ def tool(
     founds: bool = False,
     on_read_only: bool = False,
     of_server: bool = False,
+    alias_of: str = "",
+    includes: tuple[str, ...] = (),
+    by_argument: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
     of `results`. `founds`: the tool works where there is no knowledge base yet. `on_read_only`: a
     server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
-    the server itself, works in any place, and takes the `EnabledTools` instead of a `Call`.
+    the server itself, works in any place, and takes the `EnabledTools` and what the person agreed
+    to instead of a `Call`. `alias_of`, `includes`, `by_argument`: as in `ToolInfo`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds, on_read_only, of_server)
+        function.__dict__["declared"] = ToolDeclaration(
+            effect, idempotent, founds, on_read_only, of_server, alias_of, includes, dict(by_argument or {})
+        )
         return function
 
     return mark
@@ -123,6 +153,18 @@ def tool(
 def catalogue() -> Mapping[str, ToolInfo]:
     """Every tool by its name, in the order in which clients see them."""
     return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[ToolInfo])}
+
+
+def thing(name: str) -> str:
+    """The tool of which a tool's name is one: itself, or the one that it is an alias of."""
+    alias_of = catalogue()[name].alias_of
+    return thing(alias_of) if alias_of else name
+
+
+def done_by(name: str) -> frozenset[str]:
+    """The things that a tool does: its own, and those that it includes, with theirs."""
+    tool = catalogue()[name]
+    return frozenset({thing(name)}).union(*map(done_by, tool.includes))
 
 
 def function_of(listed: ToolInfo) -> Callable[..., ToolResult]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -11,6 +11,8 @@ import msgspec
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record, json_text
 from vmrag_link.suggest import no_collection
+from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.registry import RESOURCES
 from vmrag_mcp.session import Call
 
 STATUS = "vmrag://status"
@@ -57,23 +59,36 @@ def document_uri(collection: str, doc_id: str) -> str:
     return f"{DOCUMENTS}/{quote(collection, safe='')}/{quote(doc_id)}"
 
 
+def shown(listed: Iterable[Resource], server: ToolSelection | None) -> list[Resource]:
+    """Those that show nothing but what the server's tools can show."""
+    return [each for each in listed if server is None or server.reachable(*RESOURCES[each.name])]
+
+
 def list_resources(call: Call) -> Iterator[Resource]:
     """The fixed ones, and one for each collection, which names the resources of its documents."""
-    yield from FIXED
+    yield from shown(FIXED, call.tools)
+    if not shown(TEMPLATES[:1], call.tools):
+        return
     for each in call.ws.engine.collections(call.standing().at):
         yield Resource(collection_uri(each.name), each.name, f"The collection {each.name}.", JSON)
 
 
 def read(call: Call, uri: str) -> Content:
-    """Raises `UsageInvalid` for what is no resource, `CollectionMissing`, `DocumentMissing`."""
+    """Raises `UsageInvalid` for what is no resource, `CollectionMissing`, `DocumentMissing`, and
+    `ToolDisabled` for what shows the same as a tool that clients of this server cannot call.
+    """
     name, _, rest = uri.removeprefix("vmrag://").partition("/")
     if uri == STATUS:
+        _require(call, uri, "status")
         return _read_status(call)
     if uri == COLLECTIONS:
+        _require(call, uri, "collections")
         return _json(call, {"collections": [_collection(call, each.name) for each in _collections(call)]})
     if name == "collections" and rest:
+        _require(call, uri, "collection")
         return _json(call, _collection(call, unquote(rest), documents=True))
     if name == "documents" and "/" in rest:
+        _require(call, uri, "document")
         collection, _, doc_id = rest.partition("/")
         return _document(call, unquote(collection), unquote(doc_id))
     raise UsageInvalid(
@@ -81,6 +96,11 @@ def read(call: Call, uri: str) -> Content:
         hint=f"{STATUS}, {COLLECTIONS}, {TEMPLATES[0].uri}, {TEMPLATES[1].uri}",
         uri=uri,
     )
+
+
+def _require(call: Call, uri: str, resource: str) -> None:
+    if call.tools:
+        call.tools.require_reachable(f"The resource {uri}", *RESOURCES[resource])
 
 
 def _read_status(call: Call) -> Content:

@@ -137,7 +137,7 @@ class KnowledgeServer:
         try:
             found = await self._read(context, lambda call: list(resources.list_resources(call)))
         except MCPError:  # where there is no knowledge base, its status is still something to read about
-            found = list(resources.FIXED)
+            found = resources.shown(resources.FIXED, self._tools.selection)
         rows = [
             types.Resource(uri=each.uri, name=each.name, description=each.about, mime_type=each.mime) for each in found
         ]
@@ -148,7 +148,7 @@ class KnowledgeServer:
     ) -> types.ListResourceTemplatesResult:
         rows = [
             types.ResourceTemplate(uri_template=each.uri, name=each.name, description=each.about, mime_type=each.mime)
-            for each in resources.TEMPLATES
+            for each in resources.shown(resources.TEMPLATES, self._tools.selection)
         ]
         return types.ListResourceTemplatesResult(resource_templates=rows)
 

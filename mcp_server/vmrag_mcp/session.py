@@ -273,8 +273,10 @@ class Session:
             error.hint = error.hint or given.usage(tool.name, takes)
             raise
         declared: ToolDeclaration = function.__dict__["declared"]
+        if self._selection:
+            self._selection.require_arguments(tool, keywords)
         if declared.of_server:
-            about, warnings = function(self.tools, **keywords), [ToolWarning(*each) for each in warned]
+            about, warnings = function(self.tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
             return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
         with self.call(progress, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:

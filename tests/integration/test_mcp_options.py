@@ -68,7 +68,7 @@ def test_exclusions_come_last():
 def test_read_only_beats_everything_else():
     reads = {name for name, each in catalogue().items() if each.reads or each.on_read_only}
     assert names(toolsets="all", tools="dolt_commit", read_only=True) == reads
-    assert [name for name, each in catalogue().items() if each.on_read_only] == ["activate_project"]
+    assert [name for name, each in catalogue().items() if each.on_read_only] == ["enable_toolset", "activate_project"]
 
 
 def test_a_prefix_stands_before_every_name():

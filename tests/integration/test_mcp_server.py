@@ -19,6 +19,7 @@ from tests.support import terminal
 from tests.support.mcp import ALL, Tools
 from vmrag_mcp import server
 from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, CallProgress, Cancelled, Session
 
@@ -271,34 +272,34 @@ def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
 
 @both_eras
 def test_a_client_switches_a_toolset_on_and_hears_that_the_list_has_changed(project, era):
-    heard = []
+    heard, reads = [], "chroma_find_similar_sessions"
 
     async def listen(message: Any) -> None:
         heard.append(type(message))
 
     async def body(client):
-        off = await client.call_tool("get_log", {})
-        assert "enable_toolset with the toolset 'vcs_aliases'" in off.structured_content["suggestions"][0]
+        off = await client.call_tool(reads, {"query": "rivers"})
+        assert "enable_toolset with the toolset 'thinking'" in off.structured_content["suggestions"][0]
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
-        (state,) = (each for each in listed if each["name"] == "vcs_aliases")
-        answer = (await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})).structured_content
+        (state,) = (each for each in listed if each["name"] == "thinking")
+        answer = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
         assert (state["enabled"], answer["tools"]) == (False, state["tools"])
-        again = (await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})).structured_content
+        again = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
         assert (again["tools"], again["enabled"]) == ([], answer["enabled"])
-        assert not (await client.call_tool("get_log", {})).is_error
+        assert not (await client.call_tool(reads, {"query": "rivers"})).is_error
         return {each.name for each in (await client.list_tools()).tools}
 
     default = {*selection(Chosen()).tools}
     assert talk(project, era, body, chosen=Chosen(), message_handler=listen) - default == {
-        "commit", "create_branch", "switch_branch", "get_branch_status", "get_log"
-    }  # fmt: skip
+        name for name, each in catalogue().items() if each.toolsets == ("thinking",)
+    }
     assert era != "legacy" or types.ToolListChangedNotification in heard
 
 
 def test_a_listener_of_the_stateless_era_hears_of_new_tools(project):
     async def body(client):
         async with client.listen(tools_list_changed=True) as events:
-            await client.call_tool("enable_toolset", {"toolset": "vcs_aliases"})
+            await client.call_tool("enable_toolset", {"toolset": "thinking"})
             with anyio.fail_after(SOON):
                 return await anext(aiter(events))
 
@@ -312,7 +313,11 @@ def test_nothing_is_switched_on_that_the_start_has_ruled_out(project):
         listed = (await client.call_tool("list_toolsets", {})).structured_content["toolsets"]
         return answer["tools"], [each.structured_content["code"] for each in refused], listed
 
-    added, codes, listed = talk(project, "auto", body, chosen=Chosen(exclude_tools="get_log", read_only=True))
+    async def agrees(_: Any, __: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"confirm": True})
+
+    chosen = Chosen(exclude_tools="get_log", read_only=True)
+    added, codes, listed = talk(project, "auto", body, chosen=chosen, elicitation_callback=agrees)
     assert codes == ["TOOL_DISABLED", "ACCESS_DENIED", "ACCESS_DENIED"]
     offered = {name for each in listed for name in each["tools"]}
     assert {*added} < offered == {*selection(Chosen("all", exclude_tools="get_log", read_only=True)).tools}

@@ -56,7 +56,7 @@ Deprecated = Annotated[Parts, Given("deprecated")]
 # -- collections
 
 
-@tool("R")
+@tool("R", alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
 def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetCollectionResult:
     """Show a collection with its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
@@ -77,7 +77,7 @@ def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetColle
     )
 
 
-@tool("W")
+@tool("W", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
 def chroma_rename_collection(
     call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
 ) -> ChromaGetCollectionResult:
@@ -90,7 +90,7 @@ def chroma_rename_collection(
 # -- adding
 
 
-@tool("W")
+@tool("W", alias_of="chroma_add_documents")
 def chroma_add_document(
     call: Call, *, collection_name: str, document: str, increment_index: Follow = True
 ) -> ChromaAddDocumentResult:
@@ -98,7 +98,7 @@ def chroma_add_document(
     return _added(call, collection_name, New(document), follow=increment_index)
 
 
-@tool("W")
+@tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
     call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
 ) -> ChromaAddDocumentResult:
@@ -106,7 +106,7 @@ def chroma_add_document_with_id(
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
 
 
-@tool("W")
+@tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
     call: Call, *, collection_name: str, document: str, metadata: Metadata, increment_index: Follow = True
 ) -> ChromaAddDocumentResult:
@@ -114,7 +114,7 @@ def chroma_add_document_with_metadata(
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
 
 
-@tool("W")
+@tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_id_and_metadata(
     call: Call,
     *,
@@ -142,7 +142,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumen
 # -- asking and getting
 
 
-@tool("R")
+@tool("R", alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
 ) -> FilteredQueryResult:
@@ -153,7 +153,7 @@ def chroma_query_documents_with_where_filter(
     return _filtered(found)
 
 
-@tool("R")
+@tool("R", alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
 ) -> FilteredQueryResult:
@@ -189,7 +189,7 @@ def _match(each: QueryMatch) -> FilteredMatch:
     )
 
 
-@tool("R")
+@tool("R", alias_of="chroma_get_documents")
 def chroma_get_documents_by_ids(
     call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
 ) -> ChromaGetDocumentsByIdsResult:
@@ -198,7 +198,7 @@ def chroma_get_documents_by_ids(
     return ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
-@tool("R")
+@tool("R", alias_of="chroma_get_documents")
 def chroma_get_documents_with_where_filter(
     call: Call,
     *,
@@ -213,7 +213,7 @@ def chroma_get_documents_with_where_filter(
     return DocumentsResult(**_columns(page, include))
 
 
-@tool("R")
+@tool("R", alias_of="chroma_get_documents")
 def chroma_get_documents_with_document_filter(
     call: Call,
     *,
@@ -228,7 +228,7 @@ def chroma_get_documents_with_document_filter(
     return DocumentsResult(**_columns(page, include))
 
 
-@tool("R")
+@tool("R", alias_of="chroma_get_documents")
 def chroma_get_all_documents(
     call: Call,
     *,
@@ -263,7 +263,7 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 # -- changing and deleting
 
 
-@tool("W")
+@tool("W", alias_of="chroma_update_documents")
 def chroma_update_document_content(
     call: Call, *, collection_name: str, doc_id: Id, document: str
 ) -> ChromaUpdateDocumentResult:
@@ -271,7 +271,7 @@ def chroma_update_document_content(
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
-@tool("W")
+@tool("W", alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
 ) -> ChromaUpdateDocumentResult:
@@ -291,7 +291,7 @@ def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocum
     )
 
 
-@tool("WD")
+@tool("WD", alias_of="chroma_delete_documents")
 def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> ChromaDeleteDocumentByIdResult:
     """Delete one document."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
@@ -303,7 +303,7 @@ def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id
     )
 
 
-@tool("WD")
+@tool("WD", alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_where_filter(
     call: Call, *, collection_name: str, where: Filter
 ) -> ChromaDeleteDocumentsByFilterResult:
@@ -312,7 +312,7 @@ def chroma_delete_documents_by_where_filter(
     return _deleted(done, where)
 
 
-@tool("WD")
+@tool("WD", alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: str, where_document: TextFilter
 ) -> ChromaDeleteDocumentsByFilterResult:

@@ -176,7 +176,7 @@ def chroma_modify_collection(
     )
 
 
-@tool("WD")
+@tool("WD", includes=("chroma_delete_documents",))
 def chroma_delete_collection(
     call: Call, *, collection_name: str, confirm: bool = False
 ) -> ChromaDeleteCollectionResult:

@@ -257,7 +257,7 @@ def rag_query_external(
     )
 
 
-@tool("WVD")
+@tool("WVD", includes=("chroma_delete_documents",))
 def delete_documents(
     call: Call,
     *,

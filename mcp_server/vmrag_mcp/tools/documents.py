@@ -54,7 +54,7 @@ Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
 MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "provenance"]
 
 
-@tool("R")
+@tool("R", includes=("chroma_get_documents",))
 def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
 ) -> ChromaPeekCollectionResult:

@@ -9,7 +9,7 @@ from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_mcp.arguments import Given
-from vmrag_mcp.registry import tool
+from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results.commits import CommitWithParent
 from vmrag_mcp.results.merging import MergeBranchResult, ResolveConflictsResult
 from vmrag_mcp.results.summaries import SyncSummary
@@ -19,7 +19,7 @@ from vmrag_mcp.tools import outcome
 _TYPES = {"uncommitted": "merge"}
 
 
-@tool("WVD")
+@tool("WVD", by_argument=CLEARING)
 def merge_branch(
     call: Call,
     *,
@@ -84,7 +84,7 @@ def _merged(done: merging.BranchMerge, source: str) -> str:
     return f"Merged {source!r} into {done.target!r}: {plural(done.merge.changes.total, 'document')} changed; {revision} is pinned there."
 
 
-@tool("W")
+@tool("W", by_argument={"commit=true": "dolt_commit"})
 def resolve_conflicts(
     call: Call,
     *,

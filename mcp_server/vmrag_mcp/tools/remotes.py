@@ -12,7 +12,7 @@ from vmrag_link.ops.publish import push
 from vmrag_link.ops.remotes import fetch
 from vmrag_link.ops.setup import bootstrap
 from vmrag_mcp.arguments import Given
-from vmrag_mcp.registry import tool
+from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results.remotes import (
     ClonedCheckout,
     ClonedCommit,
@@ -137,7 +137,7 @@ def dolt_fetch(
     )
 
 
-@tool("WVND")
+@tool("WVND", includes=("dolt_fetch", "merge_branch"), by_argument=CLEARING)
 def dolt_pull(
     call: Call,
     *,

@@ -28,7 +28,7 @@ from vmrag_mcp.results.sync import (
 from vmrag_mcp.session import Call
 
 
-@tool("W")
+@tool("W", alias_of="sync_all")
 def sync_collection(
     call: Call,
     *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from vmrag_link.errors import enumerated, plural
 from vmrag_mcp.options import EnabledTools
 from vmrag_mcp.registry import tool
@@ -11,7 +13,7 @@ CALL_ANYWAY = "A client whose list does not show them yet can call them all the 
 
 
 @tool("R", of_server=True)
-def list_toolsets(tools: EnabledTools) -> ListToolsetsResult:
+def list_toolsets(tools: EnabledTools, _agreed: Collection[str]) -> ListToolsetsResult:
     """List the groups of tools that this server has, and which are on: issue logs, files and
     web pages in libraries, shorter forms, and more. Look here when no tool fits. enable_toolset
     switches one on.
@@ -24,12 +26,13 @@ def list_toolsets(tools: EnabledTools) -> ListToolsetsResult:
     return ListToolsetsResult(toolsets=found, message=f"{plural(len(found), 'toolset')}.{more}")
 
 
-@tool("R", idempotent=True, of_server=True)
-def enable_toolset(tools: EnabledTools, *, toolset: str) -> EnableToolsetResult:
+@tool("W", idempotent=True, on_read_only=True, of_server=True)
+def enable_toolset(tools: EnabledTools, agreed: Collection[str], *, toolset: str) -> EnableToolsetResult:
     """Switch on a toolset of list_toolsets, until the server ends, when a tool of it is needed.
-    Nothing that this server must not do becomes possible.
+    Nothing that is excluded comes back; the user is asked before tools come that use the network
+    or delete.
     """
-    before, now = tools.selection, tools.enable(toolset)
+    before, now = tools.selection, tools.enable(toolset, agreed=agreed)
     added = [name for name in now.tools if name not in before.tools]
     said = f"{toolset} is on: {plural(len(added), 'tool')} more. {CALL_ANYWAY}" if added else f"{toolset} was on."
     return EnableToolsetResult(enabled=[*now.toolsets], tools=added, message=said)

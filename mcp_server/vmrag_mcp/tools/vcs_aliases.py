@@ -12,7 +12,7 @@ from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.remotes.upstream import upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
-from vmrag_mcp.registry import tool
+from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results.commits import SHORT
 from vmrag_mcp.results.sync import SyncTotals
 from vmrag_mcp.results.vcs_aliases import (
@@ -29,7 +29,7 @@ from vmrag_mcp.tools import history, working
 from vmrag_mcp.tools.working import Carrying, Message
 
 
-@tool("V")
+@tool("VF", alias_of="dolt_commit")
 def commit(
     call: Call,
     *,
@@ -47,7 +47,7 @@ def commit(
     )
 
 
-@tool("V")
+@tool("V", includes=("dolt_checkout",))
 def create_branch(
     call: Call,
     *,
@@ -59,7 +59,7 @@ def create_branch(
     return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
 
 
-@tool("WVD")
+@tool("WVD", alias_of="dolt_checkout", by_argument={"create=true": "create_branch", **CLEARING})
 def switch_branch(
     call: Call,
     *,
@@ -86,7 +86,7 @@ def delete_branch(
     )
 
 
-@tool("R")
+@tool("R", alias_of="dolt_status")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
     """Show where the knowledge base stands, and its branches; asks no remote. Else as
     dolt_status.
@@ -102,7 +102,7 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 
 
-@tool("R")
+@tool("R", alias_of="dolt_commits")
 def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> GetLogResult:
     """List the commits of the current branch, newest first. Of other branches: dolt_commits."""
     found = history.dolt_commits(call, limit=limit)

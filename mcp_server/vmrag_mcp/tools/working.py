@@ -12,7 +12,7 @@ from vmrag_link.ops.branches import reset as resetting
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
-from vmrag_mcp.registry import tool
+from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results.commits import CommitSummary, CommitWithParent
 from vmrag_mcp.results.diff import Summary
 from vmrag_mcp.results.summaries import SyncSummary
@@ -34,7 +34,7 @@ Message = Annotated[str, Given(blank=True)]
 Carrying = Literal["abort", "commit_first", "reset_first", "carry"]
 
 
-@tool("VF")
+@tool("VF", by_argument={"auto_link_git=true": "dolt_link_git"})
 def dolt_commit(
     call: Call,
     *,
@@ -75,7 +75,7 @@ def _linked(call: Call) -> LinkedCommit | None:
     return LinkedCommit(report.link, report.bidirectional)
 
 
-@tool("WVD")
+@tool("WVD", by_argument={"create_branch=true": "create_branch", **CLEARING})
 def dolt_checkout(
     call: Call,
     *,

@@ -1,0 +1,327 @@
+"""What a server excludes is out of reach under every name: other tools, values of arguments,
+toolsets that come later, resources, prompts and proposals.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+
+from tests.support import branching as support
+from tests.support.branching import kb_branches, put
+from tests.support.mcp import ALL, Tools, connected
+from vmrag_link.errors import ToolDisabled
+from vmrag_mcp import registry
+from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.prompts import listed
+from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+pytestmark = pytest.mark.hooks("off")
+
+template, notes, tools = support.template, support.notes, support.tools
+
+both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
+
+
+def names(**options: Any) -> set[str]:
+    return set(selection(Chosen(toolsets="all", **options)).tools)
+
+
+# -- names of tools
+
+
+@pytest.mark.parametrize(
+    ("excluded", "gone"),
+    [
+        ("dolt_commit", {"dolt_commit", "commit"}),
+        ("commit", {"dolt_commit", "commit"}),
+        ("dolt_checkout", {"dolt_checkout", "switch_branch", "create_branch"}),
+        ("switch_branch", {"dolt_checkout", "switch_branch", "create_branch"}),
+        ("create_branch", {"create_branch"}),
+        ("merge_branch", {"merge_branch", "dolt_pull"}),
+        ("dolt_fetch", {"dolt_fetch", "dolt_pull"}),
+        ("dolt_pull", {"dolt_pull"}),
+        (
+            "chroma_delete_documents",
+            {
+                "chroma_delete_documents",
+                "chroma_delete_document_by_id",
+                "chroma_delete_documents_by_where_filter",
+                "chroma_delete_documents_by_document_filter",
+                "delete_document",
+                "chroma_delete_collection",
+                "delete_documents",
+            },
+        ),
+        ("chroma_delete_collection", {"chroma_delete_collection"}),
+        (
+            "chroma_query_documents",
+            {
+                "chroma_query_documents",
+                "chroma_query_documents_with_where_filter",
+                "chroma_query_documents_with_document_filter",
+            },
+        ),
+        ("chroma_peek_collection", {"chroma_peek_collection", "chroma_get_collection", "chroma_rename_collection"}),
+    ],
+)
+def test_an_exclusion_covers_every_name_of_what_it_excludes(excluded, gone):
+    assert names() - names(exclude_tools=excluded) == gone
+    assert not gone & names(exclude_tools=excluded, tools=",".join(gone))
+    for name in gone:
+        with pytest.raises(ToolDisabled, match="excluded") as caught:
+            selection(Chosen(toolsets="all", exclude_tools=excluded)).tool(name)
+        assert caught.value.details["enable_with"] == f"--exclude-tools without {excluded}"
+
+
+HELPERS = {
+    "branches.branch_list.named_heads",
+    "commits.tables.table_of",
+    "compounding.documents.summary",
+    "compounding.mirror.reconcile",
+    "compounding.paths.find",
+    "compounding.paths.shown",
+    "documents.collection_metadata.shown_metadata",
+    "documents.document_selection.chunks_of",
+    "follow.provenance.standing",
+    "history.diff.diff",
+    "history.diff.renamed_collections",
+    "history.diff.texts",
+    "history.log.made_between",
+    "history.revparse.tool_branch_rev",
+    "index.index_status.collection_id",
+    "index.index_status.indexed",
+    "libraries.files.find",
+    "libraries.library.shown_source",
+    "merge.conflict_rows.open_merge",
+    "remotes.upstream.upstream",
+    "status.kb_status.index_block",
+    "status.kb_status.pin_status",
+    "system.stores.require_versioned",
+}
+"""Functions of `ops` that several tools call on their way: none of them is what a tool is for."""
+
+
+def test_tools_that_run_the_same_operation_are_known_as_names_of_one_thing():
+    """A new tool on an operation that has one already says whose name it is, what it includes, or
+    which value of an argument makes it do that; or the function is a helper, and stands above.
+    """
+    users = defaultdict(set)
+    for tool in catalogue().values():
+        for operation in operations(function_of(tool)):
+            users[operation].add(tool.name)
+    for operation, sharing in users.items():
+        if operation in HELPERS or len(sharing) == 1:
+            continue
+        does = [registry.done_by(name) | set(catalogue()[name].by_argument.values()) for name in sharing]
+        assert frozenset.intersection(*map(frozenset, does)), f"{operation} is what {sorted(sharing)} do"
+    assert users.keys() >= HELPERS
+
+
+def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> Iterator[str]:
+    """The functions of `ops` that a tool's function calls by itself or through other functions of
+    tools.
+    """
+    seen = set() if seen is None else seen
+    known = function.__globals__
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        match node:
+            case ast.Name(id=name):
+                found = known.get(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if isinstance(known.get(name), ModuleType):
+                found = getattr(known[name], attribute, None)
+            case _:
+                continue
+        if not isinstance(found, FunctionType) or found in seen:
+            continue
+        seen.add(found)
+        if found.__module__.startswith("vmrag_mcp.tools"):
+            yield from operations(found, seen)
+        elif found.__module__.startswith("vmrag_link.ops"):
+            yield f"{found.__module__.removeprefix('vmrag_link.ops.')}.{found.__name__}"
+
+
+def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more_is_known():
+    for tool in catalogue().values():
+        if tool.alias_of:
+            same = catalogue()[tool.alias_of]
+            assert {*tool.effect} - {"N"} == {*same.effect} - {"N"}, tool.name
+        for name, shape in tool.schema["properties"].items():
+            for value, does in (("commit_first", "dolt_commit"), ("reset_first", "dolt_reset")):
+                if value in shape.get("enum", ()):
+                    assert tool.by_argument[f"{name}={value}"] == does, tool.name
+        for each, does in tool.by_argument.items():
+            assert each.partition("=")[0] in tool.schema["properties"]
+            assert does in catalogue()
+
+
+@pytest.mark.parametrize(
+    ("excluded", "name", "arguments"),
+    [
+        ("dolt_commit", "dolt_checkout", {"target": "topic", "create_branch": True, "if_uncommitted": "commit_first"}),
+        ("commit", "switch_branch", {"branch": "topic", "create": True, "if_uncommitted": "commit_first"}),
+        ("dolt_commit", "dolt_pull", {"if_uncommitted": "commit_first"}),
+        ("dolt_commit", "merge_branch", {"source": "topic", "if_uncommitted": "commit_first"}),
+        ("dolt_commit", "resolve_conflicts", {"table": "all", "strategy": "ours", "commit": True}),
+        ("dolt_reset", "dolt_checkout", {"target": "topic", "create_branch": True, "if_uncommitted": "reset_first"}),
+        ("dolt_reset", "merge_branch", {"source": "topic", "if_uncommitted": "reset_first"}),
+        ("create_branch", "dolt_checkout", {"target": "topic", "create_branch": "true"}),
+        ("create_branch", "switch_branch", {"name": "topic", "create": True}),
+        ("dolt_link_git", "dolt_commit", {"message": "m", "auto_link_git": True}),
+    ],
+)
+def test_no_value_of_an_argument_does_what_is_excluded(notes, excluded, name, arguments):
+    put(notes, d="delta")
+    before = kb_branches(notes), notes.texts()
+    refused = Tools(notes.top, chosen=Chosen(toolsets="all", exclude_tools=excluded)).error(
+        "TOOL_DISABLED", name, **arguments
+    )
+    assert excluded in refused["details"]["enable_with"]
+    assert (kb_branches(notes), notes.texts()) == before
+
+
+# -- toolsets that come later
+
+
+def talk(
+    directory: Any, chosen: Chosen, toolset: str, *, era: str = "auto", answer: Any = None, asks: bool = True
+) -> tuple[dict[str, Any], list[str], set[str]]:
+    """The result of `enable_toolset`, what the person was asked, and the tools that there are
+    then.
+    """
+    questions: list[str] = []
+
+    async def person(_: Any, params: Any) -> types.ElicitResult:
+        questions.append(params.message)
+        return types.ElicitResult(action="accept" if answer else "decline", content=answer or {"confirm": True})
+
+    async def run() -> tuple[dict[str, Any], set[str]]:
+        server = KnowledgeServer(Session(directory, Behaviour()), selection(chosen))
+        async with Client(server.sdk, mode=era, elicitation_callback=person if asks else None) as client:
+            done = (await client.call_tool("enable_toolset", {"toolset": toolset})).structured_content
+            return done, {each.name for each in (await client.list_tools()).tools}
+
+    done, there = anyio.run(run)
+    return done, questions, there
+
+
+@both_eras
+def test_the_person_is_asked_before_tools_come_that_delete_or_use_the_network(tmp_path, era):
+    for no in (None, {"confirm": False}):
+        refused, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer=no)
+        assert (refused["code"], len(questions)) == ("ACCESS_DENIED", 1)
+        assert "ingest_url" in questions[0]
+        assert "delete_document" in questions[0]
+        assert not {"ingest_url", "search"} & there
+    done, questions, there = talk(tmp_path, Chosen(), "ingest", era=era, answer={"confirm": True})
+    assert done["success"], done
+    assert {"ingest_url", "delete_document", "search"} <= there
+    done, questions, there = talk(tmp_path, Chosen(), "thinking", era=era)
+    assert (done["success"], questions) == (True, [])
+
+
+def test_without_a_person_to_ask_the_answer_names_the_flag_for_the_start(tmp_path):
+    for toolset in ("ingest", "chroma_variants", "all"):
+        refused, questions, there = talk(tmp_path, Chosen(), toolset, asks=False)
+        assert (refused["code"], questions, there) == ("ACCESS_DENIED", [], set(selection(Chosen()).tools))
+        flag = refused["details"]["enable_with"]
+        assert flag.startswith("--toolsets=")
+        assert flag in str(refused["suggestions"])
+        assert set(selection(Chosen(toolsets=flag.partition("=")[2])).tools) > there
+    for argument in ("confirm", "agreed"):
+        tools = Tools(tmp_path, chosen=Chosen())
+        tools.error("INVALID_PARAMETER", "enable_toolset", toolset="ingest", **{argument: True})
+
+
+def test_a_toolset_brings_back_nothing_that_was_excluded(tmp_path):
+    chosen = Chosen(exclude_tools="chroma_delete_documents,dolt_commit,dolt_push")
+    _, _, there = talk(tmp_path, chosen, "all", answer={"confirm": True})
+    assert not {"chroma_delete_document_by_id", "delete_document", "delete_documents", "commit"} & there
+    assert there == names(exclude_tools=chosen.exclude_tools)
+
+
+def test_on_a_read_only_server_a_toolset_adds_tools_that_read(tmp_path):
+    listed = catalogue()["enable_toolset"]
+    assert listed.annotations["read_only_hint"] is False
+    assert listed.available(read_only=True)
+    done, questions, there = talk(tmp_path, Chosen(read_only=True), "chroma_variants", asks=False)
+    assert (done["success"], questions) == (True, [])
+    assert "chroma_get_all_documents" in there
+    assert "chroma_delete_document_by_id" not in there
+    refused, _, there = talk(tmp_path, Chosen(read_only=True), "compounding", asks=False)
+    assert (refused["code"], "rag_query" in there) == ("ACCESS_DENIED", False)
+
+
+# -- resources, prompts, proposals
+
+DOCUMENT = "vmrag://documents/notes/a"
+
+
+def test_a_resource_shows_nothing_that_an_excluded_tool_would_show(notes, tools):
+    uris = {
+        "dolt_status": ["vmrag://status"],
+        "chroma_list_collections": ["vmrag://collections"],
+        "chroma_get_collection_info": ["vmrag://collections/notes"],
+        "chroma_get_documents": [DOCUMENT, "vmrag://collections/notes"],
+        "get_document": [DOCUMENT, "vmrag://collections/notes"],
+    }
+    every = {uri for found in uris.values() for uri in found}
+    with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(ALL))) as client:
+        for uri in every:
+            assert client.read_resource(uri).contents
+    for excluded, gone in uris.items():
+        server = KnowledgeServer(
+            Session(notes.top, Behaviour()), selection(Chosen(toolsets="all", exclude_tools=excluded))
+        )
+        with connected(server) as client:
+            for uri in every:
+                if uri in gone:
+                    with pytest.raises(MCPError, match="excluded") as caught:
+                        client.read_resource(uri)
+                    assert caught.value.error.data["code"] == "TOOL_DISABLED"
+                else:
+                    assert client.read_resource(uri).contents
+            listed = {str(each.uri) for each in client.list_resources().resources}
+            assert not listed & {*gone}
+            templates = {each.uri_template for each in client.list_resource_templates().resource_templates}
+            assert ("vmrag://documents/{collection}/{+doc_id}" in templates) == (DOCUMENT not in gone)
+
+
+def test_what_no_call_of_this_server_can_show_no_resource_shows(notes):
+    for chosen, shown in (
+        (Chosen(toolsets="knowledge"), False),
+        (Chosen(toolsets="", tools="search_issues"), False),
+        (Chosen(toolsets="knowledge,toolsets"), True),  # one call of enable_toolset away
+        (Chosen(read_only=True), True),
+    ):
+        with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(chosen))) as client:
+            found = {str(each.uri) for each in client.list_resources().resources}
+            assert ("vmrag://collections/notes" in found) == shown, chosen
+
+
+def test_proposals_and_prompts_name_nothing_that_is_excluded(notes):
+    def proposed(chosen: Chosen) -> tuple[list[str], list[str]]:
+        template = "vmrag://documents/{collection}/{+doc_id}"
+        reference = types.ResourceTemplateReference(uri=template)
+        with connected(KnowledgeServer(Session(notes.top, Behaviour()), selection(chosen))) as client:
+            collections = client.complete(reference, {"name": "collection", "value": ""})
+            documents = client.complete(reference, {"name": "doc_id", "value": ""}, {"collection": "notes"})
+            return collections.completion.values, documents.completion.values
+
+    assert proposed(ALL) == (["notes"], ["a", "b", "c"])
+    assert proposed(Chosen(toolsets="all", exclude_tools="chroma_get_documents")) == ([], [])
+    assert listed(selection(Chosen(exclude_tools="get_diff"))) == []
+    assert [each.name for each in listed(selection(Chosen(exclude_tools="commit")))] == ["knowledge_changes"]
