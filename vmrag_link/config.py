@@ -166,7 +166,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
     for key in KEYS.values():
         text = env.setting(key.variable, environ)
         if text is not None:
-            place = _Place(f"environment variable {key.variable}", f"unset {key.variable}", {"variable": key.variable})
+            hint = f"unset {key.variable}"
+            if key.list_of:
+                hint = f"export {key.variable}={key.list_of}   (with the names that are meant; or: {hint})"
+            place = _Place(f"environment variable {key.variable}", hint, {"variable": key.variable})
             found[key.name] = _Found(_value(key, text, place, booleans=_GIT_BOOLEANS), place)
     return found
 
@@ -176,7 +179,10 @@ def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
     for key in KEYS.values():
         if key.in_git and key.git_name in overrides:
             name = key.git_name
-            place = _Place(f"git config {name}", f"git config --unset {name}", {"variable": name})
+            hint = f"git config --unset {name}"
+            if key.list_of:
+                hint = f"git config {name} {key.list_of}   (with the names that are meant; or: {hint})"
+            place = _Place(f"git config {name}", hint, {"variable": name})
             found[key.name] = _Found(_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
     return found
 
@@ -205,7 +211,11 @@ def _from_file(data: bytes, label: str) -> dict[str, _Found]:
         elif entry.key in KEYS:
             key = KEYS[entry.key]
             hint = f"Write `{key.name}: {key.default_text}`, which is the default, or delete the line."
+            if key.list_of:
+                hint = f"Write `{key.name}: [{key.list_of}]`, with the names that are meant, or delete the line."
             place = _Place(place.label, hint, place.details)
+            if entry.listed and not key.list_of:
+                raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
             found[key.name] = _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
         else:
             raise _unknown(entry.key, place)
@@ -254,6 +264,8 @@ def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
     if key.name not in agreed:
         return key.default
     value = agreed[key.name]
+    if key.list_of and isinstance(value, bool):
+        return key.default  # of the time before it named hosts: nobody agreed to any
     return _value(key, str(value).lower() if isinstance(value, bool) else str(value), _AGREED)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import ipaddress
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from vmrag_link import terminal_text
+from vmrag_link import hosts, terminal_text
 
 if TYPE_CHECKING:
     import httpx  # 0.1 s, only where a service is asked
@@ -211,11 +210,7 @@ def _is_here(url: str) -> bool:
 
     `127.example.org` is another one's name.
     """
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return hosts.is_loopback(urlsplit(url).hostname or "")
 
 
 def _retry_seconds(retry_after: str | None) -> float:

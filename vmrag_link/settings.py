@@ -18,6 +18,7 @@ from vmrag_link.pin_values import remote_flaw
 from vmrag_link.settings_flaws import (
     absolute_flaw,
     database_flaw,
+    hosts_flaw,
     model_flaw,
     optional_model_flaw,
     optional_url_flaw,
@@ -53,6 +54,12 @@ def _both_lists(own: str, agreed: str) -> str:
     """Every name of two lists that are separated by commas."""
     names = [name.strip() for text in (agreed, own) for name in text.split(",")]
     return ",".join(dict.fromkeys(name for name in names if name))
+
+
+def _in_both_lists(own: str, agreed: str) -> str:
+    """The names of the first of two such lists that stand in the other one as well."""
+    known = {name.strip() for name in agreed.split(",")}
+    return ",".join(name for name in (each.strip() for each in own.split(",")) if name and name in known)
 
 
 _LOCAL_MODELS = ("default", "hash", "minilm")
@@ -474,12 +481,13 @@ class IngestSettings(Record, frozen=True):
         ),
     ] = ""
     allow_private_urls: Annotated[
-        bool,
+        str,
         Meta(
-            description="Whether pages are fetched from this machine and from private networks, too.",
-            extra=_agreed(_first_of(False, True)),
+            description="The hosts, separated by commas, of which pages are fetched although they are this machine's or a private "
+            "network's; in the file as a list, too; empty: none.",
+            extra=_agreed(_in_both_lists, flaw=hosts_flaw, list_of="wiki.corp.example"),
         ),
-    ] = False
+    ] = ""
     convert_s: Annotated[
         int,
         Meta(

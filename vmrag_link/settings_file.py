@@ -24,13 +24,15 @@ class SettingEntry(Record, frozen=True):
     """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key
     `index.keep`.
 
-    `text` is the value as written, None where a section begins; `line` counts from 1.
+    `text` is the value as written, None where a section begins, with commas between the values of
+    a `listed` one; `line` counts from 1.
     """
 
     key: str
     text: str | None
     quoted: bool
     line: int
+    listed: bool = False
 
 
 def read(data: bytes, label: str) -> list[SettingEntry]:
@@ -85,6 +87,18 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
         elif isinstance(value, yaml.MappingStartEvent) and not prefix:
             yield SettingEntry(key, None, False, line)
             yield from _mapping(events, key + ".", seen)
+        elif isinstance(value, yaml.SequenceStartEvent):
+            yield SettingEntry(key, ",".join(_list(events, key)), True, line, listed=True)
         else:
-            kind = "a section" if isinstance(value, yaml.MappingStartEvent) else "a list"
-            raise YamlRefused(f"{shown(key)} holds {kind}; no setting does", line)
+            raise YamlRefused(f"{shown(key)} holds a section; no setting does", line)
+
+
+def _list(events: Iterator[Any], key: str) -> Iterator[str]:
+    import yaml
+
+    for event in events:
+        if isinstance(event, yaml.SequenceEndEvent):
+            return
+        if not isinstance(event, yaml.ScalarEvent):
+            raise YamlRefused(f"{shown(key)} holds a list of what are no words", event.start_mark.line + 1)
+        yield event.value

@@ -65,6 +65,22 @@ def roots_flaw(text: str) -> str | None:
     return "must be absolute paths with commas between them, or empty"
 
 
+def hosts_flaw(text: str) -> str | None:
+    """`true` and `false` are what the setting was before it named hosts."""
+    from vmrag_link import hosts  # a checkout should not wait for it
+
+    names = [each.strip() for each in text.split(",")] if text.strip() else []
+    if len(names) == 1 and names[0].lower() in ("true", "false", "yes", "no", "on", "off", "1", "0"):
+        return "must list the hosts that are meant: it is neither true nor false any more"
+    found = [hosts.canonical(name) for name in names]
+    if all(hosts.address(each) or (hosts.is_name(each) and re.fullmatch(_HOST_NAME, each)) for each in found):
+        return None
+    return "must be hosts with commas between them, without scheme, port and path"
+
+
+_HOST_NAME = r"(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*"
+
+
 def server_flaw(text: str) -> str | None:
     found = re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):([0-9]{1,5})", text)
     if not text or (found and 0 < int(found[1]) < _PORTS):

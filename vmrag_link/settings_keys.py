@@ -17,7 +17,8 @@ class Key(Record, frozen=True):
     value, None if it is one.
 
     `variable`: the environment variable, which has a name of its own where the annotation's `extra`
-    gives one. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only
+    gives one. `list_of`: names with commas between them, such as this one; the file may write them
+    as a list. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only
     after this machine's person agreed to it. `narrower`, of (the file's value, the one that counts
     without it), gives what counts before that; None: the latter. `adds_up`: it restricts, and
     counts from every source that states it.
@@ -37,6 +38,7 @@ class Key(Record, frozen=True):
     adds_up: bool = False
     in_git: bool = True
     flaw: Callable[[str], str | None] | None = None
+    list_of: str = ""
 
     def trust_relevant(self, value: object) -> bool:
         """Whether this value needs the person's agreement."""

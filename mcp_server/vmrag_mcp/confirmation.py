@@ -11,10 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import mcp_types as types
+import msgspec
 from mcp.server.context import ServerRequestContext
 
+from vmrag_link import hosts
 from vmrag_link.models import Record
 from vmrag_mcp.registry import ToolInfo
 
@@ -44,12 +47,30 @@ class _Question(Record, frozen=True):
     about: str = ""
 
 
+MOST_QUESTIONS = 8
+"""Of one call: a URL may redirect to five hosts more."""
+
+
+def answered(params: types.CallToolRequestParams) -> dict[str, bool]:
+    """What the person agreed to earlier in this call, in the stateless era: the client, which asks
+    them, carries it along.
+    """
+    try:
+        return msgspec.json.decode(params.request_state or "{}", type=dict[str, bool])
+    except (ValueError, msgspec.DecodeError):
+        return {}
+
+
 async def ask(
-    context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams, result: Mapping[str, Any]
+    context: ServerRequestContext[Any, Any],
+    params: types.CallToolRequestParams,
+    result: Mapping[str, Any],
+    agreed: Mapping[str, bool],
 ) -> Confirmation | types.InputRequiredResult | None:
     """The person's yes to what a failed call lacked; None for a no, and where nothing can be asked.
 
-    In the stateless era the question is the call's result; the client calls again with the answer.
+    In the stateless era the question is the call's result; the client calls again with the answer,
+    and with what was `agreed` to before.
     """
     able = context.session.client_capabilities
     question = _question(params.name, result)
@@ -60,7 +81,10 @@ async def ask(
     if params.input_responses and question.key in params.input_responses:
         return _answer(question, params.input_responses[question.key])
     form = types.ElicitRequestFormParams(message=question.message, requested_schema=question.form)
-    return types.InputRequiredResult(input_requests={question.key: types.ElicitRequest(params=form)})
+    return types.InputRequiredResult(
+        input_requests={question.key: types.ElicitRequest(params=form)},
+        request_state=msgspec.json.encode(agreed).decode(),
+    )
 
 
 def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Confirmation) -> Mapping[str, Any]:
@@ -77,6 +101,8 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
             return _Question(_YES, message, _form(_box("Do it", "What was never committed is lost.")))
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
             return _address_question(tool, remote)
+        case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "host": host, "url": url, "characters": length}}:
+            return _host_question(tool, host, url, length)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "toolset": toolset, "tools": tools}}:
             return _toolset_question(toolset, tools)
     return None
@@ -84,16 +110,45 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
 
 def _address_question(tool: str, remote: str) -> _Question:
     """The whole address, on a line of its own."""
-    plain = remote.encode("ascii", "backslashreplace").decode()
     message = (
-        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{plain}\n\n"
-        "What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
+        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{_plain(remote)}\n\n"
+        f"{_host_of(remote)}What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
     )
     form = _form(
         _box("Use this address", "For this call."),
         _box("Remember it", "Use it in later calls in this repository without asking."),
     )
     return _Question(_key(remote), message, form, remote)
+
+
+def _host_question(tool: str, host: str, url: str, length: int) -> _Question:
+    """One host of a call: where its URL leads, or where that redirects to."""
+    cut = f" ({length} characters, of which the middle is left out here)" if length > len(url) else ""
+    message = (
+        f"An agent wants {tool} to ask a host for a page that nobody has agreed to here:\n\n{host}\n\n"
+        f"The whole address{cut}:\n\n{_plain(url)}\n\n"
+        "All that stands in it is sent there, and what comes from there is its owner's to choose. Do you know whose it is?"
+    )
+    form = _form(
+        _box("Ask this host", "For this call."),
+        _box("Always this host", "Agents in this repository may ask it for any page without asking you."),
+    )
+    return _Question(_key(host), message, form, host)
+
+
+def _plain(address: str) -> str:
+    """Letters that look like others are shown as what they are."""
+    return address.encode("ascii", "backslashreplace").decode()
+
+
+def _host_of(remote: str) -> str:
+    """A sentence about a host that is written otherwise than usual: `0x7f.1` is this machine."""
+    try:
+        host = urlsplit(remote).hostname or ""
+    except ValueError:
+        return ""
+    usual = hosts.canonical(host)
+    return "" if usual == host else f"Its host is {_plain(usual)}. "
 
 
 def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:

@@ -44,7 +44,7 @@ SUGGESTIONS = {
     ),
     "PROJECT_NOT_ACTIVATED": ("activate_project names the project's configuration",),
     "INVALID_DOC_TYPE": ("list_doc_types shows the types of the project",),
-    "REMOTE_NOT_TRUSTED": ("Only the user can agree to an address, in a terminal; no argument does.",),
+    "REMOTE_NOT_TRUSTED": ("Only the user can agree to an address or a host, in a terminal; no argument does.",),
     "REMOTE_REJECTED": ("dolt_pull with branch takes in what that branch of the remote has",),
     "INDEX_PENDING": ("sync_all brings the index up to date",),
     "CHROMADB_ERROR": ("force_full_resync builds the index again",),

@@ -24,10 +24,10 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.completion import complete
-from vmrag_mcp.confirmation import ask, with_confirmation
+from vmrag_mcp.confirmation import MOST_QUESTIONS, answered, ask, with_confirmation
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolInfo
-from vmrag_mcp.session import NOTHING, Call, CallProgress, Report, Session
+from vmrag_mcp.session import Call, CallProgress, Report, Session
 
 NAME = "vmrag"
 READERS = 4
@@ -99,15 +99,24 @@ class KnowledgeServer:
             tool = before.tool(params.name)
         except VmragError as error:
             return _result(envelope.failure(error, before), failed=True)
-        arguments, report = params.arguments or {}, _reporter(context)
-        fields, failed = await self._run(report, tool, arguments)
+        arguments: Mapping[str, Any] = params.arguments or {}
+        report = _reporter(context)
+        agreed = answered(params)
+        fields, failed = await self._run(report, tool, arguments, agreed)
+        for _ in range(MOST_QUESTIONS):
+            answer = await ask(context, params, fields, agreed) if failed else None
+            if isinstance(answer, types.InputRequiredResult):
+                return answer
+            if not answer:
+                break
+            agreed |= answer.agreed
+            arguments = with_confirmation(tool, arguments, answer)
+            refused = fields
+            fields, failed = await self._run(report, tool, arguments, agreed)
+            if fields == refused:  # a yes that does not help is not asked for again
+                break
         if self._tools.selection.tools.keys() != before.tools.keys():
             await self._announce_tools(context)
-        answer = await ask(context, params, fields) if failed else None
-        if isinstance(answer, types.InputRequiredResult):
-            return answer
-        if answer:
-            fields, failed = await self._run(report, tool, with_confirmation(tool, arguments, answer), answer.agreed)
         return _result(fields, failed=failed)
 
     async def _announce_tools(self, context: Context) -> None:
@@ -116,7 +125,7 @@ class KnowledgeServer:
         await self._changes.bus.publish(ToolsListChanged())
 
     async def _run(
-        self, report: Report, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
+        self, report: Report, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool]
     ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(report)
         work = functools.partial(self._session.run, tool, arguments, progress, agreed)

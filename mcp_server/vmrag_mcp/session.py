@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
+    from vmrag_link.web.urls import PageUrl
     from vmrag_link.workspace import DocumentStore, Workspace
 
 
@@ -50,7 +51,7 @@ Looks = tuple[object, ...]
 """Equal as long as nobody has changed what was looked at."""
 
 NOTHING: Mapping[str, bool] = {}
-"""No address was put to the person."""
+"""Nothing was put to the person."""
 
 Report = Callable[[int, int, str], None]
 """Takes the steps done, the steps known so far, and a description; in the call's thread."""
@@ -142,6 +143,18 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
             agree(self.ws, remote)
+
+    def admit_page(self, page: PageUrl) -> None:
+        """Require that this call may ask for a page, which its arguments or a redirection name. The
+        person's yes counts as in `require_agreed`, for the whole host.
+
+        Raises `RemoteNotTrusted`.
+        """
+        from vmrag_link.ops.libraries import page_hosts
+
+        page_hosts.from_agent(self.ws, agreed=self._agreed)(page)
+        if self._agreed.get(page.site):
+            page_hosts.agree(self.ws, page.site)
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`wording`)."""
@@ -243,8 +256,8 @@ class Session:
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
-        `agreed`: addresses to which the person, not the agent, said yes, each with whether to
-        remember it.
+        `agreed`: addresses, hosts and toolsets to which the person, not the agent, said yes, each
+        with whether to remember it.
         """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:

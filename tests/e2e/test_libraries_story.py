@@ -79,5 +79,5 @@ def test_a_library_belongs_to_its_branch_and_is_merged_resolved_and_found(projec
         assert (await call("delete_document", doc_id=page["doc_id"]))["status"] == "deleted"
         assert "Bats hang in caves." not in await found(call, "bats caves")
 
-    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
     told(project, story, toolsets="default,ingest")

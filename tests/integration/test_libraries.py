@@ -260,7 +260,7 @@ def test_documents_come_into_a_library_from_sources_only_and_go_like_all_others(
 
 
 def test_a_page_is_asked_whether_it_changed_and_converted_by_its_type(tools, project):
-    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
     tools = Tools(project.top)
     with website() as site:
         stamps = {"ETag": '"1"', "Last-Modified": "Sun, 22 Nov 2026 10:00:00 GMT"}
@@ -412,7 +412,7 @@ def test_a_person_imports_files_folders_and_pages_into_a_library_and_finds_them(
     project.write("docs/broken.md", "\n")
     elsewhere = tmp_path / "elsewhere.md"
     elsewhere.write_text("# Elsewhere\n\nFar away.\n")
-    project.git("config", "vmrag.ingest.allow-private-urls", "true")
+    project.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
     with website() as site:
         site.pages["/page"] = (200, {"Content-Type": "text/html"}, b"<title>Web</title><p>Spiders sit in the web.")
         sources = ("docs", "docs/guide.md", str(elsewhere), site.url("/page"), site.url("/gone"))

@@ -26,7 +26,7 @@ BATS = "<h1>Bats</h1><p>Bats sleep in caves."
 @pytest.fixture
 def site(monkeypatch):
     """A site of three pages and of one that is not there, with a sitemap."""
-    monkeypatch.setenv("VMRAG_INGEST_ALLOW_PRIVATE_URLS", "1")
+    monkeypatch.setenv("VMRAG_INGEST_ALLOW_PRIVATE_URLS", "127.0.0.1")
     with website() as made:
         made.pages |= {
             "/owls": page(OWLS),
@@ -136,7 +136,7 @@ def test_what_changed_is_stored_uncommitted_and_shown_word_by_word(project, site
     ) == 1
     answer = project.ask("refresh")
     assert set(answer) == {"pages", "replaced", "unchanged", "failed", "dry_run", "branch", "pending"}
-    assert set(answer["pages"][0]) == {"url", "library", "status", "doc_id", "words", "code", "problem"}
+    assert set(answer["pages"][0]) == {"url", "library", "status", "doc_id", "words", "code", "problem", "hint"}
     assert (answer["replaced"], answer["unchanged"], answer["failed"], answer["dry_run"]) == (0, 3, 0, False)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.certificates import signed_certificate
 from tests.support.websites import HERE, limits, website
-from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, UsageInvalid, VmragError
+from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
 from vmrag_link.web.addresses import Resolver, is_anything
 from vmrag_link.web.certificates import certificates
@@ -196,9 +196,44 @@ def test_private_addresses_are_refused_also_after_a_redirection(site, host):
 def test_this_machine_is_refused_unless_it_is_allowed(site):
     site.pages["/"] = "mine"
     for host in ("127.0.0.1", "LocalHost"):
-        refusal(site.url(host=host), AccessDenied, limits=limits_of(IngestSettings()))
+        refusal(site.url(host=host), AccessDenied, limits=allowing(""))
     assert site.asked == []
-    assert fetch(site.url(), limits=limits_of(IngestSettings(allow_private_urls=True))).data == b"mine"
+    assert fetch(site.url(), limits=allowing("127.1")).data == b"mine"
+
+
+def allowing(private: str) -> FetchLimits:
+    return limits_of(IngestSettings(allow_private_urls=private), lambda _: None)
+
+
+def test_only_the_hosts_that_are_listed_may_be_private_however_they_are_spelled(site):
+    site.pages["/"] = "mine"
+    for host in ("localhost", "LOCALHOST.", "127.0.0.2", "0x7f.2", "[::1]"):
+        error = refusal(site.url(host=host), AccessDenied, limits=allowing("127.0.0.1, wiki.corp.example"))
+        assert "vmrag.ingest.allow-private-urls 127.0.0.1,wiki.corp.example," in error.hint
+    assert site.asked == []
+    for host in ("127.0.0.1", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "127.0.0.1."):
+        assert fetch(site.url(host=host), limits=allowing("127.0.0.1")).data == b"mine"
+        assert fetch(site.url(), limits=allowing(host)).data == b"mine"
+        assert site.asked[-1].headers["host"] == f"127.0.0.1:{site.port}"
+    assert fetch(site.url(host="LocalHost."), limits=allowing("localhost")).data == b"mine"
+    site.pages["/on"] = redirect(site.url("/", host="localhost"))
+    refusal(site.url("/on"), AccessDenied, limits=allowing("127.0.0.1"))
+
+
+def test_of_a_page_that_is_not_admitted_not_even_the_name_is_looked_up(site):
+    looked_up = []
+
+    def refuse(page):
+        raise RemoteNotTrusted(f"not {page.site}", hint="ask")
+
+    def lookup(host):
+        looked_up.append(host)
+        return [str(HERE)]
+
+    refusal("http://secret.collector.example/", RemoteNotTrusted, lookup=lookup, admit=refuse)
+    assert looked_up == []
+    error = refusal("http://10.0.0.1/", AccessDenied, admit=refuse)  # a yes would not help
+    assert "10.0.0.1 is one" in error.message
 
 
 def test_a_name_is_refused_if_any_of_its_addresses_is_private(site):

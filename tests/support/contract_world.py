@@ -159,7 +159,7 @@ class World:
     def _served(self, path: str, state: State) -> str:
         """A URL of this machine, whose pages may be fetched in this state from now on."""
         if (state.top / ".git").exists():
-            state.git("config", "vmrag.ingest.allow-private-urls", "true")
+            state.git("config", "vmrag.ingest.allow-private-urls", "127.0.0.1")
         site = self._open.enter_context(website())
         site.pages |= PAGES
         return site.url(path)

@@ -104,7 +104,7 @@ def test_the_defaults_are_these():
             "max_bytes": 50_000_000,
             "timeout_s": 10,
             "allowed_roots": "",
-            "allow_private_urls": False,
+            "allow_private_urls": "",
             "convert_s": 60,
             "convert_mb": 2000,
             "text_mb": 20,

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.errors import FAILED_CHECK, RemoteNotTrusted, plural
 from vmrag_link.ops.libraries import refresh as operation
 from vmrag_link.ops.libraries.refresh import RefreshReport
 from vmrag_link.ops.libraries.take_pages import TakenPage
@@ -37,6 +37,8 @@ def _lines(report: RefreshReport) -> Iterator[str]:
         yield "No document of a library came from the web: vmrag import URL --library NAME"
         return
     yield f"{plural(report.replaced, 'page')} changed, {report.unchanged} unchanged, {report.failed} failed"
+    hints = dict.fromkeys(each.hint for each in report.pages if each.code == RemoteNotTrusted.code)
+    yield from (f"To ask such a host: {each}" for each in hints)
     if report.pending:
         yield f"warning: {report.pending}"
     if report.dry_run and report.replaced:

@@ -11,14 +11,13 @@ import socket
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
-from vmrag_link.errors import AccessDenied, FetchFailed
+from vmrag_link import hosts
+from vmrag_link.errors import AccessDenied, FetchFailed, quoted
 from vmrag_link.models import Record
 from vmrag_link.thread_task import ThreadTask
 from vmrag_link.web.deadline import Deadline
 
 Address = IPv4Address | IPv6Address
-
-ALLOW_PRIVATE = "git config vmrag.ingest.allow-private-urls true"
 
 # The registries of IANA, written out: `is_global` of Python says other things before 3.11.10.
 _SPECIAL_IPV4 = tuple(
@@ -66,7 +65,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_anything(address: Address) -> bool:  # noqa: ARG001
-    """For those that have allowed private addresses."""
+    """For a proxy, which the person has chosen."""
     return True
 
 
@@ -77,10 +76,13 @@ def ask_system(host: str) -> list[str]:
 
 
 class Resolver(Record, frozen=True):
-    """Names to addresses. `permits` decides about each address; `lookup` may raise `OSError`."""
+    """Names to addresses. `permits` decides about each address, but for those of `private_hosts`;
+    `lookup` may raise `OSError`.
+    """
 
     permits: Callable[[Address], bool] = is_public
     lookup: Callable[[str], list[str]] = ask_system
+    private_hosts: frozenset[str] = frozenset()
 
     def addresses(self, host: str, deadline: Deadline) -> list[str]:
         """The addresses of a host, all of them permitted.
@@ -96,24 +98,40 @@ class Resolver(Record, frozen=True):
         if not found:
             raise _nowhere(host)
         for text in found:
-            if not self.permits(ipaddress.ip_address(text)):
-                raise _denied(host, f"leads to {text}" if text != host else "is one")
+            self._require_permitted(host, ipaddress.ip_address(text))
         return found
+
+    def check_address(self, host: str) -> None:
+        """The check of a host that is an address: nobody has to be asked. Raises `AccessDenied`."""
+        if found := hosts.address(host):
+            self._require_permitted(host, found)
+
+    def _require_permitted(self, host: str, address: Address) -> None:
+        if host not in self.private_hosts and not self.permits(address):
+            raise self._denied(host, "is one" if str(address) == host else f"leads to {address}")
 
     def check_behind_proxy(self, host: str, deadline: Deadline) -> None:
         """The check of a host that a proxy resolves: by its name, and by what it means here.
 
         A name that means nothing here is left to the proxy. Raises `AccessDenied`, `TimeoutError`.
         """
-        name = host.rstrip(".")
-        local = "." not in name and ":" not in name
-        local = local or name.endswith(_LOCAL_NAMES)
-        if local and not self.permits(_A_PRIVATE_ONE):
-            raise _denied(host, "is a name of one")
+        local = "." not in host and ":" not in host
+        local = local or host.endswith(_LOCAL_NAMES)
+        if local and host not in self.private_hosts and not self.permits(_A_PRIVATE_ONE):
+            raise self._denied(host, "is a name of one")
         try:
             self.addresses(host, deadline)
         except FetchFailed:
             return
+
+    def _denied(self, host: str, how: str) -> AccessDenied:
+        allowed = ",".join((*sorted(self.private_hosts), host))
+        return AccessDenied(
+            f"Pages of this machine and of private networks are not fetched: {host} {how}.",
+            hint=f"If that is meant: git config vmrag.ingest.allow-private-urls {quoted(allowed)}",
+            host=host,
+            setting="ingest.allow_private_urls",
+        )
 
 
 def _nowhere(host: str) -> FetchFailed:
@@ -121,13 +139,4 @@ def _nowhere(host: str) -> FetchFailed:
         f"There is no host {host}: its name leads to no address.",
         hint="Check the spelling of the host, and that this machine is online.",
         host=host,
-    )
-
-
-def _denied(host: str, how: str) -> AccessDenied:
-    return AccessDenied(
-        f"Pages of this machine and of private networks are not fetched: {host} {how}.",
-        hint=f"If that is meant: {ALLOW_PRIVATE}",
-        host=host,
-        setting="ingest.allow_private_urls",
     )

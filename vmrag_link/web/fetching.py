@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 from typing import TYPE_CHECKING
 
-from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, UsageInvalid
+from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.web import headers as read
 from vmrag_link.web.deadline import Deadline
@@ -42,21 +42,23 @@ def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str =
     """The page at a URL. With the `etag` and the `last_modified` of an earlier answer the server is
     asked whether it changed.
 
-    Raises `UsageInvalid` for what is no http or https URL, `AccessDenied` where it or a redirection
-    leads to a private address, `FetchFailed`, and `IndexExtraMissing` where httpcore is not
-    installed.
+    Raises `UsageInvalid` for what is no http or https URL, what `limits.admit` raises for it or for
+    where it redirects to, `AccessDenied` where it or a redirection leads to a private address,
+    `FetchFailed`, and `IndexExtraMissing` where httpcore is not installed.
     """
     first = page = parse_url(url)
     conditions = read.conditional(etag, last_modified)
     deadline = Deadline(limits.timeout_s)
     for _ in range(MOST_REDIRECTS + 1):
         try:
+            limits.resolver.check_address(page.host)  # a yes of the person would not help
+            limits.admit(page)
             answer = _answer(page, conditions, limits, deadline)
-        except AccessDenied as denied:
+        except (AccessDenied, RemoteNotTrusted) as denied:
             if page == first:
                 raise
             message = f"{first} redirects to {page}. {denied.message}"
-            raise AccessDenied(message, hint=denied.hint, **denied.details) from denied
+            raise type(denied)(message, hint=denied.hint, **denied.details) from denied
         location = answer.headers.get("location")
         if answer.status not in _REDIRECTS or location is None:
             if answer.status == _NOT_MODIFIED and conditions:

@@ -6,11 +6,11 @@ all the same: where one is set there is often no other way out, and it is the pe
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpcore
 
+from vmrag_link import hosts
 from vmrag_link.errors import FetchFailed
 from vmrag_link.web.certificates import certificates
 from vmrag_link.web.urls import PageUrl, shown_url
@@ -22,7 +22,7 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
 
     proxies = request.getproxies()
     text = proxies.get(url.scheme) or proxies.get("all")
-    if not text or _is_here(url.host) or request.proxy_bypass(f"{url.host}:{url.port}"):
+    if not text or hosts.is_loopback(url.host) or request.proxy_bypass(f"{url.host}:{url.port}"):
         return None
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -37,10 +37,3 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
     where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
     auth = (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or "")) if parts.username else None
     return httpcore.Proxy(where, auth=auth, ssl_context=certificates() if parts.scheme == "https" else None)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.rstrip(".") == "localhost"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from vmrag_link.errors import AccessDenied, FetchFailed, VmragError
 from vmrag_link.web.fetching import fetch
 from vmrag_link.web.headers import ROBOT
@@ -24,7 +26,7 @@ class Robots:
     """The robots.txt of every host that is asked about, each fetched once."""
 
     def __init__(self, limits: FetchLimits) -> None:
-        self._limits = FetchLimits(_MOST_BYTES, limits.timeout_s, limits.resolver)
+        self._limits = msgspec.structs.replace(limits, max_bytes=_MOST_BYTES)
         self._rules: dict[tuple[str, str, int], Protego | VmragError] = {}
 
     def allows(self, page: PageUrl) -> bool:

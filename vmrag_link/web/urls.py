@@ -6,6 +6,7 @@ import base64
 import re
 from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
+from vmrag_link import hosts
 from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import visible
@@ -17,14 +18,14 @@ LONGEST = 8000
 """Characters of a URL; what servers take at the most."""
 
 _KEPT = "/:?#[]@!$&'()*+,;=%-._~"
-_HOST = re.compile(r"(?=.{1,253}\.?$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
+_HOST = re.compile(r"(?=.{1,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
 _USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
 
 
 class PageUrl(Record, frozen=True):
     """A URL without credentials and without a fragment.
 
-    `host` is lower-case and in ASCII, an IPv6 address without brackets; `target` is path and query.
+    `host` is in ASCII and as hosts are compared (`hosts.canonical`); `target` is path and query.
     `authorization` is the header for the credentials that stood in the URL, or empty: it is for
     `origin` alone, and no part of `text`.
     """
@@ -107,7 +108,7 @@ def shown_url(text: str) -> str:
 def _ascii(host: str, text: str) -> str:
     """The host as names of hosts are asked for. Raises `UsageInvalid`."""
     if ":" in host:
-        return host  # urlsplit let through what stands in brackets, and is an IPv6 address
+        return hosts.canonical(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
     if not host.isascii():
         import idna  # comes with httpx
 
@@ -115,8 +116,8 @@ def _ascii(host: str, text: str) -> str:
             host = idna.encode(host, uts46=True).decode()
         except idna.IDNAError:
             raise _invalid(text, "names no host") from None
-    host = host.lower()
-    if not _HOST.fullmatch(host):
+    host = hosts.canonical(host)
+    if not _HOST.fullmatch(host) or not (hosts.address(host) or hosts.is_name(host)):
         raise _invalid(text, "names no host")
     return host
 

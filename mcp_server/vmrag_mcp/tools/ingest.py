@@ -48,9 +48,9 @@ def ingest_url(
     metadata: Metadata = None,
 ) -> IngestResult:
     """Take a web page, or a file that a URL leads to, into a library, so that its text can be
-    searched. Keep it with dolt_commit.
+    searched. The user is asked about each new host. Keep it with dolt_commit.
     """
-    return _ingested(call, take.page(call.ws, library, url, metadata=metadata))
+    return _ingested(call, take.page(call.ws, library, url, admit=call.admit_page, metadata=metadata))
 
 
 def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
+from vmrag_link import hosts
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record
 
@@ -22,18 +22,13 @@ class ListenAddress(Record, frozen=True):
 
     @property
     def loopback(self) -> bool:
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return hosts.is_loopback(self.host)
 
     @property
     def anywhere(self) -> bool:
         """All addresses of this computer: under which name it is addressed cannot be known."""
-        try:
-            return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
+        found = hosts.address(self.host)
+        return found is not None and found.is_unspecified
 
 
 def address(text: str) -> ListenAddress:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from vmrag_link import hosts
 from vmrag_link.errors import ConfigInvalid, shortened
 from vmrag_link.models import Record
 
 _ADDRESS = r"(?:(?P<name>[A-Za-z0-9_.-]+)|\[(?P<number>[0-9a-fA-F:.]+)\]):(?P<port>[0-9]{1,5})"
 _PORTS = 65536
-_LOOPBACK = r"localhost|127(?:\.\d{1,3}){3}|::1"
 
 
 class DoltAccess(Record, frozen=True):
@@ -48,7 +48,7 @@ def address(server: str) -> tuple[str, int]:
 
 def is_here(access: DoltAccess) -> bool:
     """Whether the server is on this machine, or a tunnel to it begins here."""
-    return bool(re.fullmatch(_LOOPBACK, address(access.server)[0]))
+    return hosts.is_loopback(address(access.server)[0])
 
 
 def require_encrypted(access: DoltAccess) -> None:

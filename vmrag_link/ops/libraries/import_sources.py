@@ -14,7 +14,7 @@ from vmrag_link.errors import AccessDenied, FetchFailed, FileFailed, VmragError
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.leaving_out import LeavingOut
-from vmrag_link.ops.libraries import files, library, pages
+from vmrag_link.ops.libraries import files, library, page_hosts, pages
 from vmrag_link.ops.libraries.converting import converting
 from vmrag_link.ops.libraries.ingest import Ingested, check, held, ingest
 from vmrag_link.ops.libraries.source import Source
@@ -151,7 +151,7 @@ def _source(ws: Workspace, name: str, what: Path | str) -> Source:
     if isinstance(what, Path):
         return files.read(ws, files.named(what))
     at = writing.place(writing.writable(ws))
-    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)))
+    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), page_hosts.typed(ws))
 
 
 def _batches(read: Iterable[tuple[_Named, Source]]) -> Iterator[dict[_Named, Source]]:

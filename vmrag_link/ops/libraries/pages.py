@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from vmrag_link.documents import origin
 from vmrag_link.models import Document
+from vmrag_link.ops.libraries.page_hosts import Admit
 from vmrag_link.ops.libraries.source import Source, hash_of
 from vmrag_link.web.fetching import fetch
 from vmrag_link.web.limits import limits_of
@@ -21,13 +22,14 @@ def key_of(url: str) -> str:
     return parse_url(url).text
 
 
-def read(ws: Workspace, url: str, before: Document | None) -> Source:
-    """The page as it is now; `before`: the document that a library has of it.
+def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Source:
+    """The page as it is now; `before`: the document that a library has of it; `admit`: as of
+    `page_hosts`.
 
     Raises as `web.fetching.fetch`.
     """
     known = origin.origin_of(before) if before else None
-    limits = limits_of(ws.config.ingest)
+    limits = limits_of(ws.config.ingest, admit)
     if before and known:
         fetched = fetch(url, limits=limits, etag=known.etag, last_modified=before.last_modified)
     else:

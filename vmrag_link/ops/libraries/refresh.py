@@ -10,7 +10,8 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names
-from vmrag_link.ops.libraries import library
+from vmrag_link.ops.libraries import library, page_hosts
+from vmrag_link.ops.libraries.page_hosts import Admit
 from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web.limits import limits_of
 from vmrag_link.web.pace import Pace
@@ -34,7 +35,10 @@ class RefreshReport(Record, frozen=True):
 def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) -> RefreshReport:
     """Ask for the pages that came from URLs, and leave what changed uncommitted.
 
-    `names`: libraries, documents of libraries as `LIBRARY/DOC`, or URLs; by default all libraries.
+    `names`: libraries, documents of libraries as `LIBRARY/DOC`, or URLs, whose hosts are agreed to
+    by that; by default all libraries. A host from which nobody here has taken a page is not asked:
+    the knowledge base that names it may be anybody's.
+
     Raises `CollectionMissing`, `DocumentMissing`, `UsageInvalid` for what came from no URL, and as
     `take_pages`.
     """
@@ -44,8 +48,11 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
     else:
         at = writing.place(writing.writable(ws))
     wanted = _wanted(ws, at, names)
-    pace = _pace(ws, [url for urls in wanted.values() for url in urls])
-    taken = [take_pages(ws, name, urls, pace, dry_run=dry_run) for name, urls in wanted.items()]
+    for url in filter(library.is_url, names):
+        page_hosts.typed(ws)(parse_url(url))
+    admit = page_hosts.stored(ws)
+    pace = _pace(ws, [url for urls in wanted.values() for url in urls], admit)
+    taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in wanted.items()]
     pages = [page for each in taken for page in each.pages]
     numbers = Counter(each.status for each in pages)
     return RefreshReport(
@@ -114,9 +121,9 @@ def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageIn
     return CollectionMissing(f"There is no library {name!r}.", hint="vmrag list", collection_name=name)
 
 
-def _pace(ws: Workspace, urls: Sequence[str]) -> Pace:
+def _pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
     """As slow as robots.txt asks for, where a host is asked for several pages."""
-    robots = Robots(limits_of(ws.config.ingest))
+    robots = Robots(limits_of(ws.config.ingest, admit))
     hosts = Counter(url.partition("://")[2].partition("/")[0] for url in urls)
 
     def delay(page: PageUrl) -> float:

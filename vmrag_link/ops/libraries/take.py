@@ -10,6 +10,7 @@ from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.libraries import files, library, pages
 from vmrag_link.ops.libraries.converting import converting
 from vmrag_link.ops.libraries.ingest import Ingested, check, held, ingest
+from vmrag_link.ops.libraries.page_hosts import Admit
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.workspace import Workspace
 
@@ -22,9 +23,11 @@ def file(ws: Workspace, name: str, path: str, *, metadata: Mapping[str, Any] | N
     return _one(ws, name, files.read(ws, files.find(ws, path)), metadata)
 
 
-def page(ws: Workspace, name: str, url: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
+def page(
+    ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
+) -> Landed[Ingested]:
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
-    stored.
+    stored. `admit`: as of `page_hosts`.
 
     Raises as `pages.read` and `ingest`.
     """
@@ -32,7 +35,7 @@ def page(ws: Workspace, name: str, url: str, *, metadata: Mapping[str, Any] | No
     key = pages.key_of(url)
     at = writing.place(writing.writable(ws))
     library.find(ws, at, name)
-    return _one(ws, name, pages.read(ws, url, held(ws, at, name, key)), metadata)
+    return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
 
 
 def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> Landed[Ingested]:

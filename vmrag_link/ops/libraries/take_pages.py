@@ -13,6 +13,7 @@ from vmrag_link.errors import (
     ConversionFailed,
     FetchFailed,
     FormatUnsupported,
+    RemoteNotTrusted,
     UsageInvalid,
     VmragError,
 )
@@ -22,6 +23,7 @@ from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.ops.libraries import library, pages
 from vmrag_link.ops.libraries.converting import Convert, converting
 from vmrag_link.ops.libraries.ingest import check, ingest
+from vmrag_link.ops.libraries.page_hosts import Admit
 from vmrag_link.ops.libraries.source import Source
 from vmrag_link.web.pace import Pace
 from vmrag_link.web.urls import parse_url
@@ -29,7 +31,7 @@ from vmrag_link.workspace import Workspace
 
 FETCHING_PAGES = "fetching pages"
 
-_FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, UsageInvalid)
+_FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, RemoteNotTrusted, UsageInvalid)
 """What is wrong with one page alone."""
 
 BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
@@ -41,7 +43,7 @@ class TakenPage(Record, frozen=True):
 
     `unchanged` is also one of which other bytes make the same document: many pages hold the time or
     a number that is new each time. `words`: how a `replaced` one differs. `doc_id` is empty where
-    nothing is stored. `code` and `problem` say why one `failed`.
+    nothing is stored. `code` and `problem` say why one `failed`, `hint` what to type.
     """
 
     url: str
@@ -51,6 +53,7 @@ class TakenPage(Record, frozen=True):
     words: Words | None = None
     code: str = ""
     problem: str = ""
+    hint: str = ""
 
 
 class TakenPages(Record, frozen=True):
@@ -74,11 +77,13 @@ def take_pages(
     name: str,
     urls: Sequence[str],
     pace: Pace,
+    admit: Admit,
     *,
     metadata: Mapping[str, Any] | None = None,
     dry_run: bool = False,
 ) -> TakenPages:
     """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
+    `admit`: as of `page_hosts`.
 
     With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
     its `problem`.
@@ -94,7 +99,7 @@ def take_pages(
                 doc_id = ids.get(parse_url(url).text)
                 before = ws.engine.document(at, name, doc_id) if doc_id else None
                 pace.wait(parse_url(url))
-                run.take(url, before, _changed(ws, url, before, convert))
+                run.take(url, before, _changed(ws, url, before, convert, admit))
             except _FAILURES as error:
                 run.fail(url, error)
             task.advance()
@@ -102,9 +107,9 @@ def take_pages(
     return run.result()
 
 
-def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert) -> _Ready | None:
+def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
     """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
-    source = pages.read(ws, url, before)
+    source = pages.read(ws, url, before, admit)
     known = origin.origin_of(before) if before else None
     if known and known.hash == source.hash:
         return None
@@ -146,7 +151,7 @@ class _Run:
             self.store()
 
     def fail(self, url: str, error: VmragError) -> None:
-        self._pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message)
+        self._pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message, hint=error.hint)
 
     def store(self) -> None:
         batch, self._batch = self._batch, {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vmrag_link.models import Record
+from vmrag_link.ops.libraries import page_hosts
 from vmrag_link.ops.libraries.ingest import check
 from vmrag_link.ops.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.web import sitemap
@@ -45,10 +46,11 @@ def take_site(
     Raises as `web.sitemap.urls` and `take_pages`.
     """
     check(name, metadata)
-    found = sitemap.urls(url, limits=limits_of(ws.config.ingest), most=most)
+    admit = page_hosts.typed(ws)
+    found = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
     if found.delay_s and len(found.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {found.delay_s:g} s between two pages.")
-    taken = take_pages(ws, name, found.pages, Pace(lambda _: found.delay_s), metadata=metadata)
+    taken = take_pages(ws, name, found.pages, Pace(lambda _: found.delay_s), admit, metadata=metadata)
     return SiteReport(
         parse_url(url).text,
         name,

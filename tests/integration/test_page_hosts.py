@@ -1,0 +1,259 @@
+"""What a URL says leaves this machine: agents ask only hosts that the person agreed to, and
+`vmrag refresh` only those from which somebody here has taken pages.
+
+A proxy stands for the hosts of the internet: it sees every request that would go out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+
+from tests.support import notes
+from tests.support.mcp import ALL, Tools, Yes
+from tests.support.terminal import Project
+from tests.support.websites import Website, website
+from vmrag_link.trust import agreements
+from vmrag_mcp.options import selection
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = notes.template, notes.project
+
+both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
+SECRET = "http://collector.example/?d=secret"
+YES, ALWAYS = {"confirm": True}, {"confirm": True, "remember": True}
+
+
+@pytest.fixture
+def internet(monkeypatch) -> Iterator[Website]:
+    """Every host but this machine. Pages stand there by their whole URLs."""
+    with website() as proxy:
+        for name in ("all_proxy", "https_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        monkeypatch.setenv("http_proxy", proxy.url())
+        for url in (SECRET, "http://docs.example/guide", "http://docs.example/owls", "http://mirror.example/guide"):
+            proxy.pages[url] = (200, {"Content-Type": "text/html"}, f"<title>T</title><p>From {url}".encode())
+        yield proxy
+
+
+def asked(internet: Website) -> list[str]:
+    found = [each.path for each in internet.asked if not each.path.endswith("robots.txt")]
+    internet.asked.clear()
+    return found
+
+
+def named(project: Project, key: str) -> list[str]:
+    return project.run("config", "--get-all", f"vmrag.{key}").stdout.split()
+
+
+def redirect(to: str) -> tuple[int, dict[str, str], bytes]:
+    return 302, {"Location": to}, b""
+
+
+def talk(project: Project, url: str, *answers: Any, era: str = "auto") -> tuple[dict[str, Any], list[str]]:
+    """The result of `ingest_url`, and what the person was asked, who gives these answers."""
+    questions: list[str] = []
+
+    async def person(_: Any, params: Any) -> types.ElicitResult:
+        answer = answers[min(len(questions), len(answers) - 1)]
+        questions.append(params.message)
+        return types.ElicitResult(action="accept" if answer else "decline", content=answer or YES)
+
+    async def run() -> dict[str, Any]:
+        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
+            return (await client.call_tool("ingest_url", {"url": url})).structured_content
+
+    return anyio.run(run), questions
+
+
+# -- agents
+
+
+def test_an_agent_sends_nothing_to_a_host_that_nobody_agreed_to(project, internet):
+    tools = Tools(project.top)
+    for url in (SECRET, "http://collector.example:8080/secret", "https://secret.collector.example/"):
+        refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=url)
+        assert "git config --add vmrag.trustedHost" in str(refused["suggestions"])
+        for argument in ("confirm", "agreed", "trust"):
+            tools.error("INVALID_PARAMETER", "ingest_url", url=url, **{argument: True})
+    assert asked(internet) == []
+
+
+def test_the_command_that_the_refusal_names_is_the_way(project, internet):
+    tools = Tools(project.top)
+    refused = tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
+    [command] = [each for each in refused["suggestions"] if each.startswith("git config")]
+    project.git(*shlex.split(command.partition("   ")[0])[1:])
+    assert tools("ingest_url", url=SECRET)["status"] == "indexed"
+    assert tools("ingest_url", url="http://COLLECTOR.example.:80/?d=secret")["status"] == "skipped"
+    tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url="http://collector.example:8080/?d=secret")
+    assert asked(internet) == [SECRET, SECRET]
+
+
+@both_eras
+def test_the_person_sees_host_and_address_and_their_yes_counts_once(project, internet, era):
+    for no in (None, {"confirm": False, "remember": True}, {"confirm": "yes"}):
+        refused, questions = talk(project, SECRET, no, era=era)
+        assert (refused["code"], len(questions)) == ("REMOTE_NOT_TRUSTED", 1)
+        assert "\ncollector.example\n" in questions[0]
+        assert f"\n{SECRET}\n" in questions[0]
+    assert asked(internet) == []
+    done, _ = talk(project, SECRET, YES, era=era)
+    assert done["success"], done
+    assert (asked(internet), named(project, "trustedHost")) == ([SECRET], [])
+    assert talk(project, SECRET, None, era=era)[0]["code"] == "REMOTE_NOT_TRUSTED"
+
+
+def test_always_this_host_is_remembered_outside_of_the_work_tree(project, internet):
+    done, _ = talk(project, "http://docs.example/guide", ALWAYS)
+    assert done["success"], done
+    assert named(project, "trustedHost") == ["docs.example"]
+    assert Tools(project.top)("ingest_url", url="http://docs.example/owls")["status"] == "indexed"
+    assert "trustedHost" not in project.git("status", "--porcelain")
+
+
+@both_eras
+def test_a_redirection_to_another_host_is_asked_about_again(project, internet, era):
+    internet.pages["http://docs.example/moved"] = redirect("http://mirror.example/guide")
+    refused, questions = talk(project, "http://docs.example/moved", YES, None, era=era)
+    assert (refused["code"], len(questions)) == ("REMOTE_NOT_TRUSTED", 2)
+    assert "\nmirror.example\n" in questions[1]
+    assert not [each for each in asked(internet) if "mirror" in each]
+    done, questions = talk(project, "http://docs.example/moved", YES, YES, era=era)
+    assert (done.get("status"), len(questions)) == ("indexed", 2), done
+    project.git("config", "--add", "vmrag.trustedHost", "docs.example")
+    asked(internet)
+    refused = Tools(project.top).error("REMOTE_NOT_TRUSTED", "ingest_url", url="http://docs.example/moved")
+    assert "redirects to http://mirror.example/guide" in refused["message"]
+    assert refused["details"]["host"] == "mirror.example"
+    assert asked(internet) == ["http://docs.example/moved"]
+
+
+def test_a_yes_to_an_address_of_a_remote_is_none_to_a_host(project, internet):
+    tools = Tools(project.top, agreed={"http://collector.example/": True, "ingest": True})
+    tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
+    assert asked(internet) == []
+    assert Tools(project.top, agreed=Yes(project))("ingest_url", url=SECRET)["status"] == "indexed"
+
+
+def test_a_long_address_is_shown_cut_and_said_to_be(project, internet):
+    _, [question] = talk(project, f"{SECRET}{'x' * 5000}", None)
+    assert len(question) < 1500
+    assert f"{len(SECRET) + 5000} characters" in question
+
+
+def test_no_cloned_file_agrees_to_a_host(project, internet):
+    project.write(".vmrag.yaml", "embedding.model: hash\ningest.allow_private_urls: [collector.example]\n")
+    tools = Tools(project.top)
+    tools.error("REMOTE_NOT_TRUSTED", "ingest_url", url=SECRET)
+    project.vmrag("trust", "--yes")
+    assert tools("ingest_url", url=SECRET)["status"] == "indexed"  # a person let pages come from there
+    assert asked(internet) == [SECRET]
+
+
+# -- people
+
+
+def test_a_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(project, internet):
+    internet.pages["http://docs.example/moved"] = redirect("http://mirror.example/guide")
+    project.vmrag("import", "http://docs.example/moved")
+    assert asked(internet) == ["http://docs.example/moved", "http://mirror.example/guide"]
+    for url in ("http://docs.example/?d=secret", "http://mirror.example/?d=secret"):
+        Tools(project.top).error("REMOTE_NOT_TRUSTED", "ingest_url", url=url)
+    assert asked(internet) == []
+    assert "1 unchanged" in project.vmrag("refresh").out
+    assert "mirror.example" in asked(internet)[1]
+
+
+def test_refreshing_asks_no_host_that_only_the_knowledge_base_names(project, internet):
+    internet.pages["http://docs.example/owls"] = redirect("http://collector.example/?d=secret")
+    Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")
+    Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/owls")
+    asked(internet)
+    done = project.vmrag("refresh", code=1)  # of this machine's person nobody knows the host
+    assert asked(internet) == []
+    assert "2 failed" in done.out
+    [hint] = [line.partition(": ")[2] for line in done.out.splitlines() if line.startswith("To ask such a host")]
+    project.git(*shlex.split(hint.partition("   ")[0])[1:])
+    refreshed = {each["url"]: each for each in project.ask("refresh", code=1)["pages"]}
+    assert refreshed["http://docs.example/guide"]["status"] == "unchanged"
+    assert refreshed["http://docs.example/owls"]["code"] == "REMOTE_NOT_TRUSTED"
+    assert "redirects to http://collector.example/" in refreshed["http://docs.example/owls"]["problem"]
+    assert set(asked(internet)) == {"http://docs.example/guide", "http://docs.example/owls"}
+
+
+def test_a_url_that_is_typed_for_refreshing_is_agreed_to(project, internet):
+    Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")
+    asked(internet)
+    assert "1 unchanged" in project.vmrag("refresh", "http://docs.example/guide").out
+    assert asked(internet) == ["http://docs.example/guide"]
+
+
+# -- private hosts
+
+
+@pytest.mark.parametrize("old", ["true", "false", "yes", "1"])
+def test_true_and_false_of_before_are_errors_that_show_the_list_to_write(project, monkeypatch, old):
+    def error() -> tuple[str, str]:
+        found = project.vmrag("status", "--json", code=2).error
+        assert found["code"] == "CONFIG_INVALID"
+        return found["message"], found["hint"]
+
+    project.write(".vmrag.yaml", f"ingest.allow_private_urls: {old}\n")
+    message, hint = error()
+    assert "must list the hosts that are meant" in message
+    assert "ingest.allow_private_urls: [wiki.corp.example]" in hint
+    project.write(".vmrag.yaml", "")
+    project.git("config", "vmrag.ingest.allow-private-urls", old)
+    assert error()[1].startswith("git config vmrag.ingest.allow-private-urls wiki.corp.example ")
+    project.git("config", "--unset", "vmrag.ingest.allow-private-urls")
+    monkeypatch.setenv("VMRAG_INGEST_ALLOW_PRIVATE_URLS", old)
+    assert error()[1].startswith("export VMRAG_INGEST_ALLOW_PRIVATE_URLS=wiki.corp.example ")
+
+
+def test_an_agreement_to_true_is_one_to_no_host_and_blocks_nothing(project):
+    with notes.opened(project) as ws:
+        agreements.add(ws.places, {"ingest.allow_private_urls": True})
+    project.write(".vmrag.yaml", "embedding.model: hash\ningest.allow_private_urls: [wiki.corp.example]\n")
+    with notes.opened(project) as ws:
+        assert ws.config.ingest.allow_private_urls == ""
+    project.vmrag("trust", "--yes")
+    with notes.opened(project) as ws:
+        assert ws.config.ingest.allow_private_urls == "wiki.corp.example"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[wiki.corp.example, 10.0.0.5]", "wiki.corp.example,10.0.0.5"),
+        ("wiki.corp.example, 10.0.0.5", "wiki.corp.example, 10.0.0.5"),
+        ("\n  - wiki.corp.example\n  - '::1'", "wiki.corp.example,::1"),
+        ("[]", ""),
+    ],
+)
+def test_private_hosts_are_a_list_or_a_line_with_commas(project, text, expected):
+    project.write(".vmrag.yaml", f"embedding.model: hash\ningest.allow_private_urls: {text}\n")
+    project.vmrag("trust", "--yes")
+    with notes.opened(project) as ws:
+        assert ws.config.ingest.allow_private_urls == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["http://wiki.corp.example", "wiki:80", "'*'", "10.0.0.0/8", "[a b]", "[{a: b}]", "256.0.0.1"]
+)
+def test_what_is_no_host_is_no_value(project, text):
+    project.write(".vmrag.yaml", f"ingest.allow_private_urls: {text}\n")
+    assert project.vmrag("trust", "--json", code=2).error["code"] == "CONFIG_INVALID"
+    project.write(".vmrag.yaml", "retrieval.mode: [vector]\n")
+    assert "holds a list" in project.vmrag("trust", "--json", code=2).error["message"]
