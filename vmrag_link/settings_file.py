@@ -88,17 +88,17 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
             yield SettingEntry(key, None, False, line)
             yield from _mapping(events, key + ".", seen)
         elif isinstance(value, yaml.SequenceStartEvent):
-            yield SettingEntry(key, ",".join(_list(events, key)), True, line, listed=True)
+            yield SettingEntry(key, ",".join(_list(events, key, line)), True, line, listed=True)
         else:
             raise YamlRefused(f"{shown(key)} holds a section; no setting does", line)
 
 
-def _list(events: Iterator[Any], key: str) -> Iterator[str]:
+def _list(events: Iterator[Any], key: str, line: int) -> Iterator[str]:
     import yaml
 
     for event in events:
         if isinstance(event, yaml.SequenceEndEvent):
             return
         if not isinstance(event, yaml.ScalarEvent):
-            raise YamlRefused(f"{shown(key)} holds a list of what are no words", event.start_mark.line + 1)
+            raise YamlRefused(f"{shown(key)} holds a list of what are no words", line)
         yield event.value
