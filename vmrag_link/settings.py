@@ -309,7 +309,7 @@ class McpSettings(Record, frozen=True):
     exclude_tools: Annotated[
         str,
         Meta(
-            description="Tools that the MCP server does not have, whatever else is said.",
+            description="Tools that the MCP server does not have, under any of their names, whatever else is said.",
             extra=_agreed(_both_lists, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
         ),
     ] = ""

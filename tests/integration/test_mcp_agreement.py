@@ -168,6 +168,15 @@ def test_letters_that_look_like_others_are_shown_as_what_they_are(newcomer):
     assert "\nhttps://example.org/\\u0430dmin\n" in questions[0].message
 
 
+def test_a_host_that_is_spelled_unusually_is_shown_as_what_it_is_too(newcomer):
+    for host in ("0177.0.0.1", "0x7f000001", "2130706433", "127.1"):
+        _, questions = talk(newcomer, "legacy", "dolt_init", f"http://{host}:9/kb", None)
+        assert f"\nhttp://{host}:9/kb\n" in questions[0].message
+        assert "Its host is 127.0.0.1." in questions[0].message
+    _, questions = talk(newcomer, "legacy", "dolt_init", "https://example.org/kb", None)
+    assert "Its host" not in questions[0].message
+
+
 def test_nobody_is_asked_about_what_is_no_address(newcomer):
     for remote in ("ext::sh -c id", "https://a@b/kb", "http://a/\u202egro.elpmaxe"):
         refused, questions = talk(newcomer, "legacy", "dolt_clone", remote, {"confirm": True})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import env
+from vmrag_link import env, hosts
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import remote_errors
 from vmrag_link.engines.dolt.connection import SqlConnection
@@ -33,7 +33,7 @@ _FILE, _GIT = "file://", "git+"
 _NOTES = "remotes.json"
 _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
-_LOOPBACK = r"http://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?(/|$)"
+_IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
 """Dolt takes them for the end of a path, however they are written."""
 
@@ -208,7 +208,8 @@ def login(url: str, user: str) -> tuple[str, ...]:
 
     Never in the clear to another machine: without it a server says what it wants.
     """
-    safe = url.startswith("https://") or re.match(_LOOPBACK, url)
+    found = re.match(_IN_THE_CLEAR, url)
+    safe = url.startswith("https://") or (found and hosts.is_loopback(found[1]))
     return ("--user", user) if user and safe and env.has_dolt_remote_password() else ()
 
 
