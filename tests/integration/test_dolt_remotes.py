@@ -17,6 +17,7 @@ import pytest
 from tests.support import dolt
 from tests.support.engines import Engines, document, head, root, store
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
+from vmrag_link.engines.dolt import remotes
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import (
@@ -88,6 +89,13 @@ def raw(engine: Engine, branch: str, *statements: str) -> str:
     assert said.returncode == 0, said.stderr
     assert b"error" not in said.stderr, said.stderr
     return head(engine, branch)
+
+
+def strangers_push(engine: Engine, url: str, head: str) -> None:
+    """What another program pushes to `main`: ours looks at it before."""
+    assert isinstance(engine, DoltEngine)
+    session = engine._session
+    remotes.push(session.connection, "there", url, {"main": head}, force=False, user="", check=lambda: None)
 
 
 def test_a_clone_has_the_root_as_its_branch_and_knows_the_others(two: Two) -> None:
@@ -217,9 +225,8 @@ STRANGE = {
     ),
     "a view in place of a table": (["DROP TABLE documents", "CREATE VIEW documents AS SELECT 1"], "dolt_schemas"),
     "a column more": (["ALTER TABLE documents ADD COLUMN theirs int"], "'documents'"),
-    "a row that is no record": (["INSERT INTO documents (collection_name, doc_id) VALUES ('guide', 'x')"], "nothing"),
-    "a document without an id": (["UPDATE documents SET doc_id = ''"], "a name has 1"),
-    "a wrong hash": (["UPDATE documents SET content_hash = 'abc'"], "content_hash"),
+    "a row that is no record": (["UPDATE documents SET metadata = '[]'"], "metadata is not the JSON of an object"),
+    "a document without an id": (["UPDATE documents SET doc_id = ''"], "doc_id is empty"),
     "two of one name": (
         [
             "INSERT INTO issue_logs SELECT 'i', 'x', 1, title, content, content_hash, '', '', '', '{}' FROM documents LIMIT 1",
@@ -236,7 +243,7 @@ def test_content_that_no_command_of_ours_makes_is_refused_and_does_not_stay(two:
     statements, told = STRANGE[what]
     known = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", *statements)
-    two.ada.push("there", two.url, {"main": strange})
+    strangers_push(two.ada, two.url, strange)
     with pytest.raises(KnowledgeRefused, match=told):
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
@@ -291,15 +298,23 @@ def crc32c(data: bytes) -> int:
 
 def test_no_tag_comes_along_and_keeps_what_is_refused(two: Two) -> None:
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)", "CALL dolt_tag('v1', 'main')")
-    two.ada.push("there", two.url, {"main": strange})
+    strangers_push(two.ada, two.url, strange)
     subprocess.run(["dolt", "push", "at-there", "v1"], cwd=two.ada.folder, check=True, capture_output=True)
     with pytest.raises(KnowledgeRefused, match="theirs"):
         two.bob.fetch("there", two.url)
     assert not two.bob.has_revision(strange)
 
 
+def test_what_would_be_refused_is_not_pushed(two: Two) -> None:
+    known = two.ada.peek(two.url)
+    strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
+    with pytest.raises(KnowledgeRefused, match="Nothing was pushed"):
+        two.ada.push("there", two.url, {"main": strange})
+    assert two.ada.peek(two.url) == known
+
+
 def test_what_was_refused_is_refused_again_and_is_not_cloned(two: Two) -> None:
-    two.ada.push("there", two.url, {"main": raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")})
+    strangers_push(two.ada, two.url, raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)"))
     for _ in range(2):
         with pytest.raises(KnowledgeRefused, match="theirs"):
             two.bob.fetch("there", two.url)
@@ -330,7 +345,7 @@ def test_more_than_is_taken_is_refused_and_does_not_stay(two: Two) -> None:
 def test_a_fetch_that_is_killed_leaves_what_was_known(two: Two) -> None:
     known = two.bob.remote_heads("there")
     strange = raw(two.ada, "main", "CREATE TABLE theirs (k int primary key)")
-    two.ada.push("there", two.url, {"main": strange})
+    strangers_push(two.ada, two.url, strange)
     subprocess.run(  # as far as a fetch of ours is when it is killed before it has looked at anything
         ["dolt", "fetch", "at-there"], cwd=two.bob.folder, check=True, capture_output=True
     )
@@ -374,7 +389,7 @@ def test_strange_revisions_do_not_leave_the_quarantine(two: Two, tmp_path: Path,
         strange = raw(two.ada, "main", "DROP TABLE theirs")
     else:
         strange = raw(two.ada, "main", *STRANGE[what][0])
-    two.ada.push("there", two.url, {"main": strange})
+    strangers_push(two.ada, two.url, strange)
     into = tmp_path / "room" / "vetted"
     into.parent.mkdir()
     with pytest.raises(KnowledgeRefused):

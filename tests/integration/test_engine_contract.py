@@ -27,7 +27,16 @@ from vmrag_link.errors import (
     RevisionMissing,
     Uncommitted,
 )
-from vmrag_link.models import ChangeCounts, Chunking, Collection, Document, Link, Project, Working
+from vmrag_link.models import (
+    ChangeCounts,
+    Chunking,
+    Collection,
+    Document,
+    Link,
+    Project,
+    Working,
+    content_hash,
+)
 
 engine, engines = support.engine, support.engines
 
@@ -111,7 +120,8 @@ def test_a_text_survives_exactly(engine: Engine, text: str) -> None:
 def test_every_field_of_both_tables_survives(engine: Engine) -> None:
     collection = Collection("guide", "system", '{"a":1}', "f", "m", 256, "ip", Chunking("characters", 9, 2), "2026")
     fields = {name: f"{name} ü" for name in Document.__struct_fields__ if name != "table"}
-    written = Document(**{**fields, "collection": "guide"})
+    derived = {"content_hash": content_hash(fields["content"]), "metadata": '{"ü":1}'}
+    written = Document(**{**fields, **derived, "collection": "guide"})
     engine.create_branch("main", root(engine))
     engine.write("main", Write([collection], (), [written]), expected=root(engine))
     assert engine.collections(Working("main")) == [collection]
@@ -635,7 +645,8 @@ def test_a_difference_names_what_was_added_modified_and_removed(engine: Engine) 
 @pytest.mark.parametrize("field", ["title", "content", "metadata", "source", "source_key", "file_type"])
 def test_every_field_but_the_times_makes_a_difference(engine: Engine, field: str) -> None:
     old = store(engine, "main", document("a", metadata="{}"))
-    new = store(engine, "main", Document(**{**_fields(document("a")), field: "other"}))
+    value = '{"k":1}' if field == "metadata" else "other"
+    new = store(engine, "main", Document(**{**_fields(document("a")), field: value}))
     assert engine.diff(old, new).counts().modified == 1
     assert engine.diff(Working("main"), old).counts().modified == 1
 

@@ -336,8 +336,19 @@ class Engine(Protocol):
         Any program may have written it.
         """
 
+    def require_records(self, at: At, *, since: str) -> None:
+        """Look at the rows in which a place differs from a revision that is sound: any program may
+        have written them. Costs by their number.
+
+        Raises `RowsInvalid` for the first that none of our commands could have written; and as
+        reading `at`.
+        """
+
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         """Make revisions the heads of branches there, one after the other.
+
+        Where other programs write, too, they are looked at as `fetch` does: nobody could fetch what
+        that refuses, and nothing is pushed.
 
         Missing branches are created; an empty revision deletes. Raises `RemoteMoved` for what is no
         fast-forward (with `force`: for a branch that moved since it was last fetched), and as

@@ -14,12 +14,12 @@ from typing import Protocol
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines import logical
+from vmrag_link.engines import logical, records, tables
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.engines.records import ROWS_HINT
 from vmrag_link.engines.tables import Table
-from vmrag_link.errors import KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
+from vmrag_link.errors import KnowledgeRefused, LimitExceeded, RowsInvalid, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME
 
@@ -60,7 +60,13 @@ than the table of links, or rows in it that are none.
 
 
 def require_sound(
-    heads: Mapping[str, str], look: Look, look_at_links: LookAtLinks, *, known: Mapping[str, str], limits: Limits
+    heads: Mapping[str, str],
+    look: Look,
+    look_at_links: LookAtLinks,
+    *,
+    known: Mapping[str, str],
+    limits: Limits,
+    whose: str = " of the remote",
 ) -> None:
     """Look at the heads of a remote's branches, except those that were looked at before (`known`).
 
@@ -76,7 +82,7 @@ def require_sound(
         if (head, of_links) in seen:
             continue
         seen.add((head, of_links))
-        where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
+        where = f"Revision {head[:12]} (KB branch {name[:80]!a}{whose})"
         if of_links:
             look_at_links(head, where)
         elif look(head, where, base=known.get(name) or nearby):
@@ -84,13 +90,34 @@ def require_sound(
 
 
 def require_ours(row: Row) -> None:
-    """Raises `ValueError` for a row that is a record, but that none of our commands writes.
+    """Raises `RowsInvalid` for a row that is a record, but that none of our commands writes.
 
     The embedding model may be unknown: a newer program may have more of them.
     """
-    metadata_from_row(row.metadata)
+    key = row.key if isinstance(row, Document) else (row.key,)
+    try:
+        metadata_from_row(row.metadata)
+    except ValueError as error:
+        why = str(error).removeprefix("its metadata ")
+        raise records.invalid(tables.table_of(row), key, "metadata", why) from error
     if isinstance(row, Document) and row.content_hash != content_hash(row.content):
-        raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
+        raise records.invalid(tables.table_of(row), key, "content_hash", "is not that of its content")
+
+
+@contextlib.contextmanager
+def before_push() -> Iterator[None]:
+    """What is refused of heads that are about to be pushed, as whoever fetches them would refuse
+    it, becomes the refusal of the push.
+    """
+    try:
+        yield
+    except KnowledgeRefused as error:
+        row = error.__cause__ if isinstance(error.__cause__, RowsInvalid) else None
+        raise KnowledgeRefused(
+            f"Nothing was pushed, because nobody could fetch it. {row.message if row else error.message}",
+            hint=row.hint if row else ROWS_HINT,
+            **(row.details if row else error.details),
+        ) from error
 
 
 def require_link(link: Link) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.engines import logical
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, PROJECTS, Table
-from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, Table
+from vmrag_link.errors import ContentRefused, RowsInvalid, quoted
 from vmrag_link.models import (
     Chunking,
     Collection,
@@ -20,6 +22,7 @@ from vmrag_link.models import (
     Project,
     Row,
     canonical_json,
+    json_from_user,
 )
 
 ROWS_HINT = (
@@ -31,6 +34,7 @@ Value = str | int | None
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
+_MOST_SHOWN = 300
 
 
 def exact(text: str, what: str) -> str:
@@ -83,21 +87,67 @@ def link_row(link: Link) -> tuple[str, ...]:
     return tuple(exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())
 
 
+@functools.cache
+def defaults(table: Table) -> Mapping[str, Value]:
+    """What a column stands for where another program left it NULL; keys and `content_hash`, which
+    follows from the text, have none.
+    """
+    if table is COLLECTIONS:
+        empty = collection_row(Collection("-"))
+    elif table is PROJECTS:
+        empty = project_row(Project("-"))
+    else:
+        empty = document_row(Document("-", "-", "", "", "", table=table.name))  # type: ignore[arg-type]  # one of them
+    values = dict(zip(table.columns, empty, strict=True))
+    return {name: value for name, value in values.items() if name not in (*table.columns[: table.keys], "content_hash")}
+
+
+def canonical_metadata(text: str) -> str:
+    """The canonical JSON of a metadata that another program wrote.
+
+    Raises `ValueError`, whose message completes `metadata …`, for what is no object, or cannot be
+    stored exactly.
+    """
+    try:
+        if canonical_json(msgspec.json.decode(text, type=dict[str, Any])) == text:
+            return text
+    except (ValueError, RecursionError):
+        pass  # the careful parser says what is wrong
+    value = json_from_user(text)
+    if not isinstance(value, dict):
+        raise ValueError("is not the JSON of an object")  # noqa: TRY004  a value of a stranger's
+    return canonical_json(value)
+
+
+def invalid(table: Table, key: Sequence[object], column: str, why: str) -> RowsInvalid:
+    """The error for a row that cannot be taken; `why` completes `its COLUMN …`. A stranger's words
+    may be in both.
+    """
+    name = "/".join(map(str, key))
+    shown, why = terminal_text.one_line(name), terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
+    return RowsInvalid(
+        f"The row {shown!r} of the table {table.name} cannot be taken: its {column} {why}.",
+        hint=f"Put it right where it was written, or give up what it holds: vmrag restore {quoted(name)}",
+        table=table.name,
+        row=name,
+        column=column,
+        key=list(map(str, key)),
+    )
+
+
 def collection(row: Sequence[Any]) -> Collection:
     """A record from a row of the table `collections`.
 
     A stranger may have written it: impossible values are refused.
     """
+    _require_types(COLLECTIONS, COLLECTIONS.columns, row)
     name, kind, metadata, function, model, dimensions, distance, chunking, created_at, import_base = row
-    texts((*row[:5], *row[6:]))
-    if type(dimensions) is not int:
-        raise _invalid(dimensions)
     if distance not in _DISTANCES:
-        raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
+        raise invalid(COLLECTIONS, [name], "distance", f"is {distance!r}, which this program does not know")
     try:
         pieces = msgspec.json.decode(chunking, type=Chunking)
-    except (ValueError, TypeError) as error:  # a column may hold NULL or a number
-        raise EngineFailed(f"Collection {name!r} has a chunking that this program does not know: {error}.") from error
+    except ValueError as error:
+        raise invalid(COLLECTIONS, [name], "chunking", f"is none that this program knows: {error}") from error
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
 
 
@@ -107,7 +157,10 @@ def record(table: Table, row: Sequence[Any]) -> Row:
         return collection(row)
     if table is DOCUMENTS:
         return document(row)
-    return Project(*texts(row)) if table is PROJECTS else logical_document(table, row)
+    if table is PROJECTS:
+        _require_types(table, table.columns, row)
+        return Project(*row)
+    return logical_document(table, row)
 
 
 def primary_key(row: Row) -> str:
@@ -117,40 +170,46 @@ def primary_key(row: Row) -> str:
 
 def logical_document(table: Table, row: Sequence[Any]) -> Document:
     """A record from a row of one of the tables `tables.LOGICAL`."""
-    for name, value in zip(table.columns, row, strict=True):
-        if type(value) is not (int if name in table.numbers else str):
-            raise _invalid(value)
+    _require_types(table, table.columns, row)
     try:
         return logical.document(table, row)
     except (ValueError, RecursionError) as error:  # of metadata that is no JSON object, or holds what is none
-        raise RowsInvalid(
-            f"The knowledge base holds a row of {table.name} whose metadata cannot be read: {error}.", hint=ROWS_HINT
-        ) from error
+        raise invalid(table, row[:1], "metadata", f"cannot be read: {error}") from error
 
 
 def document(row: Sequence[Any]) -> Document:
     """A record from a row of the table `documents`."""
-    return Document(*texts(row))  # type: ignore[arg-type]  # a row has no field `table`
+    _require_types(DOCUMENTS, DOCUMENTS.columns, row)
+    return Document(*row)
 
 
 def header(row: Sequence[Any]) -> DocumentHeader:
     """A record from a row of HEADER_COLUMNS."""
-    return DocumentHeader(*texts(row))
+    _require_types(DOCUMENTS, HEADER_COLUMNS, row)
+    return DocumentHeader(*row)
 
 
 def texts(row: Sequence[Any]) -> Sequence[str]:
     """The row, if all of it is text: a column takes values of any type. Raises `RowsInvalid`."""
     for each in row:
         if type(each) is not str:
-            raise _invalid(each)
+            raise RowsInvalid(
+                f"The knowledge base holds a row with {_kind(each)} where no command of ours writes that.",
+                hint=ROWS_HINT,
+            )
     return row
 
 
-def _invalid(found: object) -> RowsInvalid:
-    what = {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(found), "nothing")
-    return RowsInvalid(
-        f"The knowledge base holds a row with {what} where no command of ours writes that.", hint=ROWS_HINT
-    )
+def _require_types(table: Table, columns: Sequence[str], row: Sequence[Any]) -> None:
+    for name, value in zip(columns, row, strict=True):
+        if type(value) is not (int if name in table.numbers else str):
+            raise invalid(
+                table, row[: table.keys], name, f"holds {_kind(value)}, which no command of ours writes there"
+            )
+
+
+def _kind(found: object) -> str:
+    return {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(found), "nothing")
 
 
 def _name(name: str, what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmrag_link.models import Collection, Document, Project, Record
+from vmrag_link.models import Collection, Document, Project, Record, Row
 
 
 class Table(NamedTuple):
@@ -74,6 +74,14 @@ WITH_TEXTS = (DOCUMENTS, *LOGICAL)
 """Tables whose column `content` holds texts of any length."""
 
 TABLES = (COLLECTIONS, DOCUMENTS, PROJECTS, *LOGICAL)
+
+
+def table_of(row: Row) -> Table:
+    """The table that a record is a row of."""
+    if isinstance(row, Document):
+        return next(each for each in WITH_TEXTS if each.name == row.table)
+    return COLLECTIONS if isinstance(row, Collection) else PROJECTS
+
 
 HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
 COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")

@@ -15,7 +15,7 @@ from vmrag_link.engines.changes import DocumentSides, HeaderSides, RowSides
 from vmrag_link.engines.comparison import RowComparison
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literals
+from vmrag_link.engines.dolt.literals import literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, LOGICAL, PROJECTS, Table
 from vmrag_link.models import (
@@ -33,7 +33,11 @@ from vmrag_link.models import (
 WORKING = "WORKING"
 """The working set of the branch at which a statement runs; no other branch's can be named."""
 
-_CHANGED = " OR ".join(f"NOT (to_{column} <=> from_{column})" for column in COMPARED_COLUMNS)
+_CHANGED = " OR ".join(
+    f"NOT ({reading.completed(DOCUMENTS, column, 'to_')} <=> {reading.completed(DOCUMENTS, column, 'from_')})"
+    for column in COMPARED_COLUMNS
+    if column != "content_hash"  # it follows from the content
+)
 _WHERE = f"diff_type <> 'modified' OR {_CHANGED}"
 
 
@@ -194,12 +198,12 @@ def differing(
     connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""
-    before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]
-    selected = ", ".join(map(identifier, ["diff_type", *before, *after]))
-    query = f"SELECT {selected} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
+    before, after = columns
+    sides = [*reading.selected(table, before, "from_"), *reading.selected(table, after, "to_")]
+    query = f"SELECT {', '.join(['diff_type', *sides])} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
     for row in reading.pages(connection, step.at, query):
         kind = row["diff_type"]
         yield (
-            () if kind == "added" else reading.values(row, before),
-            () if kind == "removed" else reading.values(row, after),
+            () if kind == "added" else reading.values(row, table, before, "from_"),
+            () if kind == "removed" else reading.values(row, table, after, "to_"),
         )

@@ -12,6 +12,7 @@ from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, Engi
 from vmrag_link.engines.dolt import (
     creation,
     history,
+    inspection,
     links,
     program,
     reading,
@@ -277,6 +278,9 @@ class DoltEngine:
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         return self._session.refusal(revision)
+
+    def require_records(self, at: At, *, since: str) -> None:
+        inspection.require_records(self._session, at, since)
 
     def collections(self, at: At) -> list[Collection]:
         return list(reading.collections(self._session, at))

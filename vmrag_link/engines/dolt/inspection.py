@@ -6,6 +6,7 @@ them (`validation`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 
@@ -13,19 +14,21 @@ import msgspec
 
 from vmrag_link.engines import inspection, records
 from vmrag_link.engines.dolt import comparison, history, links, reading, schema
-from vmrag_link.engines.dolt.comparison import Comparable
+from vmrag_link.engines.dolt.comparison import WORKING, Comparable
 from vmrag_link.engines.dolt.literals import literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, LOGICAL, TABLES, WITH_TEXTS
-from vmrag_link.errors import EngineError, KnowledgeRefused, SchemaTooNew
-from vmrag_link.models import Row
+from vmrag_link.errors import EngineError, KnowledgeRefused, RowsInvalid, SchemaTooNew
+from vmrag_link.models import At, Row, Working
 
 UNREADABLE = (EngineError, msgspec.DecodeError, UnicodeDecodeError, ValueError)
 """What reading rows raises that are not records."""
 
 
-def require_sound(session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str]) -> None:
+def require_sound(
+    session: DoltSession, heads: Mapping[str, str], *, known: Mapping[str, str], whose: str = " of the remote"
+) -> None:
     """See `engines.inspection.require_sound`."""
     here = history.existing(session.connection, known.values())
     inspection.require_sound(
@@ -34,6 +37,7 @@ def require_sound(session: DoltSession, heads: Mapping[str, str], *, known: Mapp
         functools.partial(_require_links, session),
         known={name: head for name, head in known.items() if head in here},
         limits=session.limits,
+        whose=whose,
     )
 
 
@@ -116,14 +120,27 @@ def has_longer(session: DoltSession, revision: str, since: str | None, most: int
     return any(session.connection.results(queries, at=revision))
 
 
-def rows(session: DoltSession, since: str | None, revision: str) -> Iterator[Row]:
+def require_records(session: DoltSession, at: At, since: str) -> None:
+    """See `Engine.require_records`."""
+    if not session.version(at) or not _has_tables(session, since):
+        return
+    place = at.branch if isinstance(at, Working) else at
+    with session.connection.snapshot(place) if isinstance(at, Working) else contextlib.nullcontext():
+        if twin := twins(session, place):
+            raise RowsInvalid(f"What {place!r} holds cannot be taken: {twin}.", hint=records.ROWS_HINT)
+        for each in rows(session, since, at):
+            inspection.require_ours(each)
+
+
+def rows(session: DoltSession, since: str | None, revision: At) -> Iterator[Row]:
     """The rows of a revision, or those that it has changed `since`.
 
     Raises one of UNREADABLE for one that is no record.
     """
     for table in TABLES:
         if since is not None:
-            step = Comparable(None, since, revision)
+            at, new = (revision.branch, WORKING) if isinstance(revision, Working) else (None, revision)
+            step = Comparable(at, since, new)
             pairs = comparison.differing(session.connection, step, table, ((), table.columns), "diff_type <> 'removed'")
             found: Iterator[Row] = (records.record(table, after) for _, after in pairs)
         elif table is DOCUMENTS:

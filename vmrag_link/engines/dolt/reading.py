@@ -3,6 +3,9 @@
 Rows come in pages: each is one answer of Dolt's, of about PAGE_BYTES, so memory does not grow with
 their number, and nothing stays open between two pages. A revision never changes. The pages of a
 working set are read in one transaction and set aside.
+
+Other programs write here, too. What derives is computed where it is read (`selected`), so that no
+text is known by another one's hash; a row that can be no document is named (`values`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.logical_rows import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table, beyond
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
 
@@ -29,9 +32,6 @@ _FIRST_PAGE = 16
 _LARGEST_PAGE = 2000
 _SHRINKING = 8
 _IN_MEMORY = 4_000_000
-
-_NUMBERS = tuple(column for table in TABLES for column in table.numbers)
-"""Columns that hold numbers; in a difference a prefix stands before them."""
 
 Values = tuple[Any, ...]
 
@@ -87,7 +87,7 @@ def sources(session: DoltSession, at: At, collection: str) -> list[tuple[str, st
     where = f"collection_name = {literal(collection)} AND source <> ''"
     query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
     rows = session.connection.rows(query, at=_named(at))
-    return [tuple(records.texts(values(row, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
+    return [tuple(records.texts(values(row, DOCUMENTS, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
 
 
 def ids(session: DoltSession, at: At, collection: str, prefix: str) -> list[str]:
@@ -122,9 +122,9 @@ def history(session: DoltSession, revision: str, collection: str, doc_id: str) -
 def _history(
     connection: SqlConnection, revision: str, table: Table, columns: Sequence[str], where: str
 ) -> Iterator[Values]:
-    selected = ("commit_hash", *columns)
-    query = f"SELECT {', '.join(map(identifier, selected))} FROM dolt_history_{table.name} WHERE {where}"
-    return (values(row, selected) for row in pages(connection, revision, query))
+    names = ", ".join(["commit_hash", *selected(table, columns)])
+    query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
+    return ((row["commit_hash"], *values(row, table, columns)) for row in pages(connection, revision, query))
 
 
 def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
@@ -184,9 +184,58 @@ class DoltRows(LogicalRows):
         return _selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
 
 
-def values(row: SqlRow, columns: Sequence[str]) -> Values:
-    """The columns of a row in this order; None where one is NULL."""
-    return tuple(_number(row.get(each)) if each.endswith(_NUMBERS) else row.get(each) for each in columns)
+def selected(table: Table, columns: Sequence[str], prefix: str = "") -> list[str]:
+    """Columns as SQL, called as they are: NULL as `records.defaults` has it, and the hash of the
+    text that is there.
+    """
+    return [f"{completed(table, each, prefix)} AS {identifier(prefix + each)}" for each in columns]
+
+
+def completed(table: Table, column: str, prefix: str = "") -> str:
+    """The value of a column as SQL, whatever another program has left in it."""
+    if column == "content_hash":
+        text = f"ifnull({prefix}content, '')"
+        return f"if(instr({text}, char(0)) > 0, char(0), sha2({text}, 256))"  # `values` refuses the one with NUL
+    default = records.defaults(table).get(column)
+    return f"{prefix}{column}" if default is None else f"ifnull({prefix}{column}, {literal(default)})"
+
+
+def values(row: SqlRow, table: Table, columns: Sequence[str], prefix: str = "") -> Values:
+    """The columns of a row in this order; None where one is NULL.
+
+    Metadata is canonical, however it was written. Raises `RowsInvalid` for an empty key, a text
+    that no engine stores exactly, and metadata that is none.
+    """
+    found = []
+    for column in columns:
+        value = row.get(prefix + column)
+        if column in table.numbers:
+            value = _number(value)
+        elif isinstance(value, str):
+            if "\0" in value:
+                where = "content" if column == "content_hash" else column
+                raise records.invalid(table, _key(row, table, prefix), where, "holds a NUL character")
+            if not value and column in table.columns[: table.keys]:
+                raise records.invalid(table, _key(row, table, prefix), column, "is empty")
+            if column == "metadata" and value != "{}":
+                value = _metadata(row, table, value, prefix)
+        found.append(value)
+    return tuple(found)
+
+
+def _metadata(row: SqlRow, table: Table, text: str, prefix: str) -> str:
+    try:
+        return records.canonical_metadata(text)
+    except ValueError as error:
+        raise records.invalid(table, _key(row, table, prefix), "metadata", str(error)) from error
+
+
+def _key(row: SqlRow, table: Table, prefix: str) -> list[str]:
+    """What a document of the row is called, as far as the row says it."""
+    key = [str(row.get(prefix + each, "")) for each in table.columns[: table.keys]]
+    if table.name in logical.METADATA_KEYS:
+        return [logical.collection_of(table, str(row.get(prefix + logical.implying_column(table), ""))), *key]
+    return key
 
 
 def _number(value: object) -> object:
@@ -211,7 +260,7 @@ class _Selection(NamedTuple):
         return self.table.columns[self.table.keys - 1]
 
     def query(self, after: str | None, size: int) -> str:
-        names = ", ".join(map(identifier, self.columns))
+        names = ", ".join(selected(self.table, self.columns))
         # Named whole, the primary key is the order in which rows are found; else they are sorted.
         order = ", ".join(self.table.columns[: self.table.keys])
         where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"
@@ -277,7 +326,7 @@ def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]
                 raise
             size = smaller(size)
             continue
-        rows = [values(row, selection.columns) for row in found]
+        rows = [values(row, selection.table, selection.columns) for row in found]
         yield from rows
         if len(rows) < size:
             return

@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH
+from vmrag_link.engines import inspection as engine_inspection
+from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
 from vmrag_link.engines.dolt import creation, history, inspection, program, remote_errors, remotes, validation
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
@@ -103,6 +104,9 @@ def push(
     with session.writing(f"push to {remote}"):
         if force:
             _require_unmoved(session, access, remote, url, wanted, user=user)
+        heads = {branch: head for branch, head in wanted.items() if head and not reserved(branch)}
+        with engine_inspection.before_push():
+            inspection.require_sound(session, heads, known=remotes.heads(session.folder, remote), whose="")
         session.connection.release()  # see `SqlConnection.remotely`
         remotes.register(session.folder, session.connection, remote, url)
         try:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from vmrag_link.engines import creating, logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, reading, schema, unfinished
+from vmrag_link.engines.dolt.comparison import WORKING, Comparable, differing
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
-from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
 from vmrag_link.errors import NoChanges
 from vmrag_link.models import Working
 
+_THERE = "diff_type <> 'removed'"
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
 
@@ -27,11 +29,36 @@ def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> N
 
 def commit(session: DoltSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
     with session.transaction_on(branch, f"commit on the branch {branch}", expected) as at:
-        if not schema.is_dirty(session.connection, at):
-            raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
-        revision = schema.commit(session.connection, at, message, author, date)
+        _complete(session, at, expected)
+        dirty = schema.is_dirty(session.connection, at)
+        revision = schema.commit(session.connection, at, message, author, date) if dirty else ""
     session.note_committed()
+    if not dirty:
+        raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
     return revision
+
+
+def _complete(session: DoltSession, at: str, head: str) -> None:
+    """Store in the uncommitted rows what they stand for (`reading.completed`): other programs left
+    columns out, or an old hash beside a new text.
+
+    Costs by the number of uncommitted rows, whose texts are not read. Raises `RowsInvalid` for one
+    that can be no record.
+    """
+    connection, step = session.connection, Comparable(at, head, WORKING)
+    changed = {str(row["v"]) for row in connection.rows("SELECT table_name AS v FROM dolt_status", at=at)}
+    for table in (each for each in TABLES if each.name in changed):
+        stored = table.columns[table.keys :]
+        other = " OR ".join(f"NOT (to_{each} <=> {reading.completed(table, each, 'to_')})" for each in stored)
+        rows = [
+            records.row(records.record(table, after))
+            for _, after in differing(connection, step, table, ((), table.columns), f"{_THERE} AND ({other})")
+        ]
+        _put(connection, at, table, rows)
+        columns = [each for each in table.columns if each != "content"]
+        for _, after in differing(connection, step, table, ((), columns), _THERE):
+            if table is COLLECTIONS:
+                records.record(table, after)
 
 
 def commit_onto(

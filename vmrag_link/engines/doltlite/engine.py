@@ -12,6 +12,7 @@ from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
 from vmrag_link.engines.doltlite import (
     creation,
     history,
+    inspection,
     links,
     reading,
     remotes,
@@ -23,6 +24,7 @@ from vmrag_link.engines.doltlite import (
 from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
+from vmrag_link.engines.doltlite.differing import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
@@ -44,6 +46,7 @@ from vmrag_link.models import (
     Project,
     RevisionInfo,
     Row,
+    Working,
 )
 
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
@@ -216,6 +219,10 @@ class DoltliteEngine:
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         return self._session.refusal(revision)
+
+    def require_records(self, at: At, *, since: str) -> None:
+        with self._session.reading(at) as connection:
+            inspection.require_records(connection, WORKING if isinstance(at, Working) else at, since)
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         transfer.push(self._session, remote, url, heads, force=force)

@@ -49,6 +49,13 @@ def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, s
     inspection.require_sound(heads, look, look_at_links, known=known, limits=limits)
 
 
+def require_records(connection: Connection, at: str, since: str) -> None:
+    """See `Engine.require_records`; `at`: a revision, or WORKING of the connection's branch."""
+    if schema.version(connection):
+        for row in validation.rows(connection, since, at):
+            inspection.require_ours(row)
+
+
 def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
     """Whether it has our tables. Only what differs from `base`, which was looked at, is read."""
     with inspection.refusing(where, limits), _opened(file, head, limits) as connection:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link.errors import ConfirmationMissing, plural
+from vmrag_link import clock
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
+from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
+from vmrag_link.git import plumbing
 from vmrag_link.merging.threeway import as_rows
-from vmrag_link.models import At, ChangeKind, Difference, Record
+from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, Working
 from vmrag_link.ops.documents import unsaved, writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.history import document_names, revparse
@@ -67,6 +71,7 @@ def restore(
     has changed.
     """
     everything = within is None and (not names or EVERYTHING in names)
+    _give_up_invalid_rows(ws, None if everything else names, confirmed=confirmed)
     target = writing.writable(ws, index=False)
     if everything:
         merge_state.refuse_if_open(ws)
@@ -93,6 +98,66 @@ def restore(
         return Planned(None if found.empty else as_rows(found), report)
 
     return writing.write(ws, plan, "restore documents", follow=False)
+
+
+def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:
+    """Replace, as the pin's revision has them, the rows of these names that another program wrote
+    and that nothing can read; None: all of them.
+
+    Uncommitted ones are replaced where they stand. Where that program committed them, a commit on
+    the branch replaces them, which `vmrag pin` takes. Raises `ConfirmationMissing`: no revision
+    holds what is given up in a form that could be brought back.
+    """
+    target = ws.target()
+    branch = target.kb_branch
+    if branch is None or target.state != "pinned" or not (branch.dirty or branch.head != target.revision):
+        return
+    while invalid := _invalid_row(ws, branch, target.revision):
+        key, table = invalid.details["key"], str(invalid.details["table"])
+        if names is not None and not {str(invalid.details["row"]), key[-1]}.intersection(names):
+            return  # whatever reads it says so
+        if not confirmed:
+            raise ConfirmationMissing(
+                f"{invalid.message} What it holds cannot be brought back once it is given up.",
+                hint=f"vmrag restore {quoted(str(invalid.details['row']))} OPTION, where OPTION is --yes",
+                **invalid.details,
+            )
+        rows = _as_pinned(ws, target.revision, table, key)
+        writing.refuse_in_between(ws)
+        with ws.engine.writing("restore a row"):
+            if branch.dirty:
+                ws.engine.write(branch.name, rows, expected=branch.head)
+            else:
+                message = f"Restore {'/'.join(key)} of {table}"
+                who = plumbing.identity(ws.places)
+                made = ws.engine.commit_onto(branch.head, [rows], message=message, author=who, date=clock.now())
+                ws.engine.move_branch(branch.name, made, expected=branch.head)
+        branch = ws.engine.branch(branch.name) or branch
+
+
+def _invalid_row(ws: Workspace, branch: KbBranch, pinned: str) -> RowsInvalid | None:
+    """The first row that a KB branch has changed since the pinned revision, and that is none."""
+    try:
+        ws.engine.require_records(Working(branch.name) if branch.dirty else branch.head, since=pinned)
+    except RowsInvalid as error:
+        if "key" not in error.details:
+            raise
+        return error
+    return None
+
+
+def _as_pinned(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> Write:
+    """What puts a row there as a revision has it, or takes it away."""
+    if table == COLLECTIONS.name:
+        collections = [each for each in ws.engine.collections(revision) if [each.name] == list(key)]
+        return Write(put_collections=collections, remove_collections=[] if collections else key)
+    if table == PROJECTS.name:
+        projects = list(ws.engine.projects(revision, ids=key))
+        return Write(put_projects=projects, remove_projects=[] if projects else key)
+    stored: DocumentTable = table  # type: ignore[assignment]  # one of the tables of documents
+    documents = list(ws.engine.documents(revision, ids=key[-1:], table=stored))
+    found = [each for each in documents if table != "documents" or each.collection == key[0]]
+    return Write(put_documents=found, remove_documents=[] if found else [(key[0], key[-1])])
 
 
 def _part(ws: Workspace, at: At, revision: str, wanted: document_names.NamedSelection) -> Difference:

@@ -65,6 +65,7 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
     found = () if before is not None else offers(ws)
     if before is None:
         require_files(ws.places.top / attributes.ATTRIBUTES)  # what refuses comes before what writes
+    _require_records(ws, revision)
     done = go_to(ws, revision)
     first = None
     if before is None:
@@ -74,6 +75,16 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
         first = FirstPin(taken, others, root, attributes.send_to_driver(ws.places))
     staged = done.staged and (first is None or first.attributes.staged or first.attributes.edited)
     return PinCommandReport(done.pin, done.changed, staged, done.pending, first)
+
+
+def _require_records(ws: Workspace, revision: str) -> None:
+    """Raise `RowsInvalid` before the pin names what nobody could read, or fetch: other programs
+    commit on a Dolt repository's branches, too.
+    """
+    target = ws.target()
+    pinned = target.revision if target.state == "pinned" else root_of(ws.engine)
+    if revision != pinned:
+        ws.engine.require_records(revision, since=pinned)
 
 
 def _own(ws: Workspace) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import PinMalformed, VmragError, quoted
+from vmrag_link.errors import PinMalformed, RowsInvalid, VmragError, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.verify import FORMAT
@@ -114,7 +114,11 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.state() if ws.binding else None
     server = ws.sharing.state() if ws.binding and ws.server else None
-    found = changes(ws, target) if with_changes else None
+    try:
+        found = changes(ws, target) if with_changes else None
+    except RowsInvalid as error:  # another program wrote it
+        state, found, hint = "drift", None, error.hint
+        reasons.append(error.message)
     if merge and not merge.written:  # what it brings moves the pin, and explains the files
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None
