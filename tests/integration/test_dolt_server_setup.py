@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE
-from vmrag_link.engines.dolt import server_database
+from vmrag_link.engines.dolt import server_database, server_session
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
@@ -291,3 +292,73 @@ def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):
     assert said["code"] == "DATABASE_ERROR"
     assert f"The server {server.address} cannot be reached" in said["message"]
     assert server.password not in str(said)
+
+
+@pytest.fixture
+def on_own_server(tmp_path, monkeypatch):
+    """A project whose knowledge base is on a server that the test may stop."""
+    isolate(monkeypatch, tmp_path / "home")
+    server = DoltServer(tmp_path / "databases")
+    server.start()
+    monkeypatch.setenv("VMRAG_DOLT_SERVER", server.address)
+    monkeypatch.setenv("VMRAG_DOLT_DATABASE", "kb")
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", server.password)
+    project = new_project(tmp_path / "project")
+    project.vmrag("init", "--engine", "dolt", "--no-hooks")
+    long = "".join(f"Line {number} of a text that is cut into many pieces.\n" for number in range(200))
+    project.record("backups", backup="Backups run nightly.", long=long)
+    yield project, server
+    server.stop()
+
+
+ASKED = [
+    ("query", "nightly backup"),
+    ("query", "nightly backup", "--at", "HEAD"),
+    ("grep", "(nightly|Line 1.0)"),
+    ("grep", "(nightly|Line 1.0)", "--at", "HEAD"),
+]
+
+
+def test_while_the_server_is_down_and_the_pin_stays_the_index_answers(on_own_server):
+    project, server = on_own_server
+
+    def answers(report):
+        """Where a hit lies in its document is not in the index."""
+        hits = [(each["doc_id"], each["score"], each["text"]) for each in report.get("results", ())]
+        return hits, report.get("documents")
+
+    before = [answers(project.ask(*each)) for each in ASKED]
+    assert [len(documents) for _, documents in before[2:]] == [2, 2]
+    server.stop()
+    for asked, was in zip(ASKED, before, strict=True):
+        now = project.ask(*asked)
+        assert answers(now) == was, asked
+        if "--at" not in asked:
+            assert "cannot be reached" in now["notes"][0]
+            assert not now["kb"]["in_sync"], "what is not committed is not known"
+    project.vmrag("add", "-", "--collection", "handbook", "--id", "new", stdin="New.", code=3)
+    project.vmrag("commit", "-m", "nothing", code=3)
+    project.vmrag("status", code=3)
+
+
+def test_a_server_that_is_silent_is_waited_for_once_a_minute(on_own_server, monkeypatch):
+    """It takes connections, and says nothing."""
+    project, server = on_own_server
+    server.stop()
+    monkeypatch.setattr(server_session, "LOGIN_SECONDS", 2.5)
+    with socket.create_server(("127.0.0.1", server.port), backlog=50) as silent:
+        first = project.vmrag("log", "--json", code=3).error
+        assert "has not answered within" in first["message"]
+        for _ in range(3):
+            later = project.vmrag("log", "--json", code=3).error
+            assert "is asked again 60 s after it" in later["message"]
+        assert project.ask(*ASKED[0])["results"]
+        silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    server.start()
+    note = project.shared / "kb" / "unreached.json"
+    assert str(note) in later["hint"]
+    note.unlink()
+    project.vmrag("log")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from vmrag_link.documents import headings
 from vmrag_link.errors import LimitExceeded, UsageInvalid
@@ -64,6 +65,17 @@ def _pages(text: str) -> Iterator[str]:
             yield text[start : match.start()]
             start = match.start()
     yield text[start:]
+
+
+def joined(texts: Sequence[str], chunking: Chunking) -> str:
+    """The text that `chunks` has cut into these pieces."""
+    if chunking.strategy == "headings":
+        return "".join(texts)
+    kept = [
+        each if after.startswith(PAGE_BREAK) else each[: _word(each, len(each) - chunking.overlap, len(each))]
+        for each, after in pairwise(texts)
+    ]
+    return "".join([*kept, *texts[-1:]])
 
 
 def _by_headings(text: str, chunking: Chunking) -> list[Chunk]:

@@ -103,6 +103,16 @@ def rows_of(folder: Path, name: str) -> dict[str, list[HeldRow]]:
         return found
 
 
+def documents_of(folder: Path, name: str) -> Iterator[tuple[DocumentHeader, list[str]]]:
+    """Each document of a collection with the texts of its chunks, in their order."""
+    with _manifest(folder) as manifest, contextlib.closing(keywords.connect(folder, frozen=True)) as words:
+        held = manifest.collections()[name]
+        for header, slots in manifest.placed(held):
+            rows = [keywords.row_id(held.id, slot) for slot in slots]
+            texts = keywords.texts(words, rows)
+            yield header, [texts[row] for row in rows]
+
+
 def has_given_vectors(folder: Path) -> bool:
     """Whether an index exists and holds vectors that cannot be made again from its texts."""
     if not folder.is_dir():

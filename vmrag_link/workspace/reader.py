@@ -185,7 +185,7 @@ class Reader:
             store.seal(revision=revision, added=done.plan.add)
 
     def _look(self, revision: str) -> Moment:
-        head, target = plumbing.head(self._ws.places), self._ws.target()
+        head, target = plumbing.head(self._ws.places), self._ws.target_for_reading()
         branch = target.kb_branch
         attached = branch.name if branch and branch.head == revision else None
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))

@@ -93,6 +93,8 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
     code pins; empty if it is.
     """
     if current.is_pinned(target, revision):
+        if ws.offline:
+            return (f"{ws.offline.message} The index answers as the pin has it, without what is not committed.",)
         return sentences.left_behind(target)
     why = {
         "no_pin": "This code commit pins no knowledge",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import VmragError
+from vmrag_link.engines.migrated import read_pin
+from vmrag_link.errors import ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
@@ -47,7 +48,8 @@ class Workspace:
     one thread at a time.
 
     `unreached`: why what the pin names could not be fetched. `unbuilt`: why the pin could not be
-    followed, or the index not be built, so that what was there before answers.
+    followed, or the index not be built, so that what was there before answers. `offline`: why the
+    index alone answers, without the knowledge base.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Workspace:
         self.index_file = index_file
         self.unreached: VmragError | None = None
         self.unbuilt: VmragError | None = None
+        self.offline: ServerUnreachable | None = None
         self.reader = Reader(self)
         self.local = LocalStore(self)
         self._patience = patience
@@ -237,6 +240,20 @@ class Workspace:
         """What HEAD and the pin ask for."""
         bound = self.binding
         return resolve(self.places, self.engine, self.trigger(), bound=bound.revision if bound else None)
+
+    def target_for_reading(self) -> Target:
+        """As `target`. While a Dolt server does not answer, the pinned revision that was applied
+        last, if its index is here: what is committed never changes. `offline` says why then.
+        """
+        self.offline = None
+        try:
+            return self.target()
+        except ServerUnreachable as why:
+            trigger, bound = self.trigger(), self.binding
+            if trigger.pin is None or not bound or current.gap(self.places, self.snapshots, trigger, bound):
+                raise
+            self.offline = why
+            return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
 
     def kb_branch(self) -> KbBranch | None:
         """HEAD's KB branch, if it was made and no other work tree writes on it."""

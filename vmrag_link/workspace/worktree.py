@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import ServerUnreachable, VmragError
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
@@ -27,6 +27,7 @@ class WorkTree(Protocol):
     models: Models
     unreached: VmragError | None
     unbuilt: VmragError | None
+    offline: ServerUnreachable | None
 
     @property
     def snapshots(self) -> Snapshots: ...
@@ -43,6 +44,8 @@ class WorkTree(Protocol):
     def indexer(self) -> Indexer: ...
 
     def target(self) -> Target: ...
+
+    def target_for_reading(self) -> Target: ...
 
     def revision(self) -> str: ...
 

@@ -117,7 +117,7 @@ class DoltEngine:
         connection: SqlConnection
         if server_database.noted(folder):
             access = server_database.access_to(folder, access)
-            connection = Server(access, longest=longest)
+            connection = Server(access, longest=longest, folder=folder)
         else:
             program.locate(access.binary)
             connection = Shell(folder, access, longest=longest, timeout=lock_timeout)

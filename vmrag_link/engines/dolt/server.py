@@ -11,11 +11,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.engines.dolt import server_errors
+from vmrag_link.engines.dolt import server_errors, server_silence
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import literal
@@ -29,10 +30,12 @@ T = TypeVar("T")
 
 
 class Server(SqlConnection):
-    """`longest`: bytes of one answer; a longer one raises `LimitExceeded`."""
+    """`longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where it is
+    remembered that the server is silent.
+    """
 
-    def __init__(self, access: DoltAccess, *, longest: int) -> None:
-        self._access, self._longest = access, longest
+    def __init__(self, access: DoltAccess, *, longest: int, folder: Path | None = None) -> None:
+        self._access, self._longest, self._folder = access, longest, folder
         self._session: ServerSession | None = None
         self._bound = 0
         """How many blocks depend on the session: it holds their lock, or their transaction."""
@@ -133,7 +136,9 @@ class Server(SqlConnection):
             return self._session
         if self._bound:
             raise server_errors.lost(self._access)
-        self._session = ServerSession(self._access, longest=self._longest)
+        folder = self._folder
+        with server_silence.remembered(folder, self._access) if folder else contextlib.nullcontext():
+            self._session = ServerSession(self._access, longest=self._longest)
         return self._session
 
     def _harmless(self, asked: Callable[[ServerSession], T]) -> T:

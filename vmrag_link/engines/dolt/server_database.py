@@ -21,6 +21,7 @@ from vmrag_link.errors import (
     AlreadyInitialized,
     ConfigInvalid,
     EngineFailed,
+    EngineUnwritable,
     FormatTooNew,
     KnowledgeMissing,
     RemoteInvalid,
@@ -186,7 +187,7 @@ def _begin(server: Server, access: DoltAccess) -> None:
     database = access.database
     names = {str(name).lower() for row in server.anywhere("SHOW DATABASES") for name in row.values()}
     if database.lower() not in names:
-        server.anywhere(f"CREATE DATABASE {identifier(database)}")
+        _make_database(server, access)
         _set_default(server, database, "")  # one of that name may have been dropped
     try:
         server.rows("SELECT 1")
@@ -200,6 +201,20 @@ def _begin(server: Server, access: DoltAccess) -> None:
                 database=database,
             ) from error
         server.call("dolt_branch", ROOT_BRANCH, first, at=first)
+
+
+def _make_database(server: Server, access: DoltAccess) -> None:
+    try:
+        server.anywhere(f"CREATE DATABASE {identifier(access.database)}")
+    except EngineUnwritable as error:
+        raise KnowledgeMissing(
+            f"The server {access.server} shows the user {shortened(access.user)!r} no database {access.database!r},"
+            " and lets it make none.",
+            hint=f"Whoever runs it says: CREATE DATABASE {identifier(access.database)}, and grants it to you"
+            " (docs/dolt-server.md). Another name: git config vmrag.dolt.database NAME",
+            server=access.server,
+            database=access.database,
+        ) from error
 
 
 def _empty(server: Server, branch: str) -> bool:
@@ -242,7 +257,8 @@ def _default(server: Server, database: str) -> str:
     try:
         server.anywhere(f"USE {identifier(database)}")
     except EngineFailed as error:
-        if not any(each in said(error) for each in ("cannot resolve default branch", f"not found: {database}/")):
+        gone = "cannot resolve default branch", f"not found: {database}/", "access denied for user"
+        if not any(each in said(error) or each in said(error).lower() for each in gone):
             raise
         return ""
     return str(server.anywhere("SELECT active_branch() AS v")[0]["v"])

@@ -31,7 +31,8 @@ LOGIN_SECONDS = 10.0
 
 _MOST_AT_LOGIN = 1_000_000
 _VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
-_NOT_FOUND = "database not found"
+_NOT_FOUND = ("database not found", "access denied for user")
+"""What a server says of a place that is not there: the second to users without global rights."""
 
 _GARBLED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError, struct.error)
 """What PyMySQL raises where the other side does not keep to MySQL's protocol, or wants a file."""
@@ -73,7 +74,7 @@ class ServerSession:
         try:
             self.run(f"USE {wanted}")
         except EngineFailed as error:
-            if at in (None, ROOT_BRANCH) and _NOT_FOUND in said(error):
+            if at in (None, ROOT_BRANCH) and any(each in said(error).lower() for each in _NOT_FOUND):
                 raise server_errors.no_knowledge(self._access) from error
             raise
         self._at = wanted

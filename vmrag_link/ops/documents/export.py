@@ -63,7 +63,7 @@ def export(
 
 
 def _export(ws: Workspace, folder: Path, wanted: Sequence[str], here: Standing, *, force: bool) -> ExportReport:
-    names = reading.collection_names(ws, here.at, wanted)
+    names = reading.collection_names(ws.engine, here.at, wanted)
     target = Folder(folder)
     with file_failures():
         plan = _Plan(target, (each for name in names for each in ws.engine.headers(here.at, collection=name)))

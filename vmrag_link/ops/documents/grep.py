@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.models import At, Document, Record
+from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import reading
+from vmrag_link.ops.documents.reading import TextSource
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.progress import Task
 from vmrag_link.workspace import Workspace
 
 
@@ -75,24 +77,23 @@ def grep(
     """
     wanted = pattern.compiled()
 
-    def look(here: Standing) -> GrepReport:
-        found = list(_found(ws, here.at, wanted, collections, context))
+    def look(source: TextSource, here: Standing) -> GrepReport:
+        names = reading.collection_names(source, here.at, collections, searched=True)
+        with ws.progress.task("searching", sum(source.count(here.at, collection=each) for each in names)) as task:
+            documents = (each for name in names for each in source.documents(here.at, collection=name))
+            found = list(_found(documents, wanted, context, task))
         return GrepReport(found, here.kb, here.notes)
 
-    return reading.read(ws, ref, look)
+    return reading.read_texts(ws, ref, look)
 
 
 def _found(
-    ws: Workspace, at: At, wanted: re.Pattern[str], collections: Sequence[str], context: int
+    documents: Iterable[Document], wanted: re.Pattern[str], context: int, task: Task
 ) -> Iterator[MatchedDocument]:
-    names = reading.collection_names(ws, at, collections, searched=True)
-    total = sum(ws.engine.count(at, collection=name) for name in names)
-    with ws.progress.task("searching", total) as task:
-        for name in names:
-            for document in ws.engine.documents(at, collection=name):
-                if found := _matching(document, wanted, context):
-                    yield found
-                task.advance()
+    for document in documents:
+        if found := _matching(document, wanted, context):
+            yield found
+        task.advance()
 
 
 def _matching(document: Document, wanted: re.Pattern[str], context: int) -> MatchedDocument | None:

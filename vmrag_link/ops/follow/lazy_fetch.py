@@ -23,6 +23,7 @@ from vmrag_link.errors import (
     RemoteInvalid,
     RemoteNotTrusted,
     RemoteUnreachable,
+    ServerUnreachable,
     VmragError,
     quoted,
 )
@@ -65,7 +66,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     cloned = not ws.initialized
     if cloned and not _clone(ws, insist=insist):
         return False
-    target = ws.target()
+    target = ws.target_for_reading()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return cloned
     earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
@@ -110,8 +111,13 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
     if not ws.initialized:
         bring(ws)
     revision = migrated.current(ws.places.kb, pin.dolt_commit)
-    if ws.engine.has_revision(revision):
-        return revision
+    try:
+        if ws.engine.has_revision(revision):
+            return revision
+    except ServerUnreachable:
+        if ws.snapshots.problem(revision):
+            raise
+        return revision  # its index is here, and never changes
     why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.of_another_engine(ws, revision)
     revision = migrated.current(ws.places.kb, pin.dolt_commit)
     if why is None and ws.engine.has_revision(revision):

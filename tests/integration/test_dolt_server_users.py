@@ -1,0 +1,106 @@
+"""A user of a Dolt server who has the rights that docs/dolt-server.md lists, and no others."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.dolt_server import DoltServer
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoltServer]:
+    made = DoltServer(tmp_path_factory.mktemp("users") / "databases")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def database(server: DoltServer) -> str:
+    """A database that whoever runs the server made, as the docs say. Its user has its name."""
+    name = f"handbook_{secrets.token_hex(4)}"
+    server.sql(
+        f"CREATE DATABASE {name}",
+        f"CREATE USER '{name}'@'%' IDENTIFIED BY 'secret'",
+        f"GRANT ALL ON {name}.* TO '{name}'@'%'",
+        f"GRANT EXECUTE ON PROCEDURE {name}.dolt_gc TO '{name}'@'%'",
+    )
+    return name
+
+
+@pytest.fixture
+def ada(tmp_path: Path, server: DoltServer, database: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", "secret")
+    return named(new_project(tmp_path / "ada"), server, database)
+
+
+def named(project: Project, server: DoltServer, database: str) -> Project:
+    for name, value in {"server": server.address, "database": database, "user": database}.items():
+        project.git("config", f"vmrag.dolt.{name}", value)
+    return project
+
+
+def test_the_docs_to_the_letter_are_enough_for_the_first_and_everybody_else(
+    ada: Project, server: DoltServer, database: str, tmp_path: Path
+) -> None:
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    assert ada.status()["in_sync"]
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = named(Project(tmp_path / "bob"), server, database)
+    bob.vmrag("clone")
+    assert bob.texts() == {"faq.md": "A kettle boils water."}
+    bob.vmrag("verify")
+    bob.vmrag("doctor", code=None)
+    bob.vmrag("gc", "--apply")
+    assert server.sql(f"USE `{database}`", "SELECT active_branch()") == [("vmrag_root",)]
+    server.restart()
+    assert bob.texts() == {"faq.md": "A kettle boils water."}
+    assert server.sql(f"USE `{database}`", "SELECT active_branch()") == [("vmrag_root",)]
+
+
+def test_a_knowledge_base_is_moved_to_the_server_and_its_revisions_are_there(
+    tmp_path: Path, server: DoltServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("VMRAG_DOLT_PASSWORD", "secret")
+    project = new_project(tmp_path / "ada")
+    project.vmrag("init", "--no-hooks")
+    project.record("first", faq="A kettle boils water.")
+    named(project, server, database)
+    project.vmrag("migrate", "--to", "dolt")
+    assert project.texts() == {"faq.md": "A kettle boils water."}
+    assert project.status()["in_sync"]
+
+
+def test_a_database_that_is_missing_is_asked_for_by_who_may_not_make_it(
+    ada: Project, server: DoltServer, database: str
+) -> None:
+    ada.git("config", "vmrag.dolt.database", f"{database}_other")
+    refused = ada.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=3).error
+    assert f"{database}_other" in refused["message"]
+    assert "CREATE DATABASE" in refused["hint"]
+    server.sql(f"CREATE DATABASE `{database}_other`", f"GRANT ALL ON `{database}_other`.* TO '{database}'@'%'")
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+
+
+def test_who_may_only_read_is_let_read(ada: Project, server: DoltServer, database: str, tmp_path: Path) -> None:
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    reader = f"r{database[-8:]}"
+    server.sql(f"CREATE USER '{reader}'@'%' IDENTIFIED BY 'secret'", f"GRANT SELECT ON {database}.* TO '{reader}'@'%'")
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = named(Project(tmp_path / "bob"), server, database)
+    bob.git("config", "vmrag.dolt.user", reader)
+    bob.vmrag("clone")
+    assert bob.texts() == {"faq.md": "A kettle boils water."}
+    assert bob.ask("query", "kettle")["results"]
+    bob.vmrag("log")
