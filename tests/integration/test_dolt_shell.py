@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from tests.support import dolt
 from tests.support.dolt_server import DoltServer
 from tests.support.engines import AUTHOR, DATE, commit, document, store
+from tests.support.repos import ON, isolate
+from tests.support.terminal import new_project
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.engines.dolt import shell, unfinished
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -234,3 +237,36 @@ def test_a_server_that_has_the_repository_open_answers_in_place_of_the_program(
     finally:
         engine.close()
         server.stop()
+
+
+def test_a_checkout_that_keeps_the_pin_starts_no_program(tmp_path, monkeypatch):
+    """Counted by a program of that name that notes each start."""
+    real = dolt.require()
+    isolate(monkeypatch, tmp_path / "home")
+    folder, starts = tmp_path / "bin", tmp_path / "starts"
+    folder.mkdir()
+    starts.touch()
+    (folder / "dolt").write_text(f'#!/bin/sh\necho "$@" >> {starts}\nexec {real} "$@"\n')
+    (folder / "dolt").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    project = new_project(tmp_path / "project")
+    project.vmrag("init", "--engine", "dolt")
+    project.record("first", faq="A kettle boils water.")
+    project.git("branch", "other")
+
+    def started(*command):
+        before = starts.stat().st_size
+        project.git(*command, env=ON)
+        return starts.stat().st_size != before
+
+    assert started("status") is False
+    started("switch", "-q", "other")  # what a clean branch has is known from here on
+    assert not started("switch", "-q", "main")
+    assert not started("switch", "-q", "-c", "third")
+    assert not started("checkout", "-q", "--detach")
+    assert not started("switch", "-q", "main")
+    assert project.status()["in_sync"]
+    dolt.run(project.shared / "kb", "--use-db", "kb/main", "sql", "-q", "UPDATE documents SET content = 'Red.'")
+    assert started("switch", "-q", "other"), "somebody has written"
+    project.git("switch", "-q", "main", env=ON)
+    assert project.texts() == {"faq.md": "Red."}

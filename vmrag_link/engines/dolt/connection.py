@@ -72,6 +72,11 @@ class SqlConnection(ABC):
         it is theirs.
         """
 
+    @property
+    def asleep(self) -> bool:
+        """Whether a program would have to be started before it could answer."""
+        return False
+
     @abstractmethod
     def stamp(self) -> object:
         """See `Engine.stamp`."""

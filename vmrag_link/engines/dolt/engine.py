@@ -168,7 +168,7 @@ class DoltEngine:
     # -- revisions
 
     def has_revision(self, revision: str) -> bool:
-        return bool(history.existing(self._session.connection, [revision]))
+        return self._session.has_revision(revision)
 
     def info(self, revision: str) -> RevisionInfo:
         return next(self.log(revision, limit=1))
@@ -191,10 +191,10 @@ class DoltEngine:
     # -- branches
 
     def branches(self) -> list[KbBranch]:
-        return history.branches(self._session.connection)
+        return self._session.branches()
 
     def branch(self, name: str) -> KbBranch | None:
-        return history.branch(self._session.connection, name)
+        return self._session.branch(name)
 
     def legal_branch_name(self, name: str) -> bool:
         return branch_names.legal(name)

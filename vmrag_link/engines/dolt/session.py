@@ -7,12 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
+
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.dolt import anchors, history, schema, unfinished
+from vmrag_link.engines.dolt import anchors, history, known_branches, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.known_branches import KnownBranches
 from vmrag_link.engines.limits import Limits
 from vmrag_link.models import At, KbBranch, Working
+
+_REVISIONS = 20
+"""How many revisions that are no heads are known to be here."""
 
 
 class DoltSession(BaseSession):
@@ -86,10 +92,32 @@ class DoltSession(BaseSession):
         return history.unreachable(self.connection, revisions, without=without)
 
     def branches(self) -> list[KbBranch]:
-        return history.branches(self.connection)
+        if known := self._known():
+            return [*known.branches]
+        stamp = known_branches.stamp(self.folder)
+        found = history.branches(self.connection)
+        if stamp:
+            known_branches.note(self.folder, KnownBranches(stamp, tuple(found)))
+        return found
 
     def branch(self, name: str) -> KbBranch | None:
+        if self.connection.asleep:  # what is asked next is another branch, or all of them
+            return next((each for each in self.branches() if each.name == name), None)
         return history.branch(self.connection, name)
+
+    def has_revision(self, revision: str) -> bool:
+        known = self._known()
+        if known and known.has(revision):
+            return True
+        found = bool(history.existing(self.connection, [revision]))
+        if known and found:
+            revisions = (*known.revisions[-_REVISIONS:], revision)
+            known_branches.note(self.folder, msgspec.structs.replace(known, revisions=revisions))
+        return found
+
+    def _known(self) -> KnownBranches | None:
+        """What need not be asked of a program that would have to be started for it."""
+        return known_branches.read(self.folder) if self.connection.asleep else None
 
     def set_branch(self, name: str, to: str) -> None:
         self.connection.call("dolt_branch", "-f", name, to)

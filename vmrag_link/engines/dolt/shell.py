@@ -58,6 +58,11 @@ class Shell(SqlConnection):
         self._held = self._writers = 0
         self._in_use = threading.RLock()
 
+    @property
+    def asleep(self) -> bool:
+        with self._in_use:
+            return self._session is None and not self._held
+
     def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
         with self._in_use:
             return self._current().ask(queries, at=at)
