@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.dolt import await_next_second
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
 from tests.support.long import LONG, examples
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
@@ -508,7 +509,7 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
 ) -> None:
     mine = store(engine, "main", document("same"), document("mine"))
     engine.create_branch(KEEP_BRANCH, mine)
-    time.sleep(1.01)  # the engine's own initial commit carries the second in which it was made
+    await_next_second()  # the engine's own initial commit carries the one in which it was made
     other = DOLTLITE.create(tmp_path / "other")
     theirs = store(other, "topic", document("same"), document("theirs"))
     (tmp_path / "remote").mkdir()

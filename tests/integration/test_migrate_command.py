@@ -14,6 +14,7 @@ import pytest
 from tests.support import dolt, people
 from tests.support import dolt_server as servers
 from tests.support.cli import start
+from tests.support.dolt import await_next_second
 from tests.support.dolt_server import DoltServer, database_for
 from tests.support.long import LONG
 from tests.support.people import User, World
@@ -81,6 +82,7 @@ def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> 
     assert (planned["applied"], engine_of(ada), planned["revisions"]) == (False, "doltlite", 2)
     report = moved(ada)
     assert (report["revisions"], report["changed"]["written"]) == (2, [".vmrag.yaml", ".dolt-version"])  # type: ignore[index]
+    assert ada.status()["in_sync"], "before anything else has looked"
     assert (engine_of(ada), ada.fingerprint(), len(ada.pinned)) == ("dolt", before, 32)
     assert ada.vmrag("fingerprint", "--at", first).out.strip() == before
     assert "handbook/" in ada.vmrag("query", "rest", "--at", first).out
@@ -100,7 +102,10 @@ def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> 
     assert bob.status()["state"] == "missing"
     assert "vmrag migrate --to dolt" in bob.vmrag("status", code=1).out
     assert "not in this knowledge base" in bob.vmrag("query", "rest").out
-    bob.vmrag("migrate", "--to", "dolt")
+    moving = bob.vmrag("migrate", "--to", "dolt").out
+    assert "nothing to commit" in moving
+    assert "not in this clone" not in moving
+    assert bob.status()["in_sync"]
     assert bob.git("status", "--porcelain") == ""
     assert (state(bob), bob.fingerprint()) == ("in_sync", ada.fingerprint())
     bob.git("checkout", "-q", "draft")
@@ -121,7 +126,7 @@ def test_a_team_moves_and_every_old_commit_means_what_it_meant(world: World) -> 
 
 def test_a_wrong_map_is_refused_when_it_is_fetched_and_the_rest_comes(world: World) -> None:
     ada = world.ada
-    time.sleep(1.1)  # pins say when their revisions were made, in seconds
+    await_next_second()  # pins say in which their revisions were made
     ada.write_document("second.md", "A second revision.\n")
     moved(ada)
     share(ada)

@@ -29,7 +29,7 @@ def require() -> str:
     pytest.skip("needs the program dolt on PATH")
 
 
-def run(folder: Path, *args: str, patience: float = 10.0) -> str:
+def run(folder: Path, *args: str, patience: float = 60.0) -> str:
     """What the program prints, run beside us: it waits until no session of ours is open."""
     deadline = time.monotonic() + patience
     while True:
@@ -39,6 +39,13 @@ def run(folder: Path, *args: str, patience: float = 10.0) -> str:
         if "read only" not in done.stderr or time.monotonic() > deadline:
             raise AssertionError(done.stderr)
         time.sleep(0.1)
+
+
+def await_next_second() -> None:
+    """Until the clock shows another second than now."""
+    now = int(time.time())
+    while int(time.time()) == now:
+        time.sleep(0.01)
 
 
 def copied(folder: Path, to: Path) -> Path:

@@ -52,7 +52,11 @@ def _lines(report: MigrateReport) -> Iterator[str]:
     yield from _files(report.changed)
     if report.remote:
         yield f"The remote {report.remote} holds the knowledge base of before. Name another one in .vmrag.yaml, then: vmrag pin"
-    yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push; to go back: vmrag migrate --undo'
+    if report.changed.written or report.changed.left:
+        yield f'Next: git commit -m "Store the knowledge with {report.to}", then vmrag push'
+    else:
+        yield "The pin names the new revision already: there is nothing to commit."
+    yield "To go back: vmrag migrate --undo"
 
 
 def _undone(report: UndoReport) -> Iterator[str]:

@@ -8,6 +8,7 @@ import contextlib
 import time
 
 from vmrag_link import locks
+from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing, quoted
 from vmrag_link.git import plumbing, sharing
@@ -163,11 +164,12 @@ def _stay(context: SyncContext, target: Target) -> SyncReport:
 
 
 def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
-    if bound is None or bound.revision == target.revision:
-        return built.changes if bound is None else ChangeCounts()
-    if not readable(engine, bound.revision):
+    if bound is None:
         return built.changes
-    return engine.count_changes(bound.revision, target.revision)
+    stood = migrated.current(engine.folder, bound.revision)  # the index may be of the engine of before
+    if stood == target.revision:
+        return ChangeCounts()
+    return engine.count_changes(stood, target.revision) if readable(engine, stood) else built.changes
 
 
 def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:

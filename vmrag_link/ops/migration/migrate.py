@@ -14,9 +14,18 @@ from vmrag_link import locks, paths, pin_values
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of, root_of
 from vmrag_link.engines.creating import first_message
-from vmrag_link.errors import AlreadyInitialized, Busy, EngineFailed, file_failures
+from vmrag_link.errors import (
+    INDEXING_FAILURES,
+    AlreadyInitialized,
+    Busy,
+    EngineFailed,
+    GitBusy,
+    LockError,
+    file_failures,
+)
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
+from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.ops.migration import exchange, names, unfinished, work_tree
 from vmrag_link.ops.migration.carry import Carried, carry
 from vmrag_link.ops.migration.exchange import MigrationState
@@ -86,13 +95,16 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
         pins, size = history_pins.everywhere(ws.places), paths.size_of(ws.places.kb)
-        wanted, absent = plan(ws.engine, pins), len(set(pins) - ws.engine.parents(pins).keys())
+        missing = set(pins) - ws.engine.parents(pins).keys()
+        # Who migrated first pins new names, which this run makes.
+        wanted, absent = plan(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
         if dry_run:
             return msgspec.structs.replace(_planned(ws, to, wanted, size), absent=absent)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
         settings = work_tree.settings_change(ws, to)  # one that cannot be changed stops here
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
+    _index(ws)
     anchors = len(wanted.anchors)
     numbers = len(carried.entries), carried.new, _branches(wanted), anchors, size
     return MigrateReport(True, origin, to, *numbers, changed=changed, remote=_remote(ws), absent=absent)
@@ -236,6 +248,16 @@ def _conclude(ws: Workspace, state: MigrationState) -> Changed:
     else:
         exchange.note(ws.places, msgspec.structs.replace(state, stage="done"))
     return changed
+
+
+def _index(ws: Workspace) -> None:
+    """Let the index follow to the new names, from cached vectors, and fetch what the pin names
+    where somebody else went on since.
+    """
+    try:
+        reconcile(ws)
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
+        ws.progress.note(f"The index follows with the next command: {error.sentence}")
 
 
 def _change(ws: Workspace, state: MigrationState) -> Changed:
