@@ -71,8 +71,8 @@ $ git config vmrag.dolt.tls true
 $ export {password}=PASSWORD
 ```
 
-`pip install 'vmrag-link[dolt]'` brings what speaks to a server, and on Python 3.11 doltcli, by which the program is run; without it the
-program is run directly. Above 3.11 doltcli is installed by `pip install --no-deps doltcli==0.2.2`.
+`pip install 'vmrag-link[dolt]'` brings what speaks to a server, and on Python 3.11 doltcli, which starts `dolt fsck`
+([dolt.md](dolt.md)).
 
 ## Embedding services
 

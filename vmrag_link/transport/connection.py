@@ -72,7 +72,8 @@ def carried(places: Places, engine: Engine, address: Address, *, timeout: float)
     if address.peer is None:
         raise RemoteInvalid(
             f"Only a remote that git carries can be written anew; {address.text} is not.",
-            hint="vmrag remote",
+            hint="Whoever runs a server has it collect its own garbage. For a folder, push to a new one, and name that as"
+            " the setting remote: vmrag push file:///NEW/FOLDER",
             remote=address.text,
         )
     with _alone(places, address, f"talk to {address.text}", timeout):
