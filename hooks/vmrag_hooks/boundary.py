@@ -46,9 +46,9 @@ def say(line: str) -> None:
     sys.stderr.write(f"{ours} {told}\n")
 
 
-def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:
-    """Call `action`. Whatever it raises becomes one line; a bug of ours must not look like a
-    failure of git.
+def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> bool:
+    """Call `action`; returns whether it ended. Whatever it raises becomes one line; a bug of ours
+    must not look like a failure of git.
     """
     try:
         action()
@@ -59,6 +59,9 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
     except Exception as error:  # noqa: BLE001  the reason is in the docstring
         known = system_failure(error)
         say(known.sentence if known else _bug(error))
+    else:
+        return True
+    return False
 
 
 def _bug(error: Exception) -> str:

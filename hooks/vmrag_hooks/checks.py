@@ -1,15 +1,19 @@
 """`pre-commit`, `pre-merge-commit` and `pre-push`.
 
-What they find may stop git; a check that cannot be made never does.
+What they find may stop git. A check that cannot be made stops no commit. It stops a push if that
+brings a pin to others which nobody has yet: they could not get its knowledge.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from vmrag_hooks import shims
 from vmrag_hooks.boundary import Notes, guarded, say
+from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
+from vmrag_link.git import plumbing
 from vmrag_link.ops.checks import commit_check, push_check
 from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.checks.push_check import Push, Ref
@@ -18,16 +22,36 @@ from vmrag_link.workspace import Workspace
 
 def main(hook: str, argv: Sequence[str]) -> int:
     """The exit code of the hook."""
+    if hook == "pre-push":
+        return int(_is_push_stopped(_push(sys.stdin.read(), *argv)))
     blocked = False
 
     def look() -> None:
         nonlocal blocked
-        blocked = (
-            before_push(_push(sys.stdin.read(), *argv)) if hook == "pre-push" else before_commit(index_of(*argv[:1]))
-        )
+        blocked = before_commit(index_of(*argv[:1]))
 
     guarded(look)
     return int(blocked)
+
+
+def _is_push_stopped(push: Push) -> bool:
+    blocked = False
+    new: Collection[bytes] = (b"",)  # what cannot be known counts as new
+
+    def look() -> None:
+        nonlocal blocked
+        blocked = before_push(push)
+
+    def look_for_new_pins() -> None:
+        nonlocal new
+        new = push_check.new_pins(plumbing.locate(Path.cwd()), push)
+
+    if guarded(look):
+        return blocked
+    guarded(look_for_new_pins)
+    if new:
+        say(shims.UNSEEN)
+    return bool(new)
 
 
 def index_of(given: str = "") -> Path | None:
@@ -76,7 +100,13 @@ def before_push(push: Push) -> bool:
     could not go along.
     """
     workspace = Workspace.open(Path.cwd(), Notes())
-    return _is_blocked(workspace, lambda: _check_push(workspace, push) if workspace.initialized else ())
+    try:
+        return _is_blocked(workspace, lambda: _check_push(workspace, push))
+    except (LockError, RemoteUnreachable, ServerUnreachable) as error:
+        if workspace.config.hooks.on_unreachable != "warn":
+            raise
+        say(error.sentence)
+        return False
 
 
 def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:

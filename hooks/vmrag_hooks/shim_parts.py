@@ -93,7 +93,7 @@ if [ ! -d "$common/vmrag/kb" ]; then
     "post-checkout 00000000"*) # git clone, with a template
         [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; to fetch it: vmrag clone" >&2 ;;
     esac
-    exit $status
+    [ $hook = pre-push ] || exit $status # pins go out without it, too
 fi
 if [ -e "$common/vmrag/some-work-trees" ] && [ ! -e "$dir/vmrag/hooked" ]; then
     exit $status # `vmrag install --worktree` was run in others
@@ -227,8 +227,12 @@ set -- "${GIT_INDEX_FILE-}"
 #            Python looks: it may be ours, or a copy of one
 #   only deletions, or no commit that comes or goes touches the pin (two `git rev-list` tell)
 #            nothing to check
+#   no knowledge base, and no pin that is new: one of a commit that no remote-tracking branch has
+#            nothing to check
 #   all else
 #            Python looks at their pins (`checks.before_push`), with the same standard input
+#   it cannot, and a pin is new
+#            the push is stopped: nobody could get the knowledge
 PUSH_GATE = r"""
 [ -n "$chained" ] || input=$(cat)
 tips=$(given | while IFS= read -r line; do
@@ -282,6 +286,13 @@ else
         ;;
     esac
 fi
+new_pin() { # Does a pin go out that no remote-tracking branch has? Where git cannot tell: yes
+    new=$(echo "$tips" | while IFS= read -r line; do
+        [ "$line" = ours ] || echo "$line"
+    done | git rev-list -1 --full-history --ignore-missing --stdin --not --remotes -- .dolt-version 2>&1)
+    [ -n "$new" ]
+}
+[ -d "$common/vmrag/kb" ] || new_pin || exit 0
 """
 
 RUN = r"""
@@ -294,7 +305,7 @@ if [ ! -x "$python" ]; then
     python=python3
     if ! python3 -P -E -c 'import vmrag_link' >/dev/null 2>&1 </dev/null; then
         echo "vmrag: @UNDONE@, because no Python with vmrag-link was found; run: vmrag install" >&2
-        exit $status
+@STOPPED@        exit $status
     fi
 fi
 # -P, -E: no module of the checked-out code, nor of another environment, is ever imported in place of ours.
@@ -306,7 +317,9 @@ START_WITH_STDIN = 'given | "$python" -P -E -m vmrag_hooks $hook "$@" >&2\n'
 END = r"""case $? in
 0) ;;
 @REFUSES@) exit 1 ;;
-*) echo "vmrag: @UNDONE@, because $python failed; run: vmrag install" >&2 ;;
+*)
+    echo "vmrag: @UNDONE@, because $python failed; run: vmrag install" >&2
+@STOPPED@    ;;
 esac
 exit $status
 """

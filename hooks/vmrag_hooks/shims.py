@@ -12,10 +12,16 @@ from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
 from vmrag_link.git.hook_scope import SYNCING
 
-VERSION = 5
+VERSION = 6
 
 REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""
+
+UNSEEN = (
+    "nothing was pushed: these commits pin knowledge that nobody else may have, and it could not be looked at "
+    "(to push them all the same, without the knowledge that others then miss: git push --no-verify)"
+)
+"""Why a push stops that could not be checked."""
 
 _UNDONE = {
     "pre-push": "the knowledge of these commits was not looked at",
@@ -23,6 +29,12 @@ _UNDONE = {
     "pre-merge-commit": "the pin was not looked at",
 }
 
+_STOPPED = f"""\
+        if new_pin; then
+            echo "vmrag: {UNSEEN}" >&2
+            exit 1
+        fi
+"""
 
 _SYNCED = (parts.SYNC, parts.RUN, parts.START, parts.END)
 _PARTS = {
@@ -45,6 +57,7 @@ def text(hook: str) -> bytes:
         "HOOK": hook,
         "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
         "REFUSES": str(REFUSES),
+        "STOPPED": _STOPPED if hook == "pre-push" else "",
         "UNDONE": _UNDONE.get(hook, "the knowledge base was not moved"),
         "VARIABLES": " ".join(env.GIT_LOCAL),
     }

@@ -114,7 +114,9 @@ def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
 @pytest.mark.parametrize("hook", hook_scope.HOOKS)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.sample(5)
-def test_without_any_python_one_line_says_so_and_git_goes_on(stage, shell, hook, remote, tmp_path):
+def test_without_any_python_one_line_says_so_and_git_goes_on_unless_a_new_pin_goes_out(
+    stage, shell, hook, remote, tmp_path
+):
     stage.recorder.unlink()
     (tmp_path / "bin").mkdir()
     for program in ("git", "cat"):
@@ -124,9 +126,22 @@ def test_without_any_python_one_line_says_so_and_git_goes_on(stage, shell, hook,
     side = stage.repo.git("rev-parse", "side")
     stdin = f"refs/heads/side {side} refs/heads/side {ZERO}\n" if hook == "pre-push" else ""
     done = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith("because no Python with vmrag-link was found; run: vmrag install\n")
-    assert len(done.stderr.splitlines()) == 1
+    said = done.stderr.splitlines()
+    assert said[0].endswith("because no Python with vmrag-link was found; run: vmrag install")
+    assert said[1:] == ([f"vmrag: {shims.UNSEEN}"] if hook == "pre-push" else [])
+    assert (done.returncode, done.stdout) == (int(hook == "pre-push"), "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_push_without_a_pin_that_is_new_to_all_goes_on_whatever_fails(stage, shell, remote):
+    stage.fails(1)
+    main = stage.repo.git("rev-parse", "main")
+    done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if "was not looked at" in line]
+    shutil.rmtree(stage.repo.top / ".git" / "vmrag" / "kb")
+    done = stage.run(shell, "pre-push", "origin", "b", stdin=f"refs/heads/main {main} refs/heads/new {ZERO}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):

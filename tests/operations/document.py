@@ -52,7 +52,8 @@ A hook is a shell script that compares the branch and the pin with what was appl
 * **Before a commit or a push**, a pin that is malformed, that is not the one which answers here, whose revision is missing, or that would
   drop what one side of a merge knows, stops git; so does knowledge that cannot be pushed along ([details](travelling.md#what-a-push-does)).
   `git commit --no-verify` and `git push --no-verify` go past it.
-* **Whatever fails in a hook**, git goes on: only these checks ever stop it.
+* **Whatever fails in a hook**, git goes on, with one exception: a push that brings others a pin which no remote-tracking branch has stops if it could not be
+  looked at (a mistake in `.vmrag.yaml`, a knowledge base that is gone or damaged, an interpreter that is gone). Nobody could get the knowledge.
 
 Some operations run no hook at all, whatever is installed. Nothing depends on hooks: every command that reads or writes documents compares, too,
 and follows first.

@@ -742,7 +742,7 @@ SHARING = (
         ("git push origin rival",),
         ("pre-push",),
         "nothing",
-        "Every new pin is checked, and the knowledge goes first; a branch that ends with a pin that names nothing is not pushed.",
+        "Every new pin is checked, and the knowledge goes first; a branch that ends with a pin that names nothing is not pushed, nor new pins that could not be looked at.",
     ),
 )
 

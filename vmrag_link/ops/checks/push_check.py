@@ -29,14 +29,14 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.paths import PIN_NAME
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.pin import Pin
 from vmrag_link.pin_values import own_ref
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.git_transport import last_seen
 from vmrag_link.transport.publish import Published, PublishRequest
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 class Ref(Record, frozen=True):
@@ -78,10 +78,15 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     No network is asked if the remote has these commits already, or none of them pins anything new.
     Only the last pin of a pushed branch can stop a push by its text: old mistakes cannot be mended
     any more.
+
+    Raises, of new pins, why there is no knowledge base to look into, and what opening it raises.
     """
-    tips = [ref.tip for ref in push.refs if ref.tip]
-    new = history.new_pins(ws.places, tips)
-    last = history.pins_at(ws.places, tips) if new else set()
+    new = new_pins(ws.places, push)
+    if not ws.initialized:
+        if new:
+            raise reasons.uninitialized(ws)
+        return PushCheckReport(())
+    last = history.pins_at(ws.places, _tips(push)) if new else set()
     flaws = [
         found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], blocks=data in last))
     ] + _deletions(ws, push)
@@ -99,6 +104,15 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
         except (RemoteError, LockError) as error:
             flaws.append(_unsent(ws, error, last=ends))
     return PushCheckReport(tuple(flaws), tuple(sent))
+
+
+def new_pins(places: Places, push: Push) -> dict[bytes, list[str]]:
+    """The pins of commits that no remote-tracking branch reaches, and the commits of each."""
+    return history.new_pins(places, _tips(push))
+
+
+def _tips(push: Push) -> list[str]:
+    return [ref.tip for ref in push.refs if ref.tip]
 
 
 def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFinding | None:

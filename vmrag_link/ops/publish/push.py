@@ -44,7 +44,8 @@ def push(
 
     A branch of the remote that stands at a former pin of its code is moved; with `force` any branch
     is. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`,
-    `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
+    `RemoteRejected`, and as `ops.remotes.fetch.fetch`; in the end, where no branch was named,
+    `PinMalformed` and `PinRevisionMissing` of the present pin, whose knowledge did not go along.
     """
     recover(ws)
     own = ws.kb_branch()
@@ -71,7 +72,18 @@ def push(
     if wanted.links:
         for each in places:  # what others shared came with the push
             shared_links.take_in(ws, each)
+    if not branches and not every:
+        _require_pinned_there(ws)
     return _report(places, done, uncommitted=bool(own and own.dirty))
+
+
+def _require_pinned_there(ws: Workspace) -> None:
+    """Raise why the knowledge of the present pin did not go along: it is not here, and a look at
+    the remote brought nothing.
+    """
+    target = ws.target()
+    if target.state == "malformed" or (target.state == "missing" and not ws.engine.shared):
+        raise reasons.unusable(ws, target)
 
 
 class BranchPushed(Record, frozen=True):
