@@ -236,10 +236,11 @@ def test_a_page_of_long_texts_ends_early_and_says_so(project: Project, tools: To
     engine.write("main", Write(put_documents=rows), expected=project.pinned)
     engine.close()
     result = tools("get_diff", include_content=True)
-    assert len(result["documents"]) == 40
+    shown = len(result["documents"])
+    assert 35 <= shown < 40  # what is around the texts counts, too
     assert result["has_more"] is True
-    rest = tools("get_diff", include_content=True, offset=40)
-    assert (len(rest["documents"]), rest["has_more"]) == (5, False)
+    rest = tools("get_diff", include_content=True, offset=shown)
+    assert (len(rest["documents"]), rest["has_more"]) == (45 - shown, False)
 
 
 def test_a_table_or_a_collection_alone(project: Project, tools: Tools) -> None:
