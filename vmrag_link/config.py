@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from vmrag_link import env, settings_file
-from vmrag_link.errors import ConfigInvalid, enumerated
+from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way
 from vmrag_link.formats import require_program
 from vmrag_link.models import Record
-from vmrag_link.paths import in_the_way, read_regular, what_it_is
+from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -669,11 +670,29 @@ def system_failure(error: BaseException) -> FileFailed | None:
     """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up;
     None for everything else.
     """
+    if isinstance(error, NotADirectoryError):
+        return _no_folder([Path(os.fsdecode(each)) for each in (error.filename, error.filename2) if each])
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):
         return None
     path = str(error.filename or "")
     return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
+
+
+def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
+    """Of paths one of which leads through something that is no folder, or should be one itself."""
+    there = [next((each for each in (path, *path.parents) if os.path.lexists(each)), path) for path in paths]
+    blocking = [each for each in there if not each.is_dir()]
+    return in_the_way(blocking[0], "no folder, and has to be one") if blocking else None
+
+
+def in_the_way(path: Path, what: str) -> FileFailed:
+    """Something that is neither made by us nor ours to remove."""
+    return FileFailed(
+        f"{path} is {what}; nothing was changed.",
+        hint=f"Move it aside: mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}",
+        path=str(path),
+    )
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
-from vmrag_link.errors import FileFailed, quoted, too_little_space
+from vmrag_link.errors import in_the_way, too_little_space
 
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
@@ -152,6 +152,14 @@ class Places(NamedTuple):
         """Holds an id that tells this repository from another one at the same path."""
         return self.shared / "trust-id"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Those of ours that may be there, each after the one that it lies in."""
+        shared = (self.shared, self.kb, self.snapshots, self.chroma, self.builder, self.working_copies, self.shims)
+        upkeep = (self.locks, self.journal, self.logs, self.quarantine, self.migration, self.shared / "leases")
+        local = (self.local_kb.parent, self.local_kb, self.local_index)
+        return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.own)
+
     # -- of this work tree
 
     @property
@@ -240,14 +248,6 @@ def require_folders(*paths: Path) -> None:
         what = what_it_is(path) or ("a file" if path.exists() else "")
         if what not in ("", _KINDS[stat.S_IFDIR]):
             raise in_the_way(path, f"{what}, and no folder")
-
-
-def in_the_way(path: Path, what: str) -> FileFailed:
-    return FileFailed(
-        f"{path} is {what}; nothing was changed.",
-        hint=f"Move it aside: mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}",
-        path=str(path),
-    )
 
 
 def belongs_to_nobody(directory: Path) -> bool:

@@ -9,6 +9,7 @@ read one may hold its lock.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def make_folder(folder: Path, *, parents: bool = True) -> None:
         folder.mkdir(mode=PRIVATE if governed else 0o777)
     except FileExistsError:
         if not folder.is_dir():
-            raise
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         return
     if governed and not _is_top(folder):
         folder.chmod(_mode(folder.parent))

@@ -79,6 +79,10 @@ class BaseSession(ABC):
         """Keep other machines from writing, where there are any."""
         return contextlib.nullcontext()
 
+    def watched(self) -> AbstractContextManager[None]:
+        """Around everything that is written under one hold of the write lock."""
+        return contextlib.nullcontext()
+
     # -- the write lock
 
     @contextlib.contextmanager
@@ -89,6 +93,7 @@ class BaseSession(ABC):
                 held.enter_context(locks.exclusive(self.folder / LOCK_NAME, purpose=purpose, timeout=seconds))
                 self._require_not_migrated()
                 held.enter_context(self.locked_elsewhere(purpose, seconds))
+                held.enter_context(self.watched())
             self._lock_depth += 1
             try:
                 yield

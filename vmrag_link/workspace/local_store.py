@@ -140,7 +140,8 @@ class LocalStore:
         except EngineUnwritable:
             raise
         except EngineFailed as error:
-            error.hint = self.remedy  # no remote has it
+            # No remote has it. Of a file that was only cut, much may be left.
+            error.hint = f"{self.remedy}; or: {error.hint}" if "expected" in error.details else self.remedy
             raise
         try:
             if engine.branch(BRANCH) is None:

@@ -11,6 +11,7 @@ from vmrag_link.engines import branch_names, records, stamps
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
 from vmrag_link.engines.doltlite import (
     creation,
+    extent,
     history,
     inspection,
     links,
@@ -92,6 +93,7 @@ class DoltliteEngine:
         path = folder / FILE_NAME
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+        extent.require_whole(path)
         # Opened for writing, an empty or zeroed file would become a new database.
         with Connection(path, access="read", timeout=lock_timeout) as connection:
             if not schema.version(connection):

@@ -10,11 +10,12 @@ from vmrag_link import permissions
 from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.doltlite import anchors, history, links, schema, unfinished
+from vmrag_link.engines.doltlite import anchors, extent, history, links, schema, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.stamps import Stamp
+from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
 
 IDLE = 2
@@ -43,6 +44,14 @@ class DoltliteSession(BaseSession):
     def close(self) -> None:
         self._close_idle()
         self.main.close()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        before = file_stamp(self.file)
+        yield
+        # Unchanged, it may end with what a killed writer left, which the next one cuts off.
+        if file_stamp(self.file) != before:
+            extent.note(self.file)
 
     # -- connections
 
@@ -154,5 +163,7 @@ class DoltliteSession(BaseSession):
         with self.writing("collect garbage"):
             self._close_idle()
             unfinished.drop(self.main)
+            extent.forget(self.file)
             self.main.execute_long("SELECT dolt_gc()")
+            extent.note(self.file)
         permissions.settle(self.folder)  # it is a new file

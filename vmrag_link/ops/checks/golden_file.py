@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from vmrag_link.errors import QueriesInvalid, QueriesMissing, quoted
+from vmrag_link.errors import QueriesInvalid, QueriesMissing, in_the_way, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.golden import file
 from vmrag_link.golden.queries import UPDATE, GoldenFile
 from vmrag_link.models import Record
-from vmrag_link.paths import QUERIES_NAME, in_the_way, read_regular, require_folders, what_it_is, write_atomically
+from vmrag_link.paths import QUERIES_NAME, read_regular, require_folders, what_it_is, write_atomically
 from vmrag_link.workspace import Workspace
 
 _MAKE_ONE = f"mkdir -p .vmrag && printf 'queries:\\n  - query: how do keys rotate?\\n' > {QUERIES_NAME} && {UPDATE}"

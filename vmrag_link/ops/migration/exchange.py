@@ -26,7 +26,7 @@ _LONGEST = 1 << 20
 
 _DECISIVE: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
 _BESIDE: dict[EngineName, Sequence[str]] = {
-    "doltlite": ("compacted", migrated.FILES["doltlite"]),
+    "doltlite": ("compacted", "extent", migrated.FILES["doltlite"]),
     "dolt": ("remotes.json", migrated.FILES["dolt"]),
 }
 """What else belongs to an engine's knowledge base. Locks belong to the folder, and stay."""

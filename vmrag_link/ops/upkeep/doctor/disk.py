@@ -7,20 +7,29 @@ import shutil
 from collections.abc import Iterator
 
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE
-from vmrag_link.errors import quoted
+from vmrag_link.errors import FileFailed, quoted
 from vmrag_link.git import sharing
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
-from vmrag_link.paths import size_of
+from vmrag_link.paths import require_folders, size_of
 from vmrag_link.workspace import Workspace
 
 MEGABYTE = 1_000_000
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
+    yield from _folders(ws)
     yield from _openness(ws)
     yield from _writable(ws)
     yield from _room(ws)
+
+
+def _folders(ws: Workspace) -> Iterator[Finding]:
+    for folder in ws.places.folders:
+        try:
+            require_folders(folder)
+        except FileFailed as error:
+            yield Finding("NO_FOLDER", "error", error.message, error.hint, str(folder))
 
 
 def _openness(ws: Workspace) -> Iterator[Finding]:

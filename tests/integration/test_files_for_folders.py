@@ -1,0 +1,71 @@
+"""Something else lies where a folder of ours should be: an error says so, and what to type."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import people
+from tests.support.people import World
+from vmrag_link.git import plumbing
+
+shared, world = people.shared, people.world
+
+pytestmark = pytest.mark.hooks("off")
+
+COMMANDS = (["status"], ["list"], ["query", "rest"], ["sync"], ["fetch"], ["push"], ["gc"], ["links", "list"])
+
+
+def folders(top: Path) -> list[str]:
+    places = plumbing.locate(top)
+    return [str(each.relative_to(places.shared)) for each in places.folders if each not in (places.shared, places.own)]
+
+
+NAMES = [
+    *(
+        "kb",
+        "snapshots",
+        "chroma",
+        "builder",
+        "working",
+        "shims",
+        "locks",
+        "journal",
+        "logs",
+        "quarantine",
+        "migration",
+    ),
+    *("leases", "remotes", "remotes.git", "local", "local/kb", "local/index"),
+]
+
+
+def test_every_folder_of_ours_is_in_the_list(world: World):
+    ada = world.ada
+    assert folders(ada.top) == NAMES or sorted(folders(ada.top)) == sorted(NAMES)
+    ada.git("config", "vmrag.system.versioned", "false")
+    ada.vmrag("learning", "log-error", "--error-type", "E", "--error-message", "m")
+    there = {each.name for each in ada.shared.iterdir() if each.is_dir()}
+    assert there <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_in_the_place_of_a_folder_is_named_and_the_way_out_works(world: World, name: str):
+    ada = world.ada
+    path = ada.shared / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("no folder")
+    topics = ada.vmrag("doctor", "--json", code=None).json["topics"]
+    found = [each for topic in topics for each in topic["findings"] if str(path) in each["message"]]
+    assert found, topics
+    for command in COMMANDS:
+        done = ada.vmrag(*command, "--json", code=None)
+        assert done.code != 4, (command, done)
+        assert "INTERNAL_ERROR" not in done.err, (command, done)
+    subprocess.run(["sh", "-c", found[0]["fix"].removeprefix("Move it aside: ")], check=True)
+    again = ada.vmrag("doctor", "--json", code=None).json["topics"]
+    assert not [each for topic in again for each in topic["findings"] if "has to be one" in each["message"]]
