@@ -65,10 +65,14 @@ def require_whole(file: Path) -> None:
         return  # whoever opens it says so
     if size >= noted.size or not noted.header.startswith(_header(file)):
         return
+
+    def cut(path: Path) -> str:
+        return quoted(path.with_name(f"{path.name}.cut"))
+
     raise EngineFailed(
         f"The end of {file} is gone: it has {size:,} bytes of the {noted.size:,} that were written. What was stored last is not in it: "
         "documents that were not committed, or revisions that were not pushed, are nowhere else.",
-        hint=f"cp {quoted(file)} {quoted(file.with_name(file.name + '.cut'))} && rm {quoted(path)}   (goes on with what is left, "
+        hint=f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (goes on with what is left, "
         "and vmrag fetch brings what was pushed; a copy of the file from a backup may have all of it)",
         path=str(file),
         size=size,
