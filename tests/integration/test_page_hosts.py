@@ -176,6 +176,15 @@ def test_a_url_that_a_person_types_is_agreed_to_and_opens_nothing_to_agents(proj
     assert "mirror.example" in asked(internet)[1]
 
 
+def test_a_page_is_taken_although_its_host_cannot_be_remembered(project, internet):
+    (project.top / ".git" / "config.lock").touch()
+    done = project.vmrag("import", "http://docs.example/guide")
+    assert "1 document added" in done.out
+    assert "could not be remembered that you asked docs.example" in done.err
+    (project.top / ".git" / "config.lock").unlink()
+    assert "git config --add vmrag.pageHost docs.example" in project.vmrag("refresh", code=1).out
+
+
 def test_refreshing_asks_no_host_that_only_the_knowledge_base_names(project, internet):
     internet.pages["http://docs.example/owls"] = redirect("http://collector.example/?d=secret")
     Tools(project.top, agreed=Yes(project))("ingest_url", url="http://docs.example/guide")

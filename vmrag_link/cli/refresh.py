@@ -23,7 +23,8 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
 
     Servers are asked only for what changed since then. What is stored is uncommitted: 'vmrag diff'
     shows it word by word, 'vmrag commit' pins it. A page that is gone or cannot be fetched keeps
-    its document. Exit code 1 if there is such a page.
+    its document; one of a host from which nobody took a page on this machine is not asked for. Exit
+    code 1 if there is such a page.
     """
     with invocation.workspace() as ws:
         report = operation.refresh(ws, names, dry_run=dry_run)

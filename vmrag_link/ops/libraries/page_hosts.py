@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from vmrag_link.errors import RemoteNotTrusted, UsageInvalid, quoted
+from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import settings
 from vmrag_link.web.limits import private_hosts
 from vmrag_link.web.urls import PageUrl, parse_url
@@ -28,7 +28,18 @@ Admit = Callable[[PageUrl], None]
 
 def typed(ws: Workspace) -> Admit:
     """For URLs that a person types: every host is agreed to, and remembered for `stored`."""
-    return lambda page: None if _named(ws, page, PAGES_KEY) else settings.add(ws.places, PAGES_KEY, page.site)
+
+    def admit(page: PageUrl) -> None:
+        if _named(ws, page, PAGES_KEY):
+            return
+        try:
+            settings.add(ws.places, PAGES_KEY, page.site)
+        except GitFailed as failed:  # of another process, or read-only: the page is there all the same
+            ws.progress.note(
+                f"For vmrag refresh it could not be remembered that you asked {page.site}: {failed.message}"
+            )
+
+    return admit
 
 
 def stored(ws: Workspace) -> Admit:
