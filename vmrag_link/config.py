@@ -87,28 +87,27 @@ def load(
     path_label: str,
     overrides: Mapping[str, str],
     environ: Mapping[str, str],
-    agreements: Sequence[Mapping[str, Any]] = (),
+    agreed: Mapping[str, Any] | None = None,
     known_remote: Callable[[str], bool] = lambda _: False,
     stand_in: str | None = None,
 ) -> Loaded:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
 
-    `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in
-    this repository, as `stated` gave it, by name; the latest last. `known_remote` says whether a
-    remote was agreed to by itself. `stand_in`: the commit whose settings the agreements are, where
+    `overrides` is the section `vmrag.` of git config. `agreed`: what the person agreed to last in
+    this repository, as `stated` gave it, by name; None: to nothing. `known_remote` says whether a
+    remote was agreed to by itself. `stand_in`: the commit whose settings the agreement is, where
     no person agreed. Raises `ConfigInvalid`, `ProgramTooOld`.
     """
     warnings = _misspelled(overrides)
     machine = [_from_environment(environ), _from_git(overrides)]
     found = _from_file(text, path_label) if text else {}
     own = {name: item.value for name, item in found.items() if KEYS[name].trust_relevant(item.value)}
-    agreed: Mapping[str, Any] = own
-    if own not in agreements and (own or agreements):
-        agreed = agreements[-1] if agreements else {}
+    before, agreed = agreed is not None, agreed or {}
+    if own != agreed:
         found, ignored = _before_agreement(found, own, agreed, known_remote)
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
-            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements), stand_in=stand_in))
+            warnings.append(_unagreed(path_label, shown_ones, before=before, stand_in=stand_in))
     for source in reversed(machine):
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
@@ -276,7 +275,7 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str
     if stand_in:
         return f"{label}: {names} {refused} here: what commit {stand_in[:12]} says does ({env.SETTINGS_FROM})."
     kept = "count" if len(ignored) > 1 else "counts"
-    rest = f"{kept} as you agreed before it changed" if before else f"{refused} until you agree"
+    rest = f"{kept} as you last agreed" if before else f"{refused} until you agree"
     return f"{label}: {names} {rest}. To see and agree: {AGREE}"
 
 

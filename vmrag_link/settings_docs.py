@@ -112,6 +112,12 @@ on counting, and one line says so, until you agree again. `vmrag trust --list` s
 `vmrag trust --revoke` forgets it for this repository. `vmrag init` agrees to the file of whoever starts a knowledge base,
 as long as it is in no commit.
 
+What you agreed to last is what counts; earlier agreements are given up. On a branch with an older file only what narrows the
+latest agreement counts, one line names what does not, and `vmrag trust` there makes that file the latest. So it is with two
+work trees on two branches, which share one agreement: each keeps to that, narrowed by its own file.
+A setting for one of them is a line of git's: `git config --worktree vmrag.hooks.on-dirty warn` (after
+`git config extensions.worktreeConfig true`).
+
 Before that a file can narrow, but not widen: `mcp.read_only: true`, `mcp.exclude_tools`, `mcp.require_confirm: true`,
 `hooks.on_dirty: block`, `auto_fetch: false` and the like count at once, and nothing is fetched from elsewhere than `git:`.
 Restrictions add up: a tool that any source excludes is excluded, and a server that any source makes read-only is.

@@ -65,7 +65,7 @@ def test_a_change_is_asked_about_again_and_says_one_line_meanwhile(project):
     assert counting(project) == ("commit", "file:///srv/kb")
     said = project.vmrag("list").err
     assert said.count("\n") == 1
-    assert "remote (line 4) counts as you agreed before it changed. To see and agree: vmrag trust" in said
+    assert "remote (line 4) counts as you last agreed. To see and agree: vmrag trust" in said
     project.vmrag("trust", code=1)
     project.vmrag("trust", "--yes")
     assert counting(project) == ("commit", "file:///srv/evil")
@@ -79,6 +79,79 @@ def test_a_setting_that_is_gone_counts_on_until_that_is_agreed_to(project):
     project.vmrag("trust", "--yes")
     with terminal.opened(project) as ws:
         assert not ws.config.mcp.read_only
+
+
+OLD = (
+    "embedding.model: hash\nllm:\n  provider: openai\n  base_url: http://abandoned.example/v1\nhooks.on_dirty: block\n"
+)
+NEW = "embedding.model: hash\nmcp.read_only: true\nhooks.on_dirty: warn\n"
+
+
+def agreed_on_two_branches(project: Project) -> None:
+    """`old` has a file that was agreed to first, `main` the one that was agreed to last."""
+    for branch, text in (("old", OLD), ("main", NEW)):
+        project.git("checkout", "-q", "-B", branch)
+        stated(project, text)
+        project.git("add", "-A")
+        project.git("commit", "-q", "-m", f"settings of {branch}")
+        project.vmrag("trust", "--yes")
+
+
+def reins(project: Project) -> tuple[bool, str, str, str]:
+    with terminal.opened(project) as ws:
+        found = ws.config
+        return found.mcp.read_only, found.llm.provider, found.llm.base_url, found.hooks.on_dirty
+
+
+def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
+    """A stranger's branch may bring back a file of years ago; what narrows in it counts."""
+    agreed_on_two_branches(project)
+    project.git("checkout", "-q", "old")
+    assert reins(project) == (True, "none", "", "block")
+    said = project.vmrag("list").err
+    assert said.count("\n") == 1
+    assert "mcp.read_only (gone), llm.provider (line 3) and llm.base_url (line 4) count as you last agreed" in said
+    shown = project.vmrag("trust", code=1).out
+    assert "llm.provider: openai   (now: none)" in shown
+    assert "mcp.read_only: false   (now: true)" in shown
+
+
+def test_agreeing_on_an_old_branch_makes_that_the_latest_and_lifts_what_restricted(project):
+    agreed_on_two_branches(project)
+    project.git("checkout", "-q", "old")
+    project.vmrag("trust", "--yes")
+    assert reins(project) == (False, "openai", "http://abandoned.example/v1", "block")
+    assert project.vmrag("list").err == ""
+    project.git("checkout", "-q", "main")
+    assert reins(project) == (True, "none", "http://abandoned.example/v1", "block")
+    assert "hooks.on_dirty (line 3)" in project.vmrag("list").err
+
+
+def test_two_work_trees_of_two_branches_share_the_latest_agreement_and_neither_widens_it(project, tmp_path):
+    agreed_on_two_branches(project)
+    project.git("worktree", "add", "-q", str(tmp_path / "linked"), "old")
+    linked = Project(tmp_path / "linked")
+    assert (reins(project), reins(linked)) == ((True, "none", "", "warn"), (True, "none", "", "block"))
+    linked.vmrag("trust", "--yes")
+    assert reins(project)[0], "its own file restricts it whatever was agreed to elsewhere"
+    project.git("config", "extensions.worktreeConfig", "true")
+    project.git("config", "--worktree", "vmrag.hooks.on-dirty", "warn")
+    assert (reins(project)[3], reins(linked)[3]) == ("warn", "block"), "a setting for one work tree is git's"
+
+
+def test_a_file_that_only_narrows_is_shown_as_what_counts_already(project):
+    stated(project, "mcp.read_only: true\n")
+    assert "states, and it counts already:" in project.vmrag("trust", code=1).out
+
+
+def test_of_several_agreements_that_an_older_program_kept_the_latest_counts(project):
+    agreed_on_two_branches(project)
+    (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
+    kept = json.loads(file.read_bytes())
+    old = {"settings": {"hooks.on_dirty": "commit"}, "date": kept["agreed"][-1]["date"]}
+    file.write_text(json.dumps(kept | {"agreed": [old, *kept["agreed"]]}))
+    stated(project, "hooks.on_dirty: commit\n")
+    assert reins(project) == (True, "none", "", "warn")
 
 
 def test_another_repository_at_the_same_path_inherits_nothing(project, tmp_path):

@@ -227,7 +227,7 @@ def test_a_strangers_settings_keep_more_here_and_publish_nothing(tools, project)
     assert think(tools, "owls sleep by day", 1)["kb"]["versioned"] is False
     project.vmrag("trust", "--yes")
     settings.write_text(settings.read_text().replace("versioned: false", "versioned: true"))
-    assert think(tools, "bats sleep as well", 2)["kb"]["versioned"] is False, "as agreed before it changed"
+    assert think(tools, "bats sleep as well", 2)["kb"]["versioned"] is False, "as last agreed"
     project.vmrag("trust", "--yes")
     assert "versioned" not in think(tools, "foxes do not", 3)["kb"]
     project.git("config", SETTING, "false")

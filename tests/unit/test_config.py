@@ -20,14 +20,14 @@ ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
 
 
-def cloned(text=None, *, overrides=None, environ=None, agreements=(), **more) -> config.Loaded:
-    """The settings where nobody agreed to anything but `agreements`."""
+def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.Loaded:
+    """The settings where nobody agreed to anything but `agreed`."""
     return config.load(
         text.encode() if isinstance(text, str) else text,
         path_label=".vmrag.yaml",
         overrides=overrides or {},
         environ=environ or {},
-        agreements=agreements,
+        agreed=agreed,
         **more,
     )
 
@@ -36,7 +36,7 @@ def load(text=None, **sources) -> config.Loaded:
     """The settings where somebody agreed to all that the file states."""
     data = text.encode() if isinstance(text, str) else text
     agreed = {each.name: each.value for each in config.stated(data, ".vmrag.yaml")}
-    return cloned(data, agreements=[agreed] if agreed else (), **sources)
+    return cloned(data, agreed=agreed or None, **sources)
 
 
 def refusal(text=None, **sources) -> ConfigInvalid:
@@ -243,28 +243,23 @@ def test_what_narrows_counts_at_once_and_without_a_word(line, name, value):
 
 def test_what_was_agreed_to_counts_without_a_warning():
     agreed = {"remote": "git+https://kb.example/kb.git", "hooks.on_dirty": "commit"}
-    loaded = cloned("# other lines\n" + STATED, agreements=[agreed])
+    loaded = cloned("# other lines\n" + STATED, agreed=agreed)
     assert (loaded.config.remote, loaded.config.hooks.on_dirty) == ("git+https://kb.example/kb.git", "commit")
     assert (loaded.warnings, loaded.agreed) == ([], frozenset(agreed))
 
 
-def test_every_state_that_was_agreed_to_counts_again_on_its_branch():
-    old, new = {"hooks.on_dirty": "commit"}, {"hooks.on_dirty": "block", "auto_pin": False}
-    assert cloned("hooks.on_dirty: commit\n", agreements=[old, new]).config.hooks.on_dirty == "commit"
-
-
 def test_until_a_change_is_agreed_to_the_latest_agreement_counts_and_one_line_says_so():
     agreed = {"hooks.on_dirty": "commit", "mcp.read_only": True, "remote": "file:///srv/kb"}
-    loaded = cloned("hooks.on_dirty: commit\nremote: file:///evil\n", agreements=[agreed])
+    loaded = cloned("hooks.on_dirty: commit\nremote: file:///evil\n", agreed=agreed)
     assert (loaded.config.remote, loaded.config.mcp.read_only) == ("file:///srv/kb", True)
     assert loaded.config.hooks.on_dirty == "commit"
     assert loaded.warnings == [
-        ".vmrag.yaml: remote (line 2) and mcp.read_only (gone) count as you agreed before it changed. To see and agree: vmrag trust"
+        ".vmrag.yaml: remote (line 2) and mcp.read_only (gone) count as you last agreed. To see and agree: vmrag trust"
     ]
 
 
 def test_a_file_that_is_deleted_takes_no_restriction_back():
-    loaded = cloned(None, agreements=[{"mcp.exclude_tools": "dolt_push", "hooks.on_dirty": "commit"}])
+    loaded = cloned(None, agreed={"mcp.exclude_tools": "dolt_push", "hooks.on_dirty": "commit"})
     assert loaded.config.mcp.exclude_tools == "dolt_push"
     assert loaded.config.hooks.on_dirty == "warn"  # the file narrows it
 
@@ -303,7 +298,7 @@ def test_stating_the_default_address_of_a_service_is_no_agreement_to_it():
 
 def test_a_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():
     with pytest.raises(ConfigInvalid, match=r"what was agreed to: hooks\.on_dirty must be one of"):
-        cloned("hooks.sync: off\n", agreements=[{"hooks.on_dirty": "shout"}])
+        cloned("hooks.sync: off\n", agreed={"hooks.on_dirty": "shout"})
 
 
 # -- what is refused, and where

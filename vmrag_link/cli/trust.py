@@ -24,7 +24,8 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
     """See what the .vmrag.yaml of this clone asks for, and agree to it.
 
     Settings that name a host, a program or a file outside, or that decide what is written, shown or
-    published, count only after that. It is remembered for this repository and exactly these values.
+    published, count only after that. It is remembered for this repository and exactly these values,
+    in place of what was agreed to before.
     Exit code 1 while something is not agreed to.
     """
     if sum((yes, service is not None, listing, revoke)) > 1:
@@ -78,7 +79,8 @@ def _services(names: Iterable[str]) -> Iterator[str]:
 
 def _report_lines(report: TrustReport) -> Iterator[str]:
     if report.stated:
-        yield f"{report.file} states, and not all of it counts yet:"
+        counts = all(each.value == each.counts for each in report.stated)
+        yield f"{report.file} states, and {'it counts already' if counts else 'not all of it counts yet'}:"
     for each in report.stated:
         yield f"  line {each.line}: {_change(each.name, each.value, each.counts)}"
         yield f"      {each.about}"

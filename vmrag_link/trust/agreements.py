@@ -21,9 +21,6 @@ from vmrag_link.formats import require_known
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, read_regular, write_atomically
 
-MOST_REMEMBERED = 50
-"""Agreements of one repository; the oldest goes when there are more."""
-
 FORMAT = 1
 """The format of a file, which a newer program's exceeds."""
 
@@ -41,8 +38,10 @@ class Agreement(Record, frozen=True):
 
 
 class Agreements(Record, frozen=True):
-    """Of one repository (its common git directory): the latest last; and the embedding services
-    that it may ask.
+    """Of one repository (its common git directory), and the embedding services that it may ask.
+
+    `agreed` is the latest agreement alone. Files of older programs hold earlier ones before it,
+    which do not count: a branch with an older file would bring back what was given up since.
     """
 
     repository: str
@@ -51,8 +50,9 @@ class Agreements(Record, frozen=True):
     format: int = FORMAT
 
     @property
-    def settings(self) -> list[dict[str, str | int | bool]]:
-        return [each.settings for each in self.agreed]
+    def settings(self) -> dict[str, str | int | bool] | None:
+        """What counts as agreed to; None: nobody has agreed to anything."""
+        return self.agreed[-1].settings if self.agreed else None
 
 
 def read(places: Places) -> Agreements:
@@ -79,11 +79,11 @@ def every() -> list[Agreements]:
 
 
 def add(places: Places, settings: Mapping[str, Any]) -> None:
-    """Remember that a person agreed to this; from now on it is the latest. Raises `FileFailed`."""
-    before = read(places)
-    kept = tuple(each for each in before.agreed if each.settings != settings)
-    agreed = (*kept, Agreement(dict(settings), clock.now()))[-MOST_REMEMBERED:]
-    _write(places, msgspec.structs.replace(before, agreed=agreed))
+    """Remember that a person agreed to this, in place of what they agreed to before.
+
+    Raises `FileFailed`.
+    """
+    _write(places, msgspec.structs.replace(read(places), agreed=(Agreement(dict(settings), clock.now()),)))
 
 
 def add_service(places: Places, name: str) -> None:
@@ -134,7 +134,7 @@ def _write(places: Places, agreements: Agreements) -> None:
 
 
 def _make_id(places: Places) -> Path:
-    write_atomically(places.trust_id, os.urandom(16).hex().encode())
+    write_atomically(places.trust_id, os.urandom(16).hex().encode(), durable=True)
     path = _file(places)
     assert path is not None  # noqa: S101  it has an id now
     return path

@@ -44,23 +44,23 @@ def _load(places: Places, text: bytes | None, label: str) -> Loaded:
         path_label=label,
         overrides=config_section(places, "vmrag"),
         environ=os.environ,
-        agreements=agreed(places),
+        agreed=agreed(places),
         known_remote=known,
         stand_in=env.settings_from(),
     )
 
 
-def agreed(places: Places) -> list[dict[str, Any]]:
-    """What counts as agreed to in this repository, the latest last.
+def agreed(places: Places) -> dict[str, Any] | None:
+    """What counts as agreed to in this repository, by name; None: nobody has agreed to anything.
 
-    In place of a person's agreements, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
+    In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
     as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
     """
     commit = env.settings_from()
     if commit is None:
         return agreements.read(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
-    return [{each.name: each.value for each in config.stated(_committed(places, commit), label)}]
+    return {each.name: each.value for each in config.stated(_committed(places, commit), label)}
 
 
 def _committed(places: Places, commit: str) -> bytes | None:

@@ -39,7 +39,7 @@ class DroppedSetting(Record, frozen=True):
 class TrustReport(Record, frozen=True):
     """`stated` and `dropped`: what agreeing is about.
 
-    `agreed`: all that this file states counts already.
+    `agreed`: what this file states is what was agreed to last.
     """
 
     repository: str
@@ -55,8 +55,7 @@ def examine(ws: Workspace) -> TrustReport:
     found = config.stated(config.own_text(ws.places.config), CONFIG_NAME)
     remembered = agreements.read(ws.places)
     own = {each.name: each.value for each in found}
-    counting = settings.agreed(ws.places)
-    last = counting[-1] if counting else {}
+    last = settings.agreed(ws.places) or {}
     stated = tuple(
         StatedSetting(each.name, each.value, each.line, _counting(ws, each.name), KEYS[each.name].doc) for each in found
     )
@@ -65,7 +64,7 @@ def examine(ws: Workspace) -> TrustReport:
         for name in last
         if name not in own and name in KEYS
     )
-    agreed = own in counting or not (own or last)
+    agreed = own == last
     return TrustReport(
         remembered.repository, CONFIG_NAME, agreed, stated, () if agreed else dropped, remembered.services
     )
