@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -137,12 +138,55 @@ def test_a_schema_of_a_stranger_reaches_nothing_and_takes_no_time(monkeypatch: p
     assert "cannot be applied" in said
     layers = {f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
     [said] = checked({"$defs": layers | {"l40": {}}, "$ref": "#/$defs/l0"}, {"a": 1})
-    assert "references" in said
+    assert "steps" in said
     assert "cannot be applied" in checked({"$ref": "#"}, {"a": 1})[0]
     evil = {"properties": {"a": {"pattern": "^(a+)+$"}}}
     assert checked(evil, {"a": "a" * 50 + "!"}) == [f"a: '{'a' * 50}!' does not match '^(a+)+$'"]
     assert "cannot be applied" in checked({"patternProperties": {"^(a+)+$": {}}}, {"a": "x"})[0]
     assert time.perf_counter() - started < 5
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+LAYERS = {f"l{n}": {"$schema": DRAFT_7, "allOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
+UNEVALUATED = functools.reduce(lambda inner, _: {"anyOf": [inner], "unevaluatedProperties": True}, range(40), {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "found", "said"),
+    [
+        ({"$defs": LAYERS | {"l40": {}}, "$ref": "#/$defs/l0"}, {"a": 1}, "a part of it has another $schema"),
+        ({"$schema": DRAFT_7, "$defs": LAYERS | {"l40": {}}, "allOf": [{"$ref": "#/$defs/l0"}]}, {"a": 1}, "steps"),
+        (UNEVALUATED, {"a": 1}, "steps"),
+        ({"additionalProperties": False, "patternProperties": {"^(a+)+$": {}}}, {"a" * 40 + "!": 1}, "patternProp"),
+        (
+            {"anyOf": [{"additionalProperties": False, "patternProperties": {"^(a+)+$": {}}}]},
+            {"a" * 40 + "!": 1},
+            "patternProp",
+        ),
+        ({"properties": {"a": {"multipleOf": 1e-300}}}, {"a": 10**400}, "cannot be applied"),
+        ({"properties": {"a": {"$id": "http://[", "$ref": "x"}}}, {"a": 1}, "cannot be applied"),
+    ],
+    ids=["another draft", "its own draft", "unevaluated", "beside", "beside, nested", "overflow", "no address"],
+)
+def test_no_part_of_a_schema_leaves_its_bounds(schema: dict[str, Any], found: dict[str, Any], said: str) -> None:
+    """They took 2^40 steps, or ended in the library's own error."""
+    started = time.perf_counter()
+    assert said in checked(schema, found)[0]
+    assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"$schema": 5}, {"$schema": []}, {"$schema": "http://["}, {"pattern": "a{99999999999999999999}"}],
+)
+def test_what_the_library_stumbles_over_is_no_schema(schema: dict[str, Any]) -> None:
+    with pytest.raises(doc_types.SchemaUnusable, match="is no JSON Schema"):
+        doc_types.read_schema(canonical_json(schema), is_json=True)
+
+
+def test_a_schema_may_refer_to_itself_and_name_its_draft() -> None:
+    schema = {"$schema": DRAFT_7, "properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}}
+    assert checked(schema, {"a": {"a": {"b": "x"}}}) == ["a.a.b: 'x' is not of type 'integer'"]
 
 
 def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
