@@ -2,22 +2,27 @@
 address.
 
 A silent address is remembered in the whole process: a thousand texts do not wait for it a thousand
-times.
+times. Every answer is a stranger's, so it is bounded in bytes, packed and unpacked, and an attempt
+in time: from its beginning to the last byte, however slowly they drip.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-import functools
 import math
+import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from vmrag_link import hosts, terminal_text
+from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 
 if TYPE_CHECKING:
     import httpx  # 0.1 s, only where a service is asked
@@ -37,6 +42,10 @@ OPEN_SECONDS = 30.0
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
+
+MOST_BYTES = 100_000_000
+"""Of an answer, unless the caller says fewer: 256 vectors of 16,384 numbers take 90 million."""
+
 LONGEST_SENTENCE = 300
 TOO_MANY, SERVER_ERRORS = 429, 500
 REFUSALS = (401, 403)
@@ -73,7 +82,8 @@ def ask(
     seconds: float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The answer to a POST of `body` as JSON, for which each attempt waits `seconds`.
+    """The answer to a POST of `body` as JSON, which has to be there whole within `seconds` of each
+    attempt.
 
     Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
     """
@@ -107,9 +117,8 @@ def request(
 ) -> bytes:
     """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
 
-    `secrets` are left out of messages. `most`: bytes of an answer, which then has to be there whole
-    within `seconds`. `once`: a refusal is expected, so nothing is tried again, and a silent service
-    is asked, too.
+    `secrets` are left out of messages. `most`: bytes of an answer. `once`: a refusal is expected,
+    so nothing is tried again, and a silent service is asked, too.
     """
     pause = _open_until.get(circuit, 0.0) - time.monotonic()
     if pause > 0 and not once:
@@ -121,7 +130,7 @@ def request(
         headers if body is None else {"Content-Type": "application/json", **headers},
         ANSWER_SECONDS if seconds is None else seconds,
         secrets,
-        most,
+        MOST_BYTES if most is None else most,
     )
     for attempt in range(ATTEMPTS):
         try:
@@ -143,7 +152,75 @@ class _Asked(NamedTuple):
     headers: Mapping[str, str]
     seconds: float
     secrets: Sequence[str]
-    most: int | None
+    most: int
+
+
+class _Line:
+    """A client that one request at a time uses: it keeps its connection open for the next one.
+
+    httpx limits each read of a socket, not all of them together. What takes too long is cut off by
+    shutting down the sockets, which ends a read that waits.
+    """
+
+    def __init__(self, *, direct: bool) -> None:
+        """`direct`: past any proxy of the environment."""
+        import httpx
+
+        self._sockets = weakref.WeakSet[socket.socket]()
+        self._lock = threading.Lock()
+        self._request: object = None
+        self.cut_off = False
+        try:
+            self.client = httpx.Client(trust_env=not direct)
+        except (ValueError, ImportError, httpx.InvalidURL) as error:
+            raise NoAnswer(f"cannot be asked through the proxy that the environment names ({error})") from error
+
+    @contextlib.contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """What is asked meanwhile is cut off after so many seconds; `cut_off`: whether it was."""
+        request, self.cut_off = object(), False
+        self._request = request
+        timer = threading.Timer(seconds, self._cut, (request,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:  # a timer that has just run out finds another request, and leaves it
+                self._request = None
+
+    def trace(self, event: str, details: Mapping[str, Any]) -> None:
+        """Remember each socket that is opened: httpx's extension of this name calls it."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self._sockets.add(details["return_value"].get_extra_info("socket"))
+            if self.cut_off:
+                self._cut(self._request)
+
+    def _cut(self, request: object) -> None:
+        with self._lock:
+            if request is None or request is not self._request:
+                return
+            self.cut_off = True
+            for each in list(self._sockets):
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(each, socket.SHUT_RDWR)  # TLS is left to the thread that reads it
+
+
+_idle: dict[bool, list[_Line]] = {True: [], False: []}
+
+
+@contextlib.contextmanager
+def _line(*, direct: bool) -> Iterator[_Line]:
+    """One that nobody uses, or a new one."""
+    try:
+        line = _idle[direct].pop()
+    except IndexError:
+        line = _Line(direct=direct)
+    try:
+        yield line
+    finally:
+        _idle[direct].append(line)
 
 
 def _attempt(asked: _Asked) -> bytes:
@@ -151,19 +228,28 @@ def _attempt(asked: _Asked) -> bytes:
 
     timeout = httpx.Timeout(asked.seconds, connect=min(CONNECT_SECONDS, asked.seconds))
     try:
-        with _client(direct=_is_here(asked.url)).stream(
-            asked.method,
-            asked.url,
-            content=asked.content,
-            headers=asked.headers,
-            timeout=timeout,
-            follow_redirects=False,
-        ) as answer:
-            content = _content(answer, asked)
+        with (
+            _line(direct=_is_here(asked.url)) as line,
+            line.limited(asked.seconds),
+            line.client.stream(
+                asked.method,
+                asked.url,
+                content=asked.content,
+                headers={"Accept-Encoding": GZIP[0], **asked.headers},
+                timeout=timeout,
+                follow_redirects=False,
+                extensions={"trace": line.trace},
+            ) as answer,
+        ):
+            content = _content(answer, asked.most)
     except httpx.TimeoutException as error:
         raise _Again("did not answer in time") from error
     except httpx.RequestError as error:
+        if line.cut_off:
+            raise _Again("did not answer in time") from error
         raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
+    if line.cut_off:
+        raise _Again("did not answer in time")  # the end of what came may be ours
     if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
         wait = _retry_seconds(answer.headers.get("Retry-After"))
         raise _Again(_failure(answer, content, asked.secrets), status=answer.status_code, wait=wait)
@@ -172,32 +258,20 @@ def _attempt(asked: _Asked) -> bytes:
     return content
 
 
-def _content(answer: httpx.Response, asked: _Asked) -> bytes:
-    """The whole answer, as long as it is neither larger nor slower than what was asked for."""
-    deadline = time.monotonic() + asked.seconds
-    pieces, size = list[bytes](), 0
-    for piece in answer.iter_bytes():
-        pieces.append(piece)
-        size += len(piece)
-        if asked.most is not None and size > asked.most:
-            raise NoAnswer(f"answered with more than the {asked.most} bytes that it was asked for")
-        if asked.most is not None and time.monotonic() > deadline:
-            raise _Again("did not answer in time")
-    return b"".join(pieces)
-
-
-@functools.cache
-def _client(*, direct: bool) -> httpx.Client:
-    """One client per process keeps connections open.
-
-    `direct`: past any proxy of the environment.
-    """
-    import httpx
-
+def _content(answer: httpx.Response, most: int) -> bytes:
+    """The whole answer, unpacked here: httpx unpacks any number of bytes."""
     try:
-        return httpx.Client(trust_env=not direct)
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
-        raise NoAnswer(f"cannot be asked through the proxy that the environment names ({error})") from error
+        body = read_body(answer.iter_raw(), most)
+        encoding = answer.headers.get("Content-Encoding", "identity").lower()
+        if encoding in GZIP:
+            return gunzip(body, most)
+    except TooLarge:
+        raise NoAnswer(f"answered with more than the {most} bytes that it was asked for") from None
+    except Damaged:
+        raise NoAnswer("answered with something packed that cannot be unpacked") from None
+    if encoding not in ("identity", ""):
+        raise NoAnswer("answered with something packed as nobody asked for")
+    return body
 
 
 def is_private(url: str) -> bool:
@@ -238,7 +312,7 @@ def _sentence(content: bytes, secrets: Sequence[str]) -> str:
     """What a service says about an error, wherever in its JSON it does; empty if nowhere."""
     try:
         found = msgspec.json.decode(content)
-    except (UnicodeDecodeError, msgspec.DecodeError):
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return ""
     if isinstance(found, dict) and isinstance(found.get("error"), str) and isinstance(found.get("message"), str):
         found = found["message"]  # Chroma's `error` is a class of errors

@@ -354,11 +354,9 @@ def test_where_nobody_listens_it_is_said_so(services, name, hint):
 
 
 def test_no_proxy_is_asked_for_what_runs_here(services, monkeypatch):
-    for direct in (True, False):
-        endpoint._client(direct=direct).close()  # what other tests have left open
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    endpoint._client.cache_clear()
+    monkeypatch.setattr(endpoint, "_idle", {True: [], False: []})
     load(services, "ollama").embed(["x"])
 
 

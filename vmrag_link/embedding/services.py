@@ -136,7 +136,7 @@ class ServiceModel(Model):
             raise extra_missing("httpx", extra="index") from error
         except endpoint.NoAnswer as error:
             raise self._refusal(error, key) from error
-        except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
             raise self._failure(f"answered with something else than one vector for each text ({error})") from error
         if len(vectors) != len(texts):
             raise self._failure(f"answered with {len(vectors)} vectors for {len(texts)} texts")

@@ -123,7 +123,7 @@ class ChatModel:
             raise ChatFailed("A language model is asked through httpx: pip install 'vmrag-link[index]'") from None
         except endpoint.NoAnswer as error:
             raise ChatFailed(f"{self._title} {self._explained(error)}") from error
-        except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
             raise ChatFailed(f"{self._title} answered with something else than a message.") from error
         if not text.strip():
             raise ChatFailed(f"{self._title} answered with nothing.")

@@ -7,11 +7,11 @@ import contextlib
 import httpcore
 
 from vmrag_link.errors import FetchFailed, shortened
+from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 from vmrag_link.web import headers as read
 from vmrag_link.web.addresses import Resolver, is_anything
-from vmrag_link.web.body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.web.certificates import certificates
 from vmrag_link.web.connection import CheckedNetwork
 from vmrag_link.web.deadline import Deadline

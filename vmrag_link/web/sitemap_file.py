@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from xml.parsers import expat
 
+from vmrag_link.http_body import GZIP_BEGINS, Damaged, TooLarge, gunzip
 from vmrag_link.models import Record
-from vmrag_link.web.body import GZIP_BEGINS, Damaged, TooLarge, gunzip
 from vmrag_link.web.urls import LONGEST
 
 MOST_LOCATIONS = 50_000
