@@ -67,6 +67,9 @@ TEMPORARY = "TMPDIR"
 _LIBRARY_FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 EXECUTABLES = "PATH"
+GITPYTHON_PROGRAM = "GIT_PYTHON_GIT_EXECUTABLE"
+"""The git that GitPython starts."""
+
 ENVIRONMENT = "VIRTUAL_ENV"
 """The virtual environment that this shell has activated; other programs do not look into it."""
 
@@ -382,9 +385,15 @@ def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(name) or None
 
 
-def program_folders(environ: Mapping[str, str] = os.environ) -> str:
+def program_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """PATH without relative folders: in a stranger's work tree they hold a stranger's programs."""
-    return os.pathsep.join(each for each in environ.get(EXECUTABLES, "").split(os.pathsep) if Path(each).is_absolute())
+    folders = environ.get(EXECUTABLES, os.defpath).split(os.pathsep)
+    return tuple(each for each in folders if Path(each).is_absolute())
+
+
+def activated_folder(environ: Mapping[str, str] = os.environ) -> str:
+    """Where the programs of the activated virtual environment are; empty without one."""
+    return os.path.join(environ[ENVIRONMENT], "bin") if environ.get(ENVIRONMENT) else ""  # noqa: PTH118  as on PATH
 
 
 def lasting_path(environ: Mapping[str, str] = os.environ) -> str:

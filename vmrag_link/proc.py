@@ -1,16 +1,27 @@
-"""The one place that starts processes."""
+"""The one place that starts processes.
+
+No program is found in a work tree: PATH is followed without its relative folders and without those
+in the work tree around the working directory, ours and the program's. What is started gets such a
+PATH, too, because git looks up ssh, gpg and editors. A virtual environment that the person
+activated stays on it, wherever it lies: what they run there runs already. We take nothing from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from vmrag_link import env as environment
 from vmrag_link import terminal_text
+from vmrag_link.paths import read_regular
 
 _GRACE_SECONDS = 3.0
 """How long a program that is ended may clear up."""
@@ -60,6 +71,99 @@ class Finished(subprocess.CompletedProcess[bytes]):
         return self.complaint or f"{program} ended with exit code {self.returncode}"
 
 
+def find(program: str, cwd: Path | None = None) -> str | None:
+    """Where the program of this name is that would be started in a folder; None: nowhere."""
+    return _found(program, environment.program_folders(), _around(cwd))
+
+
+def path(cwd: Path | None = None) -> str:
+    """The PATH that a program gets which is started in a folder."""
+    return _kept(os.environ, _around(cwd))
+
+
+def _prepared(argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> tuple[list[str], dict[str, str]]:
+    """With the program's path for its name, and the PATH that it gets.
+
+    Raises FileNotFoundError.
+    """
+    environ, around = dict(os.environ if env is None else env), _around(cwd)
+    program, *arguments = argv
+    if "/" not in program:
+        found = _found(program, environment.program_folders(environ), around)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+        program = found
+    if environment.EXECUTABLES in environ:
+        environ[environment.EXECUTABLES] = _kept(environ, around)
+    return [program, *arguments], environ
+
+
+_Identity = tuple[int, int]
+"""A folder, by whatever name: device and inode."""
+
+
+def _found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> str | None:
+    return shutil.which(program, path=os.pathsep.join(_outside(folders, around, "")))
+
+
+def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
+    activated = environment.activated_folder(environ)
+    return os.pathsep.join(_outside(environment.program_folders(environ), around, activated))
+
+
+@functools.lru_cache(maxsize=32)
+def _outside(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
+    def inside(folder: str) -> bool:
+        real = Path(os.path.realpath(folder))
+        return not around.isdisjoint(identity for each in (real, *real.parents) for identity in _identity(str(each)))
+
+    return tuple(each for each in folders if each == activated or not inside(each))
+
+
+def _around(cwd: Path | None) -> frozenset[_Identity]:
+    """The work trees around our working directory and another one."""
+    here = []
+    with contextlib.suppress(FileNotFoundError):  # it is gone
+        here.append(os.getcwd())  # noqa: PTH109  as a key
+    if cwd is not None:
+        here.append(str(cwd))
+    return frozenset(identity for each in here for top in _work_trees(each) for identity in _identity(top))
+
+
+_known_tops: dict[str, tuple[str, ...]] = {}
+
+
+def _work_trees(folder: str) -> tuple[str, ...]:
+    """The top of the work tree around a folder; of a linked one and of a submodule the first one's,
+    too. Where all is one work tree, programs are nowhere else.
+    """
+    if folder in _known_tops:
+        return _known_tops[folder]
+    real = Path(os.path.realpath(folder))
+    for each in (real, *real.parents[:-1]):
+        if os.path.lexists(each / ".git"):
+            _known_tops[folder] = (str(each), *_linked_from(each))
+            return _known_tops[folder]
+    return ()
+
+
+_LINK_BYTES = 4096
+
+
+def _linked_from(top: Path) -> Iterator[str]:
+    """The top of the work tree whose `.git` holds what this one's `.git`, a file, names."""
+    with contextlib.suppress(OSError):
+        link = os.fsdecode(read_regular(top / ".git", _LINK_BYTES).removeprefix(b"gitdir: ").rstrip(b"\n"))
+        named = Path(os.path.realpath(top / link))
+        yield from (str(each.parent) for each in named.parents if each.name == ".git")
+
+
+def _identity(folder: str) -> Iterator[_Identity]:
+    with contextlib.suppress(OSError):
+        found = os.stat(folder)  # noqa: PTH116  hot
+        yield found.st_dev, found.st_ino
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -78,11 +182,12 @@ def run(
     is raised; such a program must not ask anything at the terminal. `meanwhile` is called while one
     without a timeout runs.
     """
+    words, environ = _prepared(argv, cwd, env)
     if timeout is not None:
-        return _bounded(list(argv), cwd, env, stdin, timeout)
+        return _bounded(words, cwd, environ, stdin, timeout)
     given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     shown = None if show_stderr else subprocess.PIPE
-    with subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
+    with subprocess.Popen(words, cwd=cwd, env=environ, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
         try:
             if meanwhile:
                 meanwhile()
@@ -90,7 +195,7 @@ def run(
         except BaseException:
             _clear_up(process)
             raise
-    return Finished(list(argv), process.returncode, said, complained or b"")
+    return Finished(words, process.returncode, said, complained or b"")
 
 
 def piped(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -102,7 +207,8 @@ def piped(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[
     FileNotFoundError if it is absent.
     """
     pipe = subprocess.PIPE
-    return subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=stderr, process_group=0)
+    words, environ = _prepared(argv, cwd, env)
+    return subprocess.Popen(words, cwd=cwd, env=environ, stdin=pipe, stdout=pipe, stderr=stderr, process_group=0)
 
 
 def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -116,7 +222,8 @@ def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Run a program that talks to the person at our terminal; returns its exit code."""
-    with subprocess.Popen(list(argv), cwd=cwd, env=env) as process:
+    words, environ = _prepared(argv, cwd, env)
+    with subprocess.Popen(words, cwd=cwd, env=environ) as process:
         try:
             return process.wait()
         except BaseException:
@@ -126,7 +233,8 @@ def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
 
 def fed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Started:
     """Start a program that shows the person at our terminal what it gets on its standard input."""
-    return subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=subprocess.PIPE)
+    words, environ = _prepared(argv, cwd, env)
+    return subprocess.Popen(words, cwd=cwd, env=environ, stdin=subprocess.PIPE)
 
 
 def _clear_up(process: subprocess.Popen[bytes]) -> None:
@@ -187,8 +295,9 @@ def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = 
     """
     nothing = subprocess.DEVNULL
     _detached[:] = [each for each in _detached if each.poll() is None]  # a server would gather zombies
+    words, environ = _prepared(argv, cwd, env)
     process = subprocess.Popen(
-        list(argv), cwd=cwd, env=env, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        words, cwd=cwd, env=environ, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
     )
     _detached.append(process)
     return process.pid

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
-import git
-
-from vmrag_link import env
+from vmrag_link import env, proc
 from vmrag_link.paths import Places
+
+
+def _git(folder: Path | None = None) -> str:
+    return proc.find("git", folder) or os.devnull  # never one that GitPython would find
+
+
+env.add({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
+import git  # noqa: E402
+
+env.forget((env.GITPYTHON_PROGRAM,))
 
 CommandError = git.GitCommandError
 
@@ -19,9 +29,11 @@ class Console(git.Git):
 
     def __init__(self, places: Places) -> None:
         super().__init__(places.top)
+        self._top = places.top
         self.set_persistent_git_options(git_dir=str(places.git_dir))
 
     def execute(self, command: Any, *args: Any, **options: Any) -> Any:
         """As GitPython's, which can add variables to the environment, but leave none out."""
         without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
-        return super().execute([_ENV, *without, *command], *args, **options)
+        path = f"{env.EXECUTABLES}={proc.path(self._top)}"
+        return super().execute([_ENV, *without, path, _git(self._top), *command[1:]], *args, **options)

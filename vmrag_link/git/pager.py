@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 from vmrag_link import env, proc
 from vmrag_link.git.run import git
@@ -25,7 +24,7 @@ def start(places: Places) -> proc.Started | None:
     """
     command = git(places, "var", "GIT_PAGER").text.strip()
     program = command.partition(" ")[0]
-    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not shutil.which(program)):
+    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find(program, places.top)):
         return None
     # As git does, a shell reads the command, which may have arguments.
     return proc.fed(["sh", "-c", command], cwd=places.top, env=_DEFAULTS | env.without(env.GIT_SCRUBBED))

@@ -43,7 +43,8 @@ def git_in(
                 f"{folder} is not a directory any more.", hint="Change to a directory that exists."
             ) from error
         raise GitFailed(
-            "There is no git on PATH.", hint="Install git (https://git-scm.com) or add it to PATH."
+            "There is no git on PATH; relative folders, and those of the work tree, are not looked into.",
+            hint="Install git (https://git-scm.com) or add it to PATH.",
         ) from error
     if done.killed_by:
         raise GitFailed(f"{done.failure}.", hint="Run the command again.", arguments=list(arguments))

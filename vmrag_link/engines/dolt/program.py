@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,7 +66,7 @@ def find(binary: str = "") -> Program:
 
 def locate(binary: str = "") -> str:
     """As `find`, without asking the program anything: a session is told its version."""
-    path = binary or shutil.which("dolt", path=env.program_folders())
+    path = binary or proc.find("dolt")
     if not path:
         raise DoltMissing(
             "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
@@ -231,7 +230,7 @@ def _doltcli() -> ModuleType | None:
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
     left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
-    added = [f"{name}={value}" for name, value in _ADDED.items()]
+    added = [f"{name}={value}" for name, value in (_ADDED | {env.EXECUTABLES: proc.path(cwd)}).items()]
     try:
         said: str = doltcli.Dolt(str(cwd)).execute([*_CLEANED, *left_out, *added, path, *arguments], print_output=False)
     except doltcli.DoltException as error:

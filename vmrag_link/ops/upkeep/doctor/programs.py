@@ -69,7 +69,7 @@ def _vmrag() -> Iterator[Finding]:
         message = "There is no vmrag on PATH: the commands in vmrag's messages cannot be run as they stand."
         yield Finding("PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
     elif not (own.exists() and own.samefile(path)):
-        said = proc.run([path, "--version"]).text.split()
+        said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
         if __version__ not in said:
             version = said[-1] if said else "unknown"
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
