@@ -338,6 +338,15 @@ def test_a_strangers_project_stays_in_its_folder(tools, project, tmp_path):
         {"docs_path": "../other"},
         {"docs_path": "/etc"},
         {"docs_path": "out"},
+        {"docs_path": ".GIT"},
+        {"docs_path": ".Git/vmrag"},
+        {"docs_path": ".git "},
+        {"docs_path": ".git."},
+        {"docs_path": "GIT~1"},
+        {"docs_path": ".git::$INDEX_ALLOCATION"},
+        {"docs_path": ".g\u200cit"},
+        {"docs_path": "\uff0egit"},
+        {"external_docs": {"path": "git~1"}},
         {"external_docs": {"path": "out"}},
         {"external_docs": {"path": ".git"}},
         {"external_docs": {"path": "manual", "include_patterns": ["../**/*.md"]}},
@@ -350,6 +359,38 @@ def test_a_strangers_project_stays_in_its_folder(tools, project, tmp_path):
     for path in (secret / "config.json", project.top / "config.json", project.top / ".git" / "config"):
         call = {"config_path": str(path), "branch_name": "main"}
         assert Tools(project.top).run("activate_project", call)[0]["error"] in ("ACCESS_DENIED", "FILE_SYSTEM_ERROR")
+
+
+def test_what_git_ignores_is_no_document_of_a_project(tools, project):
+    """What is stored is pushed with the knowledge base, so one line of a stranger's configuration
+    would publish it.
+    """
+    project.write("private/problems/key.md", "# Key\n\nThe key is opensesame.\n")
+    project.write("private/deep/more.md", "# More\n\nThe other key is opensesame.\n")
+    project.write(f"{DOCS}/styles/own.md", "# Own\n\nMy own style is opensesame.\n")
+    project.write("manual/own.md", "# Own\n\nThe manual says opensesame.\n")
+    project.write(".gitignore", "private/\nown.md\n")
+    for folder in ("private", "private/deep"):
+        said = hostile(project, docs_path=folder)
+        assert said["error"] == "ACCESS_DENIED"
+        assert f"{project.top / folder} was not taken: git ignores it" in said["message"]
+    compounding.write(project.top, external_docs={"path": "private"})
+    assert "git ignores" in activated(project).error("ACCESS_DENIED", "search_external_docs", query="key")["message"]
+    compounding.write(project.top)
+    tools = activated(project)
+    assert tools("list_doc_types")["kb"]["dirty"] is False
+    assert "styles/own.md" not in rows(project)
+    assert "git ignores" in tools.error("ACCESS_DENIED", "index_document", path="styles/own.md")["message"]
+    found = tools("search_external_docs", query="opensesame", min_relevance_score=0)
+    assert "./manual/own.md" not in [each["path"] for each in found["results"]]
+    assert "opensesame" not in project.vmrag("grep", "opensesame", code=1).out
+    project.git("add", "--force", "private/problems/key.md", f"{DOCS}/styles/own.md")
+    assert "styles/own.md" in paths(activated(project)("semantic_search", query="own style", min_relevance_score=0.0))
+    compounding.write(project.top, project_name="keys", docs_path="private")
+    activated(project)
+    with opened(project) as ws:
+        found = [each.doc_id for each in ws.engine.headers(ws.at(), collection="compounding_keys")]
+    assert found == ["problems/key.md"], "what git tracks is taken, whatever is ignored beside it"
 
 
 def test_a_collection_of_that_name_is_not_taken_over_and_the_mirror_takes_no_other_documents(tools, project):

@@ -140,6 +140,42 @@ def test_an_agent_reads_only_below_the_roots_whatever_links_say(tools, project, 
     Tools(project.top).error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")
 
 
+@pytest.mark.parametrize("list_", [".gitignore", "docs/.gitignore", ".git/info/exclude", "core.excludesFile", "folder"])
+def test_an_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path, list_):
+    """What is stored is pushed with the knowledge base; what git ignores stays here."""
+    secret = guide.parent / "private" / "secrets.json"
+    secret.parent.mkdir()
+    secret.write_text('{"key": "opensesame"}')
+    (guide.parent / "link.json").symlink_to(secret)
+    project.git("add", "docs/link.json", "docs/guide.md")
+    if list_ == "core.excludesFile":
+        (tmp_path / "own").write_text("secrets.json\n")
+        project.git("config", "core.excludesFile", str(tmp_path / "own"))
+    elif list_ == "folder":
+        project.write(".gitignore", "private/\n")
+    else:
+        (project.top / list_).parent.mkdir(exist_ok=True)
+        (project.top / list_).write_text("secrets.json\n")
+    for path in ("docs/private/secrets.json", "docs/link.json"):
+        found = tools.error("ACCESS_DENIED", "ingest_file", path=path)
+        assert "git ignores" in found["message"]
+        assert "secrets.json" in found["message"]
+    assert "opensesame" not in project.vmrag("grep", "opensesame", code=1).out
+    assert took(tools, guide)["status"] == "indexed"
+    project.git("add", "--force", str(secret))
+    assert took(tools, "docs/private/secrets.json")["status"] == "indexed", (
+        "what git tracks is no secret of this machine"
+    )
+
+
+def test_a_person_who_names_a_file_that_git_ignores_takes_it(tools, project, guide):
+    project.write(".gitignore", "guide.md\n")
+    [hint] = tools.error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")["suggestions"]
+    assert "vmrag import docs/guide.md --library default" in hint
+    project.vmrag("import", "docs/guide.md", "--library", "default")
+    assert "Owls sleep" in project.vmrag("grep", "Owls").out
+
+
 def test_a_name_that_is_no_text_is_refused_and_stops_no_other_file(project, guide):
     odd = os.fsencode(guide.parent) + b"/caf\xe9.md"
     Path(os.fsdecode(odd)).write_text(GUIDE)

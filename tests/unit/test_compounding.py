@@ -54,13 +54,13 @@ def test_a_folder_is_looked_at_without_following_links(tmp_path: Path) -> None:
     (docs / "link.md").symlink_to("/etc/hosts")
     (docs / "folder").symlink_to(tmp_path)
     (docs / "x\ny.md").write_text("text")
-    found = scan(docs, Patterns(exclude=("**/node_modules/**",)))
+    found = scan(docs, Patterns(exclude=("**/node_modules/**",)), lambda _: set())
     assert [*found.stamps] == ["a.md", "deep/er/b.md"]
     assert [(each.path, each.reason) for each in found.skipped] == [
         ("link.md", "is a symbolic link"),
         ("x\\ny.md", "its path has control characters"),
     ]
-    assert scan(tmp_path / "absent", Patterns()).stamps == {}
+    assert scan(tmp_path / "absent", Patterns(), lambda _: set()).stamps == {}
     assert MOST_FILES > 1000
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 LONGEST = 255
 """Bytes of a name."""
 
-_RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|git~\d+")
-"""What Windows keeps for devices, and a name under which it finds `.git`."""
+_RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+"""What Windows keeps for devices."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -33,13 +33,22 @@ def problem(parts: Sequence[str]) -> str | None:
         shown = "".join(each for each in part if unicodedata.category(each) != "Cf")  # macOS ignores them
         if not part or part in (".", ".."):
             return "is no path below a folder"
-        if shown.casefold() == ".git" or _RESERVED.fullmatch(shown):
+        if is_git_folder(part) or _RESERVED.fullmatch(shown):
             return f"has the reserved name {part!r}"
         if re.search(r"[\x00-\x1f\\]", part) or part != part.rstrip(". "):
             return f"has the name {part!r}, which not every system can have"
         if len(os.fsencode(part)) > LONGEST:
             return f"has a name of more than {LONGEST} bytes"
     return None
+
+
+def is_git_folder(name: str) -> bool:
+    """Whether some file system takes this name of a folder for `.git`: with other capitals, with
+    letters that macOS leaves out or takes for others, by Windows' rules for the end of a name, by
+    its short name.
+    """
+    shown = "".join(each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf")
+    return bool(re.fullmatch(r"(?s)(?:\.git|git~\d+)[. ]*(?::.*)?", shown.casefold()))
 
 
 def key(parts: Sequence[str]) -> str:

@@ -10,12 +10,29 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vmrag_link import env, proc
+from vmrag_link import env, proc, terminal_text
+from vmrag_link.errors import AccessDenied
 from vmrag_link.git.run import failure, git, git_in
 from vmrag_link.paths import Places
 
 _GENERATED = "linguist-generated"
 """The attribute by which GitHub's and others' diffs fold files that nobody wrote."""
+
+
+def refuse_ignored(places: Places, paths: Iterable[Path], *, hint: str) -> None:
+    """Raise `AccessDenied` for a path of the work tree that git ignores, which nobody but a person
+    takes into the knowledge base: what is stored is pushed. Raises `GitFailed`.
+    """
+    top = Path(os.path.realpath(places.top))
+    real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
+    for path in Repositories(places).ignored(each for each in real if each.is_relative_to(top)):
+        raise ignored_failure(path, hint=hint)
+
+
+def ignored_failure(path: Path, *, hint: str) -> AccessDenied:
+    name = terminal_text.one_line(str(path))
+    message = f"{name} was not taken: git ignores it, and what the knowledge base holds is pushed."
+    return AccessDenied(message, hint=hint, path=name)
 
 
 class Repositories:

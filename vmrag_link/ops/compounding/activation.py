@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from vmrag_link.errors import FileFailed
+from vmrag_link.errors import AccessDenied, FileFailed
 from vmrag_link.models import At, Record, metadata_of
 from vmrag_link.ops.compounding import external, mirror
 from vmrag_link.ops.compounding.doc_types import DocType
@@ -47,7 +47,7 @@ def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
     if found.external:
         try:
             external.bring(ws, active, found)
-        except FileFailed as error:
+        except (AccessDenied, FileFailed) as error:
             notes.append(f"The external documents are not indexed: {error.sentence}")
     here = read_consistently(ws, lambda: standing(ws), index=False)
     types, total = counts(ws, here.at, found)

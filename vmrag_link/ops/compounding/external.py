@@ -25,6 +25,7 @@ from vmrag_link.errors import (
     IndexFailed,
     MassDeletion,
 )
+from vmrag_link.git.ignored import Repositories
 from vmrag_link.index import directories, snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.store import IndexStore
@@ -165,7 +166,11 @@ def require_configured(project: DocsProject) -> None:
 def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     stated = project.config.external_docs
     assert stated is not None  # noqa: S101  `require_configured` has looked
-    files = folder.scan(project.external_folder, Patterns(stated.include_patterns, stated.exclude_patterns))
+    files = folder.scan(
+        project.external_folder,
+        Patterns(stated.include_patterns, stated.exclude_patterns),
+        Repositories(ws.places).ignored,
+    )
     model = ws.models.named(ws.config.embedding.model)
     name = collection_name(EXTERNAL, project.name)
     collection = msgspec.structs.replace(collections.empty(name, model, CHUNKING, kind=EXTERNAL), created_at="")

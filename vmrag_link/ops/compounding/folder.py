@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,11 @@ from typing import NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.documents.doc_ids import id_problem
 from vmrag_link.errors import FileFailed, LimitExceeded, quoted
+from vmrag_link.git.ignored import ignored_failure
 from vmrag_link.models import Record
 
 MOST_FILES = 20_000
+_TRACK = "Name another folder in the project's configuration; what is to be shared is tracked: git add --force FILE"
 SUFFIX = ".md"
 
 
@@ -60,10 +62,12 @@ class Patterns(Record, frozen=True):
         )
 
 
-def scan(folder: Path, patterns: Patterns) -> Files:
-    """Hidden files and folders are no documents. A folder that is not there is empty.
+def scan(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Path]], set[Path]]) -> Files:
+    """Hidden files and folders are no documents, nor is what git ignores (`ignored` of paths): what
+    is taken is pushed. A folder that is not there is empty.
 
-    Raises `FileFailed` for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
+    Raises `AccessDenied` for a folder that git ignores, unless it tracks files there; `FileFailed`
+    for what cannot be read, `LimitExceeded` for more than `MOST_FILES` files.
     """
     stamps: dict[str, Stamp] = {}
     skipped: list[SkippedFile] = []
@@ -89,7 +93,14 @@ def scan(folder: Path, patterns: Patterns) -> Files:
                 hint="Move some elsewhere, or leave them out: external_docs.exclude_patterns",
                 path=str(folder),
             )
-    return Files({path: stamps[path] for path in sorted(stamps)}, tuple(sorted(skipped, key=lambda each: each.path)))
+    hidden = ignored([folder, *(folder / path for path in stamps)]) if stamps else set()
+    if len(hidden) > len(stamps):
+        raise ignored_failure(folder, hint=_TRACK)
+    skipped += [SkippedFile(path, "is ignored by git") for path in stamps if folder / path in hidden]
+    return Files(
+        {path: stamps[path] for path in sorted(stamps) if folder / path not in hidden},
+        tuple(sorted(skipped, key=lambda each: each.path)),
+    )
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:

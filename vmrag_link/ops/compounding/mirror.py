@@ -19,7 +19,9 @@ from vmrag_link.errors import (
     LockError,
     PinError,
     VmragError,
+    quoted,
 )
+from vmrag_link.git.ignored import Repositories, refuse_ignored
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.compounding import documents, folder, project
 from vmrag_link.ops.compounding.documents import SeenFiles
@@ -92,7 +94,7 @@ class ActiveProject:
             at, there, files = self._looked
             if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
-        files = folder.scan(found.docs_folder, Patterns())
+        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).ignored)
         self._looked = (time.monotonic(), where, files)
         return files
 
@@ -192,8 +194,11 @@ def _new(ws: Workspace, found: DocsProject) -> Collection:
 def index(ws: Workspace, active: ActiveProject, found: DocsProject, doc_id: str) -> Landed[IndexedFile]:
     """Read one file again and mirror it, whatever is known of it.
 
-    Raises `FileFailed`, one of `documents.REFUSALS`, and as `writing.write`: nothing is stored.
+    Raises `AccessDenied` for one that git ignores, `FileFailed`, one of `documents.REFUSALS`, and
+    as `writing.write`: nothing is stored.
     """
+    path = found.docs_folder / doc_id
+    refuse_ignored(ws.places, [path], hint=f"If it is to be shared: git add --force {quoted(path)}")
     with active.lock:
         active.forget(doc_id)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from vmrag_link import terminal_text
+from vmrag_link.documents.export_paths import is_git_folder
 from vmrag_link.engines.logical import collection_name
 from vmrag_link.errors import AccessDenied, DocTypeInvalid, UsageInvalid
 from vmrag_link.models import COMPOUNDING, Record
@@ -138,7 +139,14 @@ def _inside(root: Path, given: str, config: Path, what: str) -> str:
     """A folder or file below the root, as a relative path. Raises `UsageInvalid`."""
     path = PurePosixPath(given)
     parts = [each for each in path.parts if each != "."]
-    flawed = not parts or path.is_absolute() or ".." in parts or ".git" in parts or "\\" in given or "\0" in given
+    flawed = (
+        not parts
+        or path.is_absolute()
+        or ".." in parts
+        or any(map(is_git_folder, parts))
+        or "\\" in given
+        or "\0" in given
+    )
     if flawed or not given.isprintable():
         raise configs.invalid(config, f"{what} is a path below the project's root, not {given[:80]!r}")
     if os.path.realpath(root.joinpath(*parts)) != str(root.joinpath(*parts)):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import clock, terminal_text
+from vmrag_link.documents.export_paths import is_git_folder
 from vmrag_link.errors import AccessDenied, FileFailed, quoted
 from vmrag_link.ops.libraries.source import Source, hash_of
 from vmrag_link.paths import Places, belongs_to_nobody
@@ -106,7 +107,7 @@ def _roots(ws: Workspace, here: Path | None) -> list[Path]:
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
     gits = (_real(places.git_dir), _real(places.common))
     # Of whatever repository, because credentials stand there; `.GIT` is the same folder on macOS.
-    own = ".git" in map(str.casefold, target.parts) or _is_below(target, gits)
+    own = any(map(is_git_folder, target.parts)) or _is_below(target, gits)
     return _is_below(target, roots) and not own
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vmrag_link.errors import quoted
+from vmrag_link.git.ignored import refuse_ignored
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.libraries import files, library, pages
@@ -18,9 +20,12 @@ from vmrag_link.workspace import Workspace
 def file(ws: Workspace, name: str, path: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
     """Take a file into the library of this name.
 
-    Raises as `files.find`, `files.read` and `ingest`.
+    Raises `AccessDenied` for one that git ignores, as `files.find`, `files.read` and `ingest`.
     """
-    return _one(ws, name, files.read(ws, files.find(ws, path)), metadata)
+    found = files.find(ws, path)
+    own = f"vmrag import {quoted(path)} --library {quoted(name)}"
+    refuse_ignored(ws.places, found, hint=f"Only the user can take it all the same: {own}")
+    return _one(ws, name, files.read(ws, found), metadata)
 
 
 def page(
