@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,24 @@ def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_pat
 @pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
 def test_a_server_on_this_machine_needs_no_encryption(server):
     opening.require("dolt", DoltAccess(server=server, password="s3cret"))
+
+
+def test_a_password_goes_to_no_server_that_only_a_file_of_the_repository_names(project, monkeypatch):
+    """Whoever agreed to a file agreed to a server; the password is for the one that they named."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        project.write(".vmrag.yaml", f"dolt:\n  server: {where}\n  database: kb\n")
+        project.vmrag("trust", "--yes")
+        monkeypatch.setenv("VMRAG_DOLT_PASSWORD", "s3cret")
+        refused = project.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=2).error
+        assert (refused["code"], "VMRAG_DOLT_PASSWORD" in refused["message"]) == ("CONFIG_INVALID", True)
+        assert f"git config vmrag.dolt.server {where}" in refused["hint"]
+        server.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    project.git("config", "vmrag.dolt.server", where)
+    said = project.vmrag("init", "--engine", "dolt", "--no-hooks", "--json", code=None).error
+    assert "cannot be reached" in said["message"]
 
 
 def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_link.engines import stamps
 from vmrag_link.engines.base import Engine, EngineName, engine_of
-from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
+from vmrag_link.engines.dolt.access import DoltAccess, require_private
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
@@ -114,7 +114,7 @@ def require(name: EngineName, access: DoltAccess) -> None:
     if access.server:
         from vmrag_link.engines.dolt import server_session
 
-        require_encrypted(access)
+        require_private(access)
         server_session.library()
     else:
         from vmrag_link.engines.dolt import program

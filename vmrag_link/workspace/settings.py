@@ -63,6 +63,7 @@ class WorkspaceSettings:
             database=given.database,
             user=given.user,
             password=env.dolt_password(),
+            named="dolt.server" in self.loaded.machine,
             tls=given.tls,
             authorities=given.authorities,
         )

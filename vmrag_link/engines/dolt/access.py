@@ -16,7 +16,9 @@ class DoltAccess(Record, frozen=True):
     """The program, and the running sql-server where the knowledge base is a database of one.
 
     `binary`: the program's absolute path; empty: the `dolt` on PATH. `server`: `host:port`; empty:
-    no server. `database`: its name there. `password`: of `user`; it is in no message. `tls`:
+    no server. `database`: its name there. `password`: of `user`; it is in no message.
+    `named`: whether the environment or git config names the server: no password goes to another
+    one. `tls`:
     whether the server must prove by a certificate who it is; what is sent is encrypted then.
     `authorities`: a file with the certificates of those who may sign it; empty: the system's.
     """
@@ -26,6 +28,7 @@ class DoltAccess(Record, frozen=True):
     database: str = ""
     user: str = "root"
     password: str = ""
+    named: bool = True
     tls: bool = False
     authorities: str = ""
 
@@ -51,10 +54,16 @@ def is_here(access: DoltAccess) -> bool:
     return hosts.is_loopback(address(access.server)[0])
 
 
-def require_encrypted(access: DoltAccess) -> None:
+def require_private(access: DoltAccess) -> None:
     """Raise `ConfigInvalid` for a server on another machine to which documents and password would
-    go in the clear.
+    go in the clear, and for a password to a server that only a file of the repository names.
     """
+    if access.password and not access.named:
+        raise ConfigInvalid(
+            f"VMRAG_DOLT_PASSWORD was not sent: only .vmrag.yaml names the Dolt server {access.server}.",
+            hint=f"git config vmrag.dolt.server {access.server}   (if it is the password of that server)",
+            setting="dolt.server",
+        )
     if not access.tls and not is_here(access):
         raise ConfigInvalid(
             f"What is said to the Dolt server {access.server} would go over the network in the clear.",

@@ -12,7 +12,7 @@ from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.creating import writable
 from vmrag_link.engines.dolt import creation, schema
-from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_encrypted, require_server
+from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_private, require_server
 from vmrag_link.engines.dolt.connection import said
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.server import Server
@@ -54,7 +54,7 @@ def access_to(folder: Path, access: DoltAccess) -> DoltAccess:
     Raises `ConfigInvalid` where the settings name no server, or another database.
     """
     require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
-    require_encrypted(access)
+    require_private(access)
     database = _read(folder / SERVER_FILE).database
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(

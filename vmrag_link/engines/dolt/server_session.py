@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import program, server_errors, server_socket
-from vmrag_link.engines.dolt.access import DoltAccess, address, require_encrypted
+from vmrag_link.engines.dolt.access import DoltAccess, address, require_private
 from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
 from vmrag_link.engines.dolt.server_socket import Allowance
 from vmrag_link.engines.limits import MEGABYTE
@@ -106,7 +106,7 @@ class ServerSession:
         """PyMySQL's connection, not connected."""
         access = self._access
         host, port = address(access.server)
-        require_encrypted(access)
+        require_private(access)
         kinds = self._mysql.constants.FIELD_TYPE
         whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
         kind = self._mysql.connections.Connection if access.tls else _keyless(self._mysql, access)
