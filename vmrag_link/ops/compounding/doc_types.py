@@ -20,9 +20,9 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 MAX_SCHEMA_BYTES = 1 << 18
 MOST_ERRORS = 20
-_MOST_STEPS = 20_000
+_MOST_STEPS = 10_000
 """How often a part of a schema is applied to a part of one document; a few nested ones grow without
-bounds. So many took up to 1.2 s on two busy cores.
+bounds. So many took up to 0.6 s on two busy cores.
 """
 
 _SIGNIFICANCE = ("architectural", "behavioral", "performance", "correctness", "convention", "integration")
