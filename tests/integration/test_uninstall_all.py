@@ -11,7 +11,7 @@ from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.git import hook_scope, plumbing
 from vmrag_link.trust import agreements
 
-shared, world = people.shared, people.world
+shared, world, newcomer = people.shared, people.world, people.newcomer
 template, project = terminal.template, terminal.project
 
 DISCARD = "vmrag uninstall --all --discard-knowledge"
@@ -99,6 +99,49 @@ def test_what_would_be_lost_is_named_and_nothing_is_changed_until_it_is_asked_fo
     assert lost["branches"] == ["feature", "main"]
     assert lost["uncommitted"] == (["main"] if lose is uncommitted else [])
     assert not (project.top / ".git" / "vmrag").exists()
+
+
+def test_a_pin_that_was_never_committed_goes_with_its_knowledge(world: World) -> None:
+    """Committed afterwards, it would name what nobody has; one that is pushed stays."""
+    ada, pushed = world.ada, world.ada.pinned
+    ada.vmrag("push")  # in this copy the hub lies elsewhere than it did
+    for discarded in (True, False):
+        ada.put("new.md", "News.")
+        revision = ada.ask("commit", "-m", "news")["revision"]
+        if not discarded:
+            ada.vmrag("push")
+        done = ada.ask("uninstall", "--all", *["--discard-knowledge"] * discarded)
+        assert done["everything"]["pin"] == ("restored" if discarded else "kept")
+        assert ada.pinned == (pushed if discarded else revision)
+        assert (".dolt-version" in ada.git("status", "--porcelain")) is not discarded
+        ada.git("checkout", "--", ".gitattributes", ".vmrag.yaml")
+        ada.vmrag("clone", code=None)
+
+
+def test_a_first_pin_that_was_never_committed_goes_with_its_knowledge(newcomer: Project) -> None:
+    newcomer.vmrag("init")
+    newcomer.put("a.md", "A.")
+    newcomer.vmrag("commit", "-m", "a")
+    assert newcomer.ask(*DISCARD.split()[1:])["everything"]["pin"] == "removed"
+    assert not (newcomer.top / ".dolt-version").exists()
+    assert ".dolt-version" not in newcomer.git("status", "--porcelain")
+
+
+def test_of_a_committed_pin_whose_knowledge_was_discarded_it_is_said_that_nobody_has_it(project: Project) -> None:
+    done = project.vmrag(*DISCARD.split()[1:])
+    assert "names knowledge that is gone" in done.out
+    assert "brings back" not in done.out
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_while_git_has_the_pin_in_conflict_its_knowledge_is_not_removed(project: Project, discard: bool) -> None:
+    project.record("rest", rest="Rest often.")
+    project.git("merge", "feature", check=False)
+    before = (project.top / ".dolt-version").read_bytes()
+    error = project.vmrag("uninstall", "--all", *["--discard-knowledge"] * discard, "--json", code=1).error
+    assert (error["code"], error["hint"].split(", ")[0]) == ("MERGE_CONFLICT", "vmrag resolve")
+    project.vmrag("resolve", "--theirs")
+    assert (project.top / ".dolt-version").read_bytes() != before
 
 
 def test_what_others_wrote_stays(project: Project) -> None:

@@ -87,7 +87,8 @@ vmrag: knowledge is at fa2016c (+0 ~1 -0 documents); uncommitted documents stay 
 the line in `.gitattributes`, `.vmrag.yaml`, vmrag's keys in the repository's git configuration, what you [agreed to](configuration.md#what-counts-from-a-clone), and
 the knowledge base with its indexes. Before anything is removed it asks the remote whether it holds everything. Uncommitted documents, commits that no remote
 has, an open merge and documents that never leave this machine are named, and nothing is removed; `--discard-knowledge` is the second time of asking. The pin
-stays: with it, `vmrag clone` brings back what was pushed.
+stays: with it, `vmrag clone` brings back what was pushed. One that no commit has, and whose knowledge is discarded, goes back to HEAD's. While git
+has the pin in conflict, `--all` is refused.
 
 ## Every operation
 

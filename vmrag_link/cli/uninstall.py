@@ -84,5 +84,10 @@ def _everything(hooks: UninstallReport, report: RemovalReport) -> Iterator[str]:
         yield f"   or, if you alone do: git checkout -- {files}"
     if report.kept:
         yield f"{', '.join(report.kept)} stays: it has settings that were never committed."
-    if report.knowledge:
+    if report.pin != "kept":
+        back = "names again what HEAD pins" if report.pin == "restored" else "is gone"
+        yield f".dolt-version {back}: nobody has what it named, and it was not committed."
+    elif report.lost and report.lost.pin:
+        yield ".dolt-version stays, and names knowledge that is gone: git rm .dolt-version (before others miss it)"
+    elif report.knowledge:
         yield ".dolt-version stays: it names the knowledge of this code, which `vmrag clone` brings back."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from vmrag_link import env
 from vmrag_link.git.heads import head
@@ -105,6 +106,27 @@ def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | Non
         if stage == "0":
             return demand(places, "cat-file", "blob", blob).stdout[:PIN_READ_LIMIT]
     return None
+
+
+def withdraw(places: Places) -> Literal["kept", "restored", "removed"]:
+    """Take back a pin that was never committed, from the index and the work tree: HEAD's is there
+    again, or none.
+    """
+    before = _committed_pin(places)
+    if before is None:
+        demand(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", PIN_NAME)
+        places.pin.unlink(missing_ok=True)
+        return "removed"
+    if before == staged_pin(places) == (places.pin.read_bytes() if places.pin.is_file() else None):
+        return "kept"
+    demand(places, "checkout", "--quiet", "HEAD", "--", PIN_NAME)
+    return "restored"
+
+
+def _committed_pin(places: Places) -> bytes | None:
+    """HEAD's; None before the first commit, too."""
+    done = git(places, "cat-file", "blob", f"HEAD:{PIN_NAME}")
+    return None if done.returncode else done.stdout
 
 
 def coming_parents(places: Places) -> list[str]:

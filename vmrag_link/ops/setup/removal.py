@@ -7,11 +7,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from vmrag_link import config, locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
-from vmrag_link.errors import Busy, KnowledgeNotPushed, RemoteError, plural, quoted
-from vmrag_link.git import pin_merge, plumbing, settings, worktrees
+from vmrag_link.errors import Busy, KnowledgeNotPushed, MergeConflict, RemoteError, plural, quoted
+from vmrag_link.git import pin_conflict, pin_merge, plumbing, settings, worktrees
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
@@ -20,7 +21,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.attributes import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.setup.init import require_no_links
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import PIN_NAME, Places, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.transport import connection
 from vmrag_link.trust import agreements
@@ -36,7 +37,7 @@ class Losses(Record, frozen=True):
     `uncommitted`: the KB branches with uncommitted documents; `set_aside`: those with documents
     that were set aside. `commits`, on `branches` or pinned by the code's history, that no remote
     holds; `problem`: why a remote could not be asked. `merge`: the one that is open. `local`: there
-    are documents that are never pushed.
+    are documents that are never pushed. `pin`: what the work tree pins is among the commits.
     """
 
     uncommitted: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Losses(Record, frozen=True):
     problem: str = ""
     merge: str = ""
     local: bool = False
+    pin: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -56,7 +58,8 @@ class RemovalReport(Record, frozen=True):
     """`changed`: the files that git tracks and that were changed or deleted; `kept`: the settings
     file, where its content was never committed. `settings`: the keys that git's configuration had.
     `agreed`: there was something that the person had agreed to. `knowledge`: where the knowledge
-    base was, None if there was none; `lost` with it.
+    base was, None if there was none; `lost` with it. `pin`: where nobody else has what it named,
+    and no commit has it, that of HEAD is back (`restored`), or there is none (`removed`).
     """
 
     changed: tuple[str, ...]
@@ -65,17 +68,25 @@ class RemovalReport(Record, frozen=True):
     agreed: bool
     knowledge: str | None
     lost: Losses | None
+    pin: Literal["kept", "restored", "removed"] = "kept"
 
 
 def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     """What would be lost. Asks the remotes. Changes nothing but what killed commands left to do.
 
-    Raises `KnowledgeNotPushed`, which names it, unless it is to be discarded.
+    Raises `MergeConflict` while git has the pin in conflict, and `KnowledgeNotPushed`, which names
+    what would be lost, unless it is to be discarded.
     """
     require_no_links(ws.places)
     if not ws.initialized:
         return None
     recover(ws)
+    if pin_conflict.stages(ws.places):
+        busy = plumbing.busy(ws.places)
+        raise MergeConflict(
+            f"{PIN_NAME} is in conflict, and nothing could merge it without the knowledge base.",
+            hint="vmrag resolve" + (f", then {plumbing.busy_hint(busy)}" if busy else ""),
+        )
     losses = _losses(ws)
     if losses.nothing:
         return None
@@ -92,8 +103,8 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     """Remove settings, agreements, attributes, and last of all the knowledge base with its indexes.
     Run it again after a kill.
 
-    The pin stays, and the knowledge base of a Dolt server. Raises `Busy` while a process of ours
-    works in the background.
+    A pin stays that is committed, or whose knowledge is elsewhere; so does the knowledge base of a
+    Dolt server. Raises `Busy` while a process of ours works in the background.
     """
     places = ws.places
     _wait(ws)
@@ -105,13 +116,14 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
     with locks.exclusive(places.workspace_lock, purpose="uninstall", timeout=ws.lock_timeout):
         gone += [ATTRIBUTES] if _take_out_attribute(places.top / ATTRIBUTES) else []
         gone += [places.config.name] if _delete_settings(places) else []
+        pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
         agreed = agreements.revoke(places)
         keys = settings.forget_all(places)
         for folder in _folders(places):
             shutil.rmtree(folder)
     changed = tuple(name for name in gone if name in tracked)
     kept = (places.config.name,) if places.config.exists() else ()
-    return RemovalReport(changed, kept, keys, agreed, knowledge, losses)
+    return RemovalReport(changed, kept, keys, agreed, knowledge, losses, pin)
 
 
 # -- what would be lost
@@ -124,7 +136,9 @@ def _losses(ws: Workspace) -> Losses:
     branches = ws.engine.branches()
     aside = tuple(each.name for each in branches if each.name.startswith(ASIDE_PREFIX))
     own = [each for each in branches if not reserved(each.name)]
-    pinned = [pin.dolt_commit for pin, _ in history_pins.read(ws.places) if ws.engine.has_revision(pin.dolt_commit)]
+    here = ws.target().pin
+    named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read(ws.places))]
+    pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
     heads, problem = _remote_heads(ws)
     known = {*heads, root_of(ws.engine)}
     lacking = set(ws.engine.unreachable([*(each.head for each in own), *pinned], heads=known))
@@ -137,6 +151,7 @@ def _losses(ws: Workspace) -> Losses:
         problem if lacking else "",
         merge.source if merge else "",
         local,
+        here is not None and here.dolt_commit in lacking,
     )
 
 
