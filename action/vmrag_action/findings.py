@@ -29,6 +29,7 @@ WORST: tuple[str, ...] = (
     "PIN_REVISION_MISSING",
     "NOT_ON_REMOTE",
     "NOT_COMPARABLE",
+    "LOSS_ACCEPTED",
     "MOVED_BACK",
 )
 """The findings of `verify`, by how much is lost."""

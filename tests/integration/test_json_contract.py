@@ -344,6 +344,18 @@ MERGE = {
 }
 ROW = (DOCUMENT | {"content": str, "metadata": str}, {"name": str, "chunking": dict}, None)
 """As it is stored: what is in conflict is a cell's text."""
+LOSSES = {
+    "revision": HASH,
+    "instead": HASH,
+    "lost": [
+        {
+            "revision": HASH,
+            "pinned_by": [{"commit": HASH, "author": str, "date": str, "subject": str}],
+            "linked": [HASH],
+        }
+    ],
+    "asked": [str],
+}
 RESOLVE = {
     "kind": re.compile("git|merge|aside"),
     "source": str,
@@ -370,6 +382,7 @@ RESOLVE = {
     "pin": (PIN, None),
     "staged": bool,
     "next": str,
+    "losses": (LOSSES, None),
 }
 OFFER = {"revision": HASH, "documents": int, "commit": re.compile(f"({HASH.pattern})?"), "branches": [str]}
 PINNED = {
@@ -386,6 +399,7 @@ PINNED = {
         },
         None,
     ),
+    "losses": (LOSSES, None),
 }
 INIT = {
     "started": bool,

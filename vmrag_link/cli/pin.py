@@ -9,7 +9,9 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid
+from vmrag_link.ops.follow import losses
 from vmrag_link.ops.follow import pin as operation
+from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
 from vmrag_link.ops.pins.attributes import ATTRIBUTES
 from vmrag_link.ops.pins.offers import NO_DOCUMENTS
@@ -19,23 +21,48 @@ from vmrag_link.paths import PIN_NAME
 @vmrag_command("pin")
 @click.argument("revision", required=False, metavar="[REVISION|KB-BRANCH]")
 @click.option("--empty", is_flag=True, help="Pin the revision without documents, which the knowledge base begins with.")
-def command(invocation: Invocation, *, revision: str | None, empty: bool) -> int:
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Go on from REVISION without the pinned revisions that nobody has; the remotes are asked.",
+)
+@click.option("--offline", is_flag=True, help="With --accept-loss: ask no remote, which may have one of them.")
+def command(invocation: Invocation, *, revision: str | None, empty: bool, accept_loss: bool, offline: bool) -> int:
     """Let .dolt-version name a revision (by default the newest of this branch), stage it and go
     there.
 
     A commit that pins nothing yet, an old tag say, takes the knowledge that answers there by
     default; what else it could take is said.
+
+    --accept-loss records what is given up in a revision on top of REVISION, which reviewers and
+    `vmrag verify` see. It counts only where the lost revision is missing.
     """
-    if empty and revision is not None:
+    if offline and not accept_loss:
+        raise UsageInvalid("--offline needs --accept-loss.", hint="vmrag pin --help")
+    if empty and (revision is not None or accept_loss):
         raise UsageInvalid("--empty names a revision itself.", hint="Leave the revision or --empty out.")
     with invocation.workspace() as ws:
-        report = operation.pin(ws, revision, empty=empty)
+        report = (
+            operation.accept_loss(ws, revision, offline=offline)
+            if accept_loss
+            else operation.pin(ws, revision, empty=empty)
+        )
     invocation.emit(report, _lines(report))
     return 0 if report.staged else FAILED_CHECK
 
 
+def accepted(loss: AcceptedLoss) -> Iterator[str]:
+    """What was given up, for a person who may want to take that back."""
+    for each in loss.lost:
+        yield from losses.lines(each)
+    yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was asked."
+    yield f"Revision {loss.revision[:7]} goes on from {loss.instead[:7]}, and records that."
+
+
 def _lines(report: PinCommandReport) -> Iterator[str]:
     name, first = report.pin.dolt_commit[:7], report.first
+    if report.losses:
+        yield from accepted(report.losses)
     if first:
         yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
         yield from _instead(first)

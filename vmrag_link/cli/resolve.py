@@ -13,6 +13,7 @@ import msgspec
 from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.pin import accepted
 from vmrag_link.documents import given
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.decide import Decision, hunk_part, text_field
@@ -24,8 +25,8 @@ from vmrag_link.workspace import Workspace
 
 _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
 
-Way = Literal["decide", "worktree", "tool", "list", "ask"]
-"""By options, by merged files, in a merge tool, not at all, by questions."""
+Way = Literal["decide", "worktree", "tool", "lost", "list", "ask"]
+"""By options, by merged files, in a merge tool, without what is lost, not at all, by questions."""
 
 
 @vmrag_command("resolve")
@@ -58,6 +59,12 @@ Way = Literal["decide", "worktree", "tool", "list", "ask"]
 @click.option(
     "--tool", metavar="TOOL", help="Merge the texts in this tool of git mergetool; '' for the configured one."
 )
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Go on with the other side where one pins a revision that nobody has; the remotes are asked.",
+)
+@click.option("--offline", is_flag=True, help="With --accept-loss: ask no remote, which may have it.")
 @click.option("--list", "only_list", is_flag=True, help="Show the conflicts and ask nothing.")
 def command(
     invocation: Invocation,
@@ -69,6 +76,8 @@ def command(
     file: Path | None,
     from_worktree: bool,
     tool: str | None,
+    accept_loss: bool,
+    offline: bool,
     only_list: bool,
 ) -> int:
     """Decide about the documents that both sides of a merge changed. On a terminal: one conflict
@@ -86,6 +95,7 @@ def command(
         "decide": decision != Decision(),
         "worktree": from_worktree,
         "tool": tool is not None,
+        "lost": accept_loss,
         "list": only_list,
     }
     way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=invocation.attended)
@@ -95,6 +105,8 @@ def command(
             f"--{option} is for one document: name the one that is meant.",
             hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
         )
+    if (accept_loss and conflicts) or (offline and not accept_loss):
+        raise UsageInvalid("--accept-loss is for whole sides; --offline goes with it.", hint="vmrag resolve --help")
     with invocation.workspace() as ws:
         ids = operation.ids_of(ws, conflicts)
         match way:
@@ -106,6 +118,8 @@ def command(
                 report = _with_tool(ws, _named(ws, ids), tool or "")
             case "ask":
                 report = resolve_dialog.ask(ws, operation.conflicts(ws, ids), ids)
+            case "lost":
+                report = operation.accept_loss(ws, offline=offline)
             case "list":
                 report = operation.conflicts(ws, ids)
     invocation.emit(report, _lines(report, shown=way == "list"))
@@ -120,7 +134,9 @@ def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> W
     if len(asked) > 1 and "list" in asked:
         raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
     if len(asked) > 1:
-        raise UsageInvalid("--from-worktree and --tool decide by themselves.", hint="vmrag resolve --help")
+        raise UsageInvalid(
+            "--from-worktree, --tool and --accept-loss decide by themselves.", hint="vmrag resolve --help"
+        )
     if asked or attended:
         return asked[0] if asked else "ask"
     if conflicts:
@@ -168,6 +184,8 @@ def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport
 
 
 def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
+    if report.losses:
+        yield from accepted(report.losses)
     for row in report.conflicts:
         if shown:
             yield from conflict_view.lines(row, report.labels)

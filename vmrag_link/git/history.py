@@ -172,8 +172,23 @@ def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
     return commits
 
 
+class Description(NamedTuple):
+    """Of a commit: `author` with the address, `date` the author's day (ISO 8601), `subject` the
+    first paragraph of its message on one line.
+    """
+
+    author: str
+    date: str
+    subject: str
+
+
 def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
     """The first paragraph of each commit's message on one line; the commits newest first."""
+    return {commit: found.subject for commit, found in described(places, commits).items()}
+
+
+def described(places: Places, commits: Iterable[str]) -> dict[str, Description]:
+    """The commits newest first."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
     with _git(places) as console, _lines(asked) as questions:
@@ -181,13 +196,13 @@ def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
             "--no-walk=sorted",
             "--stdin",
             "--encoding=UTF-8",
-            "--format=%H %s",
+            "--format=%H%x00%an <%ae>%x00%as%x00%s",
             istream=questions,
             stdout_as_string=False,
         )
     assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
-    lines = (line.partition(" ") for line in answers.decode(errors="replace").split("\n"))
-    return {commit: subject for commit, _, subject in lines if commit and commit != "commit"}
+    lines = (line.split("\0") for line in answers.decode(errors="replace").split("\n"))
+    return {line[0]: Description(*line[1:]) for line in lines if len(line) > 1}
 
 
 def changed_files(places: Places, before: str, after: str) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine, own_revisions
+from vmrag_link.merging import losses
 from vmrag_link.merging.text import VERSION
 from vmrag_link.models import RevisionInfo
 
@@ -52,7 +53,14 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
         others = [each for each in others if len(each.parents) == 1]
         if others:
             said += "\n\n" + "\n".join(_list(last, others))
-    return f"{said}\n\n{_trailers(base, theirs, decided_by)}".lstrip()
+    lost = _unsaid_losses(said, others)
+    return f"{said}\n\n{losses.trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
+
+
+def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
+    """The losses that the other revisions accept, whose messages are not kept."""
+    known = losses.recorded(said)
+    yield from dict.fromkeys(each for info in others for each in losses.recorded(info.message) if each not in known)
 
 
 def _trailers(base: str, theirs: str, decided_by: str = "") -> str:

@@ -6,7 +6,7 @@ No branch moves; the result is anchored.
 from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging import messages
+from vmrag_link.merging import losses, messages
 from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
@@ -90,6 +90,8 @@ def merged_revision(
         author=signed.author,
         date=signed.date,
     )
+    if made == ours and any(not losses.is_accepted(engine, ours, each) for each in losses.recorded(signed.message)):
+        made = losses.record(engine, ours, message=signed.message, author=signed.author, date=signed.date)
     return Outcome(made)
 
 

@@ -6,7 +6,7 @@ If it cannot, the push is stopped.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
@@ -87,9 +88,8 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
             raise reasons.uninitialized(ws)
         return PushCheckReport(())
     last = history.pins_at(ws.places, _tips(push)) if new else set()
-    flaws = [
-        found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], blocks=data in last))
-    ] + _deletions(ws, push)
+    flaws = [found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], last))]
+    flaws += _deletions(ws, push)
     if push.remote is None or any(each.blocks for each in flaws):
         return PushCheckReport(tuple(flaws))
     sent = []
@@ -115,12 +115,15 @@ def _tips(push: Push) -> list[str]:
     return [ref.tip for ref in push.refs if ref.tip]
 
 
-def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFinding | None:
+def _flaw(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> CommitFinding | None:
+    """`last`: the pins of the pushed branches, which alone may block, and may accept a loss."""
+    blocks = data in last
     try:
         revision = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
-    if ws.engine.has_revision(revision):
+    ends = (pin.dolt_commit for each in last if (pin := parsed(ws.places.kb, each)))
+    if ws.engine.has_revision(revision) or lazy_fetch.is_given_up(ws, revision, ends):
         return None
     message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
     return CommitFinding(

@@ -141,8 +141,7 @@ def _lacking(ws: Workspace, address: Address) -> Callable[[Collection[str]], Col
 
 def _read(ws: Workspace, scope: Scope) -> tuple[Walk, ReadPins]:
     walk = history.walk(ws.places, scope.tip, without=scope.without)
-    ends = scope.ends if scope.base else [scope.tip]
-    return walk, ReadPins.of(ws.places.kb, walk, history.pins_of(ws.places, ends))
+    return walk, ReadPins.of(ws.places.kb, walk, history.pins_of(ws.places, scope.ends))
 
 
 def _report(
@@ -166,6 +165,7 @@ def _report(
     if scope.base and scope.without and (found := examination.against(scope.without, scope.base)):
         findings.append(found)
     findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
+    findings += examination.accepted_losses(scope.without)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 

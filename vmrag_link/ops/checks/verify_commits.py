@@ -5,12 +5,13 @@ Only git's history and the revisions' ancestry are asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.git.history import PinChange
+from vmrag_link.merging import losses
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry
@@ -26,6 +27,7 @@ Code = Literal[
     "PIN_REVISION_MISSING",
     "NOT_ON_REMOTE",
     "NOT_COMPARABLE",
+    "LOSS_ACCEPTED",
 ]
 Level = Literal["error", "information"]
 
@@ -99,6 +101,7 @@ class Examination:
             return self._broken("PIN_MALFORMED", change, f"Commit {_short(change.commit)}: {read.message}", sides)
         if not self._ancestry.has_revision(read):
             return self._missing_pin(change, read, sides)
+        sides = [each for each in sides if not self._ancestry.accepts_loss(read, each)]
         if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
             return self._unknown(change, sides[0])
         return self._compare(change, read, sides)
@@ -223,7 +226,7 @@ class Examination:
     def against(self, base: str, name: str) -> PinFinding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""
         tip, head = self._pins.ends.get(base), self._last
-        if tip is None or head is None:
+        if tip is None or head is None or self._ancestry.accepts_loss(head, tip):
             return None
         bases = self._bases(self._tip, base)
         if bases is None or head in bases:
@@ -236,6 +239,24 @@ class Examination:
         )
         hint = f"git merge {quoted(name)} (or git rebase {quoted(name)})"
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
+
+    def accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
+        """What the tip's pin accepts as lost and that of the base, a commit, does not: a reviewer
+        has to see it, whoever says so.
+        """
+        if self._last is None:
+            return
+        before = self._pins.ends.get(base) if base else None
+        for info in self._ancestry.recording(self._last, before):
+            lost = losses.recorded(info.message)
+            here = [each for each in lost if self._ancestry.has_revision(each)]
+            counts = f" It is here, so that counts for nothing: {', '.join(map(_short, here))}." if here else ""
+            message = (
+                f"Revision {_short(info.revision)} of {info.author} gives up {', '.join(map(_short, lost))}: what only "
+                f"that held is left out for good.{counts}"
+            )
+            hint = f"vmrag log {_short(info.revision)} (says who pinned it); who has it puts it back: vmrag push"
+            yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
 
     def unreached(
         self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
@@ -272,7 +293,10 @@ class Examination:
             return lambda _: False
         here = self._ancestry
         return lambda needs: (
-            needs is not None and all(here.has_revision(each) and here.descends(pin, each) for each in needs)
+            needs is not None
+            and all(
+                here.accepts_loss(pin, each) or (here.has_revision(each) and here.descends(pin, each)) for each in needs
+            )
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.merging import picked
+from vmrag_link.merging import losses, picked
 from vmrag_link.models import RevisionInfo
 
 
@@ -55,6 +55,7 @@ class Ancestry:
         self._held = carried(ordered, self._bits)
         self._infos: dict[str, RevisionInfo] = {}
         self._answers: dict[tuple[str, str], bool] = {}
+        self._accepted: dict[str, frozenset[str]] = {}
 
     def has_revision(self, revision: str) -> bool:
         return revision in self._bits
@@ -73,6 +74,27 @@ class Ancestry:
         if pair not in self._answers:
             self._answers[pair] = picked.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
         return self._answers[pair]
+
+    def accepts_loss(self, revision: str, lost: str) -> bool:
+        """Whether a revision that is here accepts the loss of one that is not."""
+        if lost in self._bits or revision not in self._bits:
+            return False
+        if revision not in self._accepted:
+            messages = (info.message for info in self._engine.log(revision))
+            self._accepted[revision] = frozenset(each for message in messages for each in losses.recorded(message))
+        return lost in self._accepted[revision]
+
+    def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
+        """The revisions that accept a loss, of those that one contains and the other does not."""
+        common = set(reached(self._parents, [other])) if other in self._parents else set()
+        own = set(reached(self._parents, [revision], common))
+        for info in self._engine.log(revision) if own else ():
+            if info.revision in own:
+                own.remove(info.revision)
+                if losses.recorded(info.message):
+                    yield info
+            if not own:
+                return
 
     def _own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
         """What the revision contains and the other does not, parents before children."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,13 @@ from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
+from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons
+
+RESOLVE = "if nobody has it any more: vmrag resolve --accept-loss (goes on with the other side)"
+"""What helps where the pin that git merges names a revision that is lost."""
+
+PIN = "if nobody has it any more: vmrag pin --accept-loss REVISION (goes on from that one, without what only the lost one held)"
 
 RETRY_SECONDS = 60
 """A remote that could not give a revision is not asked again for this long: a query should not wait
@@ -81,6 +88,16 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     return cloned or ws.unreached is None
 
 
+def unusable(ws: Workspace, target: Target) -> VmragError:
+    """As `reasons.unusable`, with what the remote said when it was last asked, however long ago.
+
+    Nobody is asked now.
+    """
+    if ws.unreached is None and target.state == "missing" and target.pin and (known := _failure(ws, target.pin)):
+        ws.unreached = known.error
+    return reasons.unusable(ws, target)
+
+
 def _clone(ws: Workspace, *, insist: bool) -> bool:
     """Clone the knowledge base of a fresh clone; whether it came.
 
@@ -126,11 +143,34 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
     raise reasons.missing_revision(missing, revision, why)
 
 
-def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
-    """As `require`, for the pins that git merges; a side without a readable one needs nothing."""
-    for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
-        if pin := pinning.parsed(ws.places.kb, data):
+def require_sides(
+    ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None, *, given_up: Collection[str] = ()
+) -> None:
+    """As `require`, for the pins that git merges; a side without a readable one needs nothing.
+
+    Neither does one whose loss is accepted, by what another side holds or, `given_up`, right now.
+    """
+    named = (("Our side", ours), ("Their side", theirs), ("The base", base))
+    sides = [(source, pin) for source, data in named if (pin := pinning.parsed(ws.places.kb, data))]
+    others = [pin.dolt_commit for _, pin in sides]
+    problems: list[tuple[str, PinRevisionMissing]] = []
+    for source, pin in sides:
+        if pin.dolt_commit in given_up or is_given_up(ws, pin.dolt_commit, others):
+            continue
+        try:
             require(ws, pin, source)
+        except PinRevisionMissing as why:
+            problems.append((pin.dolt_commit, why))
+    for revision, problem in problems:
+        if not is_given_up(ws, revision, others):  # of which another side may have come meanwhile
+            raise PinRevisionMissing(problem.message, hint=problem.hint.replace(PIN, RESOLVE), **problem.details)
+
+
+def is_given_up(ws: Workspace, revision: str, others: Iterable[str]) -> bool:
+    """Whether one of the others accepts the loss of a revision."""
+    from vmrag_link.merging import losses  # rarely needed, and a checkout waits for imports
+
+    return ws.initialized and any(losses.is_accepted(ws.engine, each, revision) for each in others)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
@@ -177,18 +217,23 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
-        "what somebody's fork has, a maintainer takes from there: vmrag adopt FORK",
+        f"what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {PIN}",
         cause=PinRevisionMissing.code,
     )
 
 
 def _recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
+    found = _failure(ws, pin)
+    return found if found and 0 <= time.time() - found.at < RETRY_SECONDS else None
+
+
+def _failure(ws: Workspace, pin: Pin) -> _Failure | None:
     try:
         found = msgspec.json.decode(_note(ws).read_bytes(), type=_Failure)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     same = (found.remote, found.revision) == (pin.dolt_remote, pin.dolt_commit)
-    return found if same and 0 <= time.time() - found.at < RETRY_SECONDS else None
+    return found if same else None
 
 
 def _remember(ws: Workspace, pin: Pin, why: VmragError) -> None:

@@ -15,10 +15,12 @@ from vmrag_link.errors import (
     KnowledgeMoved,
     LockError,
     MergeConflict,
+    UsageInvalid,
 )
 from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.follow import recovery
+from vmrag_link.ops.follow import losses, recovery
+from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.pins import attributes, pinning
 from vmrag_link.ops.pins.attributes import Attributes
 from vmrag_link.ops.pins.offers import Offer, offers, undecided
@@ -42,13 +44,16 @@ class FirstPin(Record, frozen=True):
 
 
 class PinCommandReport(Record, frozen=True):
-    """As `PinReport`; `first`: None where something was pinned before."""
+    """As `PinReport`; `first`: None where something was pinned before. `losses`: what a person has
+    just given up.
+    """
 
     pin: PinBlock
     changed: bool
     staged: bool
     pending: str
     first: FirstPin | None
+    losses: AcceptedLoss | None = None
 
 
 def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinCommandReport:
@@ -85,6 +90,28 @@ def _require_records(ws: Workspace, revision: str) -> None:
     pinned = target.revision if target.state == "pinned" else root_of(ws.engine)
     if revision != pinned:
         ws.engine.require_records(revision, since=pinned)
+
+
+def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) -> PinCommandReport:
+    """Pin a revision that records that those are lost which nobody has of the pin and HEAD's
+    history, on top of what `reference` names as for `pin`; then go there.
+
+    Raises `UsageInvalid` without a reference, `MergeConflict` while git has the pin in conflict,
+    and as `losses.missing` and `losses.search`.
+    """
+    recovery.recover(ws)
+    if pin_conflict.stages(ws.places):
+        raise MergeConflict(f"{PIN_NAME} is in conflict.", hint="vmrag resolve --accept-loss")
+    if reference is None:
+        raise UsageInvalid(
+            "From which revision should it go on?", hint="vmrag log KB-BRANCH, then: vmrag pin --accept-loss REVISION"
+        )
+    instead = _revision(ws, reference)
+    wanted = losses.missing(ws, plumbing.head(ws.places).commit, ws.target().pin)
+    found = losses.search(ws, wanted, offline=offline, then="vmrag sync")
+    accepted = losses.accept(ws, found, instead)
+    done = go_to(ws, accepted.revision)
+    return PinCommandReport(done.pin, done.changed, done.staged, done.pending, None, accepted)
 
 
 def _own(ws: Workspace) -> str:

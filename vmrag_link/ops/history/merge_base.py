@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vmrag_link.engines.base import root_of
-from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing
+from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing
 from vmrag_link.git import pin_merge, plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging.revisions import virtual_base
@@ -37,6 +37,16 @@ def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | N
     return _one_of(ws, pinning, made) if pinning else base
 
 
+def _of_base(ws: Workspace, commit: str, *sides: str) -> str | None:
+    """As `pinned`; None for a revision whose loss a side accepts."""
+    try:
+        return pinned(ws, commit)
+    except PinRevisionMissing as missing:
+        if lazy_fetch.is_given_up(ws, missing.details["revision"], sides):
+            return None
+        raise
+
+
 def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
     """As `base_of`, for a diff: where git has several bases, it is one of them."""
     base, pinning = _bases(ws, ours, theirs, commits)
@@ -47,7 +57,7 @@ def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | Non
     """The engine's base; and what git's bases pin, by commit, where that counts instead."""
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
-    pinning = {each: revision for each in bases if (revision := pinned(ws, each))}
+    pinning = {each: revision for each in bases if (revision := _of_base(ws, each, ours, theirs))}
     if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
         return "", pinning
     if found is None:

@@ -55,8 +55,11 @@ def merge_pins(
 
 
 def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> str:
-    """What a merge of the pins starts from: git's base, or the engine's where git has none."""
-    if before is not None:
+    """What a merge of the pins starts from: git's base, or the engine's where git has none, or one
+    whose revision is lost: that contains no more than both sides do.
+    """
+    here = all(engine.has_revision(each.dolt_commit) for each in (left, right))
+    if before is not None and (not here or engine.has_revision(before.dolt_commit)):
         return before.dolt_commit
     base = engine.merge_base(left.dolt_commit, right.dolt_commit)
     if base is None:
@@ -67,8 +70,25 @@ def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> 
     return base
 
 
+def left_standing(engine: Engine, base: str, ours: str, theirs: str) -> str | None:
+    """What a merge goes on from where a side's revision is lost: the other side, or the base where
+    both are. None where both are here. Raises `EngineFailed` where nothing is left.
+    """
+    if engine.has_revision(ours):
+        return None if engine.has_revision(theirs) else ours
+    left = next((each for each in (theirs, base) if engine.has_revision(each)), None)
+    if left is None:
+        raise EngineFailed(
+            "Neither side's revision is here, nor that of their base.",
+            hint="End git's merge (git status says how), then: vmrag pin --accept-loss REVISION",
+        )
+    return left
+
+
 def _revision(engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool) -> str:
     base = base_revision(engine, before, left, right)
+    if stands := left_standing(engine, base, left.dolt_commit, right.dolt_commit):
+        return stands
     if virtual:
         return virtual_base(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)
     outcome = merged_revision(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)

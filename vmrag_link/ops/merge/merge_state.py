@@ -44,7 +44,8 @@ class MergeState(Record, frozen=True):
     uncommitted ones. `commit` False: the result is to be looked at before it is committed;
     `written` says that it is in the working set by now, where a person may have changed it.
     `decided_by` and `decided_at`: who decided last, and when (ISO 8601 UTC). `closed`: of git's
-    conflict only, `git add` took one side before anybody decided.
+    conflict only, `git add` took one side before anybody decided. `given_up`: likewise, revisions
+    of its pins that a person said are lost, and the remotes that were `asked` for them.
     """
 
     kind: Kind
@@ -59,6 +60,8 @@ class MergeState(Record, frozen=True):
     decided_by: str = ""
     decided_at: str = ""
     closed: bool = False
+    given_up: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     format: int = FORMAT
 
     def signature(self, engine: Engine, *, joins: bool) -> Signature | None:
@@ -143,8 +146,8 @@ def merged(ws: Workspace, state: MergeState) -> Merged:
     Raises `KnowledgeMoved` when it does not belong to this place any more.
     """
     here = ours(ws, state)
-    if state.written:
-        return Merged.nothing()
+    if state.written or (state.kind == "git" and not _both_here(ws, state)):
+        return Merged.nothing()  # or nothing that could be merged: one side is lost
     return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions)
 
 
@@ -211,9 +214,13 @@ def _is_contested(ws: Workspace, state: MergeState) -> bool:
     Not so in a merge of branches, where one side holds all of the other.
     """
     engine, both = ws.engine, (state.ours, state.theirs)
-    if not pin_merge.is_merge(ws.places) or not all(map(engine.has_revision, both)):
+    if not pin_merge.is_merge(ws.places) or not _both_here(ws, state):
         return True
     return not any(engine.is_ancestor(*each) for each in (both, both[::-1]))
+
+
+def _both_here(ws: Workspace, state: MergeState) -> bool:
+    return all(map(ws.engine.has_revision, (state.ours, state.theirs)))
 
 
 def _sides(state: MergeState) -> tuple[str, str, str]:

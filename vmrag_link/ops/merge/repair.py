@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vmrag_link.git import history, pin_merge, plumbing
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.merge_base import base_of, pinned
 from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
 from vmrag_link.ops.pins.pinning import parsed
@@ -41,7 +42,7 @@ def dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | Non
 
     `commit`: its full hash. Raises `PinRevisionMissing`, and as `base_of`.
     """
-    sides = _sides(ws, pin_merge.parents(ws.places, commit))
+    sides = _sides(ws, pin_merge.parents(ws.places, commit), revision)
     for parent, theirs in sides.items():
         if ws.engine.is_ancestor(theirs, revision):
             continue
@@ -51,13 +52,16 @@ def dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide | Non
     return None
 
 
-def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
+def _sides(ws: Workspace, parents: list[str], here: str) -> dict[str, str]:
     """What the parents pin, by commit.
 
     Unreadable pins are ignored; a revision that is missing here is not, for it may be the dropped
-    one.
+    one, unless what is `here` accepts its loss.
     """
-    readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(ws.places.kb, data)}
+    read = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, parents).items()}
+    readable = {
+        commit for commit, pin in read.items() if pin and not lazy_fetch.is_given_up(ws, pin.dolt_commit, [here])
+    }
     found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
     return {parent: revision for parent, revision in found if revision}
 

@@ -16,11 +16,12 @@ from vmrag_link.merging.markers import Labels
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
-from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
+from vmrag_link.ops.follow import follow_pin, lazy_fetch, losses, recovery
+from vmrag_link.ops.follow.losses import AcceptedLoss, Search
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.merge import merge_state, sides
-from vmrag_link.ops.merge.merge_pins import merge_pins
+from vmrag_link.ops.merge.merge_pins import left_standing, merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.merge.sides import LastChanges
 from vmrag_link.ops.pins import pinning
@@ -45,7 +46,8 @@ class ResolveReport(Record, frozen=True):
     """`conflicts` are those with an open field; `labels` says what their sides are.
 
     Once there is none: `next` is what to type, and in a merge of git's the pin is written. `staged`
-    False: another git command held the index, so `git add .dolt-version` is left to do.
+    False: another git command held the index, so `git add .dolt-version` is left to do. `losses`:
+    what a person has just given up.
     """
 
     kind: merge_state.Kind
@@ -59,6 +61,7 @@ class ResolveReport(Record, frozen=True):
     pin: PinBlock | None
     staged: bool
     next: str
+    losses: AcceptedLoss | None = None
 
 
 def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
@@ -101,13 +104,35 @@ def take_texts(ws: Workspace, texts: Mapping[str, str]) -> ResolveReport:
     )
 
 
+def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
+    """Go on in git's merge without the revisions of its pins that nobody has: with the other side,
+    or with the base where both are lost. Where the base alone is, the merge starts from the
+    engine's own.
+
+    Raises `MergeConflict` where git's pin is not in conflict, and as `losses.search`.
+    """
+    recovery.recover(ws)
+    found = pin_conflict.undecided(ws.places)
+    if found is None:
+        raise MergeConflict("git has no pin in conflict here.", hint="vmrag pin --accept-loss REVISION")
+    named = (pinning.parsed(ws.places.kb, each) for each in found.stages)
+    wanted = {pin.dolt_commit: pin for pin in named if pin and not ws.engine.has_revision(pin.dolt_commit)}
+    search = losses.search(ws, wanted, offline=offline, then="vmrag resolve")
+    with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
+        state = msgspec.structs.replace(merge_state.required(ws), given_up=search.lost, asked=search.asked)
+        merge_state.save(ws, state)
+    return _resolve(ws, (), None)
+
+
 def last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) -> LastChanges:
     """Who changed what is in conflict, on each side."""
     return sides.last_changes(ws.engine, row.conflict, base=report.base, ours=report.ours, theirs=report.theirs)
 
 
 def _resolve(
-    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict, Labels], dict[str, Choice]] | None
+    ws: Workspace,
+    ids: Sequence[str],
+    choose: Callable[[Conflict, Labels], dict[str, Choice]] | None,
 ) -> ResolveReport:
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
@@ -135,7 +160,8 @@ def prepare(ws: Workspace) -> None:
     recovery.recover(ws)
     found = pin_conflict.undecided(ws.places)
     if found:
-        lazy_fetch.require_sides(ws, *found.stages)
+        state = merge_state.current(ws)
+        lazy_fetch.require_sides(ws, *found.stages, given_up=state.given_up if state else ())
 
 
 def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
@@ -163,23 +189,29 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
     if stages is None or stages.ours is None or stages.theirs is None:
         raise MergeConflict("git's conflict in .dolt-version is over already.", hint="git status")
     joins = pin_merge.is_merge(ws.places)
-    outcome = merged_revision(
-        ws.engine,
-        base=state.base,
-        ours=state.ours,
-        theirs=state.theirs,
-        joins=joins,
-        decisions=state.decisions,
-        signature=state.signature(ws.engine, joins=joins),
-    )
-    assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
+    accepted = None
+    if stands := left_standing(ws.engine, state.base, state.ours, state.theirs):
+        accepted = losses.accept(ws, Search(state.given_up, state.asked), stands)
+        revision = accepted.revision
+    else:
+        outcome = merged_revision(
+            ws.engine,
+            base=state.base,
+            ours=state.ours,
+            theirs=state.theirs,
+            joins=joins,
+            decisions=state.decisions,
+            signature=state.signature(ws.engine, joins=joins),
+        )
+        assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
+        revision = outcome.revision
     data = merge_pins(
         ws.engine,
         stages.base or b"",
         stages.ours,
         stages.theirs,
         joins=joins,
-        revision=outcome.revision,
+        revision=revision,
         remote=ws.config.remote,
     )
     write_atomically(ws.places.pin, data)
@@ -194,6 +226,7 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
         pin=pinning.block(migrated.read_pin(ws.places.kb, data)),
         staged=staged,
         next=then if staged else "git add .dolt-version",
+        losses=accepted if state.given_up else None,
     )
 
 

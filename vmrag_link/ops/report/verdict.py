@@ -7,6 +7,7 @@ from typing import Literal
 
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
+from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.records import ComparedQueries, DocumentCounts, QueryChange, ReportSummary
 from vmrag_link.ops.report.wording import named
 
@@ -28,8 +29,9 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     wrong = tuple(_wrong(summary))
     changed = _documents(summary)
     answers = _answers(summary.queries)
-    look = bool(summary.queries.rankings or summary.lost.total or summary.queries.hint)
-    told = (*wrong, changed, *_lost(summary), *answers, *_verified(summary))
+    given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
+    look = bool(given_up or summary.queries.rankings or summary.lost.total or summary.queries.hint)
+    told = (*wrong, *_given_up(given_up), changed, *_lost(summary), *answers, *_verified(summary))
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
 
@@ -63,6 +65,11 @@ def _wrong(summary: ReportSummary) -> Iterator[str]:
         yield f"vmrag verify finds {plural(len(errors), 'error')}: {_listed(sorted({each.code for each in errors}))}."
     if worse := sum(map(worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
+
+
+def _given_up(findings: Sequence[PinFinding]) -> Iterator[str]:
+    if findings:
+        yield f"Knowledge is given up as lost in {plural(len(findings), 'revision')}: look whether nobody has it any more."
 
 
 def _documents(summary: ReportSummary) -> str:

@@ -19,6 +19,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
@@ -32,7 +33,7 @@ from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.reasons import uninitialized, unusable
+from vmrag_link.workspace.reasons import uninitialized
 
 State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
 
@@ -179,11 +180,11 @@ def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str]
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
-        return "no_pin", [reason], unusable(ws, target).hint
+        return "no_pin", [reason], lazy_fetch.unusable(ws, target).hint
     if target.problem and target.state in ("malformed", "missing"):
         return target.state, [target.problem.message], target.problem.hint
     if target.state == "missing":
-        problem = unusable(ws, target)
+        problem = lazy_fetch.unusable(ws, target)
         return "missing", [problem.message], problem.hint
     reasons = _drift(ws, target)
     if damage:

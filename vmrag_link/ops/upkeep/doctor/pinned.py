@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins.attributes import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import PIN_NAME, what_it_is
 from vmrag_link.sync.target import read_own_pin
-from vmrag_link.workspace import Workspace, reasons
+from vmrag_link.workspace import Workspace
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
@@ -39,7 +40,7 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         message = "The pin of this work tree is not the staged one: the next commit leaves it out."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"git add --force {PIN_NAME}", PIN_NAME)
     if ws.initialized and not ws.engine.has_revision(pin.dolt_commit):
-        missing = reasons.unusable(ws, ws.target())
+        missing = lazy_fetch.unusable(ws, ws.target())
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
 
 

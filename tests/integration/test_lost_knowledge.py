@@ -1,0 +1,237 @@
+"""A pin whose revision nobody has any more: what helps, what is recorded, and who sees it.
+
+Bob pushes his code without his knowledge, and his machine is gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.support import people
+from tests.support.people import User, World
+from tests.support.repos import ON
+from tests.support.terminal import opened
+from vmrag_link.merging import losses
+
+pytestmark = pytest.mark.hooks("off")
+
+shared, world = people.shared, people.world
+
+
+class Loss:
+    """`lost` is what `commit` of main pins, `good` what its parent does. Ada has the code."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.ada = world, world.ada
+        self.ada.vmrag("install", "-q")
+        self.good, self.first = self.ada.pinned, self.ada.git("rev-parse", "HEAD")
+        self.bob = world.join("bob")
+        self.bob.vmrag("install", "-q")
+        self.lost = self.bob.write_document("new.md", "Words of Bob.", message="Bob's news")
+        self.bob.git("push", "-q", "origin", "main")
+        self.commit = self.bob.git("rev-parse", "HEAD")
+
+    def gone(self) -> None:
+        shutil.rmtree(self.bob.top)
+
+    def pulled(self) -> User:
+        self.ada.git("pull", "-q")
+        return self.ada
+
+
+@pytest.fixture
+def loss(world: World) -> Loss:
+    return Loss(world)
+
+
+def commit(user: User, message: str) -> None:
+    """With the hooks, which have nothing against it."""
+    done = user.run("commit", "-q", "-m", message, env=ON)
+    assert done.returncode == 0, done
+
+
+def verified(user: User, *arguments: str, code: int = 0) -> set[tuple[str, str]]:
+    return {(each["level"], each["code"]) for each in user.ask("verify", *arguments, code=code)["findings"]}
+
+
+ACCEPTED = ("information", "LOSS_ACCEPTED")
+GIVEN_UP = "vmrag pin --accept-loss REVISION"
+
+
+def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
+    ada = loss.pulled()
+    loss.gone()
+    assert GIVEN_UP in ada.vmrag("sync", "--json", code=1).error["hint"]
+    assert GIVEN_UP in ada.status()["hint"]
+    assert GIVEN_UP in ada.vmrag("doctor", code=None).out
+    refused = ada.vmrag("pin", "--accept-loss", "--json", code=2).error
+    assert "From which revision" in refused["message"]
+    said = ada.vmrag("pin", "--accept-loss", loss.good).out
+    assert f"Lost: {loss.lost}" in said
+    assert f"- {loss.commit[:12]} " in said
+    assert "bob <bob@example.com>: Bob's news" in said
+    assert "Not at origin." in said
+    commit(ada, "Go on without it")
+    assert ada.status()["in_sync"]
+    assert set(ada.texts()) == set(people.DOCUMENTS)
+    with opened(ada) as ws:
+        info = ws.engine.info(ada.pinned)
+    assert (info.parents, info.author) == ((loss.good,), "ada <ada@example.com>")
+    assert losses.recorded(info.message) == [loss.lost]
+    assert "bob <bob@example.com>: Bob's news" in info.message
+    assert ada.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
+    carol = loss.world.join("carol")
+    carol.vmrag("clone")
+    for each in (ada, carol):
+        for scope in ((f"{loss.commit}..HEAD",), ("HEAD", "--remote", "origin")):
+            assert ACCEPTED in verified(each, *scope)
+    shown = carol.vmrag("report", loss.first, "HEAD").out
+    assert "Knowledge is given up as lost in 1 revision" in shown
+    assert "LOSS_ACCEPTED" in shown
+
+
+def test_without_the_record_the_same_step_is_an_error(loss):
+    ada = loss.pulled()
+    loss.gone()
+    ada.vmrag("pin", loss.good)
+    ada.git("commit", "-q", "-m", "As if nothing had been")
+    assert ("error", "PIN_REVISION_MISSING") in verified(ada, f"{loss.commit}..HEAD", code=1)
+    ada.vmrag("pin", "--accept-loss", loss.good)  # of what lies in the middle of the history
+    commit(ada, "Say so")
+    assert verified(ada, f"{loss.commit}..HEAD") == {("information", "PIN_REVISION_MISSING"), ACCEPTED}
+
+
+def test_what_a_remote_has_is_fetched_and_not_given_up(loss):
+    loss.bob.vmrag("push")
+    ada = loss.pulled()
+    refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=1).error
+    assert (refused["code"], refused["hint"]) == ("NO_CHANGES", "vmrag sync")
+    assert ada.pinned == loss.lost
+    assert "new.md" in ada.texts()
+
+
+def test_a_remote_that_cannot_be_asked_may_have_it(loss):
+    ada = loss.pulled()
+    loss.gone()
+    ada.git("remote", "set-url", "origin", str(loss.world.top / "nowhere.git"))
+    refused = ada.vmrag("pin", "--accept-loss", loss.good, "--json", code=3).error
+    assert "--offline" in refused["hint"]
+    assert ada.pinned == loss.lost
+    assert "No remote was asked." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
+    with opened(ada) as ws:
+        assert losses.is_accepted(ws.engine, ada.pinned, loss.lost)
+
+
+def test_a_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
+    ada = loss.ada
+    ours = ada.write_document("mine.md", "Words of Ada.")
+    loss.gone()
+    assert ada.run("pull", "-q", "--no-rebase", "--no-edit").returncode
+    refused = ada.vmrag("resolve", "--json", code=1).error
+    assert "vmrag resolve --accept-loss" in refused["hint"]
+    assert GIVEN_UP not in refused["hint"]
+    assert "vmrag resolve --accept-loss" in ada.vmrag("pin", "--accept-loss", ours, "--json", code=1).error["hint"]
+    report = ada.ask("resolve", "--accept-loss")
+    assert report["losses"]["instead"] == ours
+    assert [each["revision"] for each in report["losses"]["lost"]] == [loss.lost]
+    commit(ada, "Merge without it")
+    assert "mine.md" in ada.texts()
+    assert verified(ada, f"{ours and loss.first}..HEAD") <= {("information", "PIN_REVISION_MISSING"), ACCEPTED}
+    assert ada.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
+
+
+def test_a_rebase_onto_what_is_lost_goes_on_with_what_is_replayed(loss):
+    ada = loss.ada
+    mine = ada.write_document("mine.md", "Words of Ada.", message="Ada's words")
+    loss.gone()
+    assert ada.run("pull", "-q", "--rebase").returncode
+    ada.vmrag("resolve", "--accept-loss")
+    assert ada.run("rebase", "--continue", env=ON | {"GIT_EDITOR": "true"}).returncode == 0
+    assert "mine.md" in ada.texts()
+    with opened(ada) as ws:
+        assert ws.engine.is_ancestor(mine, ada.pinned)
+    assert verified(ada, f"{loss.commit}..HEAD") == {ACCEPTED}
+
+
+def test_where_both_sides_are_lost_it_goes_on_from_their_base(loss):
+    carol = loss.world.join("carol")
+    carol.git("reset", "-q", "--hard", loss.first)
+    carol.vmrag("install", "-q")
+    hers = carol.write_document("hers.md", "Words of Carol.")
+    carol.git("push", "-q", "origin", "HEAD:carol")
+    shutil.rmtree(carol.top)
+    loss.gone()
+    ada = loss.pulled()
+    assert ada.run("merge", "--no-edit", "origin/carol").returncode
+    report = ada.ask("resolve", "--accept-loss")
+    assert report["losses"]["instead"] == loss.good
+    assert {each["revision"] for each in report["losses"]["lost"]} == {loss.lost, hers}
+    commit(ada, "Merge without both")
+    assert set(ada.texts()) == set(people.DOCUMENTS)
+
+
+def test_after_one_has_accepted_a_loss_the_merges_of_others_need_no_word(loss):
+    """One still pins what is lost; another has gone on from it, too, so the base is lost."""
+    ada = loss.pulled()
+    loss.gone()
+    ada.git("branch", "stale")
+    ada.git("branch", "other")
+    ada.vmrag("pin", "--accept-loss", loss.good)
+    commit(ada, "Go on without it")
+    ada.git("switch", "-q", "stale")
+    ada.write("a.txt", "code")
+    ada.git("add", "a.txt")
+    ada.git("commit", "-q", "-m", "code alone")
+    ada.git("cherry-pick", "main")
+    assert set(ada.texts()) == set(people.DOCUMENTS)
+    ada.git("switch", "-q", "other")
+    ada.vmrag("pin", "--accept-loss", loss.good)
+    commit(ada, "Go on without it, here, too")
+    ada.write_document("more.md", "More.")
+    ada.git("switch", "-q", "main")
+    ada.write_document("main.md", "Main.")
+    assert ada.run("merge", "--no-edit", "other", env=ON).returncode == 0
+    assert {"more.md", "main.md"} <= ada.texts().keys()
+    assert ("error", "KNOWLEDGE_DROPPED") not in verified(ada, "HEAD")
+
+
+def test_a_replayed_record_is_still_one(loss):
+    ada = loss.pulled()
+    loss.gone()
+    ada.git("switch", "-q", "-c", "topic")
+    ada.vmrag("pin", "--accept-loss", loss.good)
+    commit(ada, "Go on without it")
+    ada.git("switch", "-q", "main")
+    ada.git("reset", "-q", "--hard", loss.first)
+    ada.write_document("main.md", "Main.")
+    ada.git("switch", "-q", "topic")
+    assert ada.run("cherry-pick", "main").returncode == 0
+    with opened(ada) as ws:
+        assert losses.is_accepted(ws.engine, ada.pinned, loss.lost)
+    assert "main.md" in ada.texts()
+
+
+def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
+    """A stranger's pull request says that knowledge of main is lost, which it is not."""
+    ada = loss.ada
+    kept = ada.write_document("kept.md", "Kept.")
+    before = ada.git("rev-parse", "HEAD")
+    ada.git("switch", "-q", "-c", "forged")
+    with opened(ada) as ws:
+        forged = losses.record(
+            ws.engine,
+            loss.good,
+            message=f"Tidy up\n\nVmrag-Lost: {kept}",
+            author="Eve <e@x.org>",
+            date="2026-01-01T00:00:00Z",
+        )
+    ada.vmrag("pin", forged)
+    ada.git("commit", "-q", "-m", "Tidy up")
+    report = ada.ask("verify", "--pull-request", "main", "HEAD", code=1)["findings"]
+    assert ("error", "KNOWLEDGE_DROPPED") in {(each["level"], each["code"]) for each in report}
+    (told,) = [each for each in report if each["code"] == "LOSS_ACCEPTED"]
+    assert "Eve <e@x.org>" in told["message"]
+    assert f"It is here, so that counts for nothing: {kept[:12]}" in told["message"]
+    assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
