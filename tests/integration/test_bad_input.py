@@ -657,6 +657,8 @@ def test_a_command_line_that_cannot_be_meant_is_a_usage_error(project, line, say
     assert words.code == 2
     assert words.out == ""
     assert says in words.err
+    assert re.search(r"(?m)^error: ", words.err)
+    assert "Error:" not in words.err
     error = error_of(project.run_quietly(*line, "--json"))
     assert error["code"] == "INVALID_PARAMETER"
     assert says in error["message"]
@@ -667,7 +669,7 @@ def test_without_a_command_the_help_is_printed_once(project):
     said = project.vmrag(code=2)
     assert said.out == ""
     assert said.err.count("Usage:") == 1
-    assert "Error:" not in said.err
+    assert "error:" not in said.err
 
 
 def test_a_commit_without_words_is_refused(project):

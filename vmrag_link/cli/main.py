@@ -134,7 +134,7 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
     else:
         if context:
             output.print_stderr([*context.get_usage().splitlines(), f"Try '{hint}' for help.", ""])
-        output.complain(error.format_message(), "Error:")
+        output.complain(error.format_message(), "error:", fg="red", bold=True)
     return USAGE
 
 
