@@ -2,7 +2,8 @@
 
 Lines are compared first, words within the lines that changed. Both are aligned by what is rare and
 stands in both texts in the same order, and by difflib (quadratic) only between such anchors, where
-little is left.
+little is left. What one difference may cost is bounded: when that is used up, what is left between
+two anchors is one deletion and one insertion.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ _OMITTED = "…"
 _SMALL = 128 * 128
 """Elements of the old times elements of the new: up to here difflib compares them."""
 _LEVELS = 12
+MOST_WORK = 20_000_000
+"""Elements and pairs of elements that one difference looks at.
+
+What texts and code differ in costs a small part of it. One line of megabytes of numbers took
+minutes without it.
+"""
 _ORDERED = 1 / 4
 """Share of the anchors that must stand in the same order.
 
@@ -53,6 +60,24 @@ _TOKEN = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff]+|[\u3040-\u30ff\u3400-\u9f
 _WORD = re.compile(r"\S+")
 
 
+_EACH_ANCHOR = 50
+"""What an anchor costs, and looking between it and the next one."""
+
+
+class _Allowance:
+    """What is left of the work that one difference may make."""
+
+    def __init__(self) -> None:
+        self._left = MOST_WORK
+
+    def covers(self, cost: int) -> bool:
+        """Whether it was enough for this, too; then it is used."""
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+
 def difference(old: str, new: str) -> tuple[Piece, ...]:
     """Pieces whose equal and deleted texts make up `old`, equal and inserted ones `new`, exactly.
 
@@ -60,9 +85,10 @@ def difference(old: str, new: str) -> tuple[Piece, ...]:
     insertion that replaces it.
     """
     pieces: list[Piece] = []
+    allowance = _Allowance()
     old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    for equal, before, after in _sections(old_lines, new_lines, _runs(old_lines, new_lines)):
-        pieces += [Piece("equal", before)] if equal else _by_words(before, after)
+    for equal, before, after in _sections(old_lines, new_lines, _runs(old_lines, new_lines, allowance)):
+        pieces += [Piece("equal", before)] if equal else _by_words(before, after, allowance)
     return tuple(_tidy(pieces))
 
 
@@ -110,11 +136,11 @@ def _cut(text: str, head: int, tail: int) -> list[Piece]:
     return [part for part in parts if part.text]
 
 
-def _by_words(old: str, new: str) -> list[Piece]:
+def _by_words(old: str, new: str, allowance: _Allowance) -> list[Piece]:
     if not old or not new:
         return [Piece("delete", old), Piece("insert", new)]
     old_words, new_words = _TOKEN.findall(old), _TOKEN.findall(new)
-    sections = list(_sections(old_words, new_words, _runs(old_words, new_words)))
+    sections = list(_sections(old_words, new_words, _runs(old_words, new_words, allowance)))
     if sum(len(before) for equal, before, _ in sections if equal) < _ALIKE * min(len(old), len(new)):
         sections = list(_sections(old_words, new_words, _edges(old_words, new_words)))
     pieces: list[Piece] = []
@@ -149,40 +175,43 @@ def _edges(old: Sequence[str], new: Sequence[str]) -> list[Run]:
     return [(0, 0, head), (len(old) - tail, len(new) - tail, tail)]
 
 
-def _runs(old: Sequence[str], new: Sequence[str], levels: int = _LEVELS) -> list[Run]:
+def _runs(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels: int = _LEVELS) -> list[Run]:
     """Equal runs in the order of both sequences."""
     (_, _, head), last = _edges(old, new)
-    middle = _inner(old[head : last[0]], new[head : last[1]], levels)
+    middle = _inner(old[head : last[0]], new[head : last[1]], allowance, levels)
     return [(0, 0, head), *((head + i, head + j, length) for i, j, length in middle), last]
 
 
-def _inner(old: Sequence[str], new: Sequence[str], levels: int) -> Iterator[Run]:
-    if not old or not new:
+def _inner(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels: int) -> Iterator[Run]:
+    small = len(old) * len(new) <= _SMALL
+    if not old or not new or not allowance.covers(len(old) * len(new) if small else len(old) + len(new)):
         return
-    if len(old) * len(new) <= _SMALL:
+    if small:
         # Blanks as junk: they belong to a run of words, but make none.
         matcher = difflib.SequenceMatcher(str.isspace, old, new, autojunk=False)
         yield from ((block.a, block.b, block.size) for block in matcher.get_matching_blocks())
         return
-    anchors = _anchors(old, new) if levels else []
+    anchors = _anchors(old, new, allowance) if levels else []
     if not anchors:
         return
     at_old = at_new = 0
     for anchor_old, anchor_new in [*anchors, (len(old), len(new))]:
-        between = _runs(old[at_old:anchor_old], new[at_new:anchor_new], levels - 1)
+        between = _runs(old[at_old:anchor_old], new[at_new:anchor_new], allowance, levels - 1)
         yield from ((at_old + i, at_new + j, length) for i, j, length in between)
         if anchor_old < len(old):
             yield anchor_old, anchor_new, 1
         at_old, at_new = anchor_old + 1, anchor_new + 1
 
 
-def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+def _anchors(old: Sequence[str], new: Sequence[str], allowance: _Allowance) -> list[tuple[int, int]]:
     """Places of the rarest elements that both have equally often, as far as they stand in the same
-    order in both.
+    order in both. None where they are too many: the commas of a line of a million numbers.
     """
     places_old, places_new = _places(old), _places(new)
     common = {each: len(found) for each, found in places_old.items() if len(places_new.get(each, ())) == len(found)}
     rarest = min(common.values(), default=0)
+    if not allowance.covers(_EACH_ANCHOR * sum(number for number in common.values() if number == rarest)):
+        return []
     pairs = sorted(
         pair
         for each, number in common.items()

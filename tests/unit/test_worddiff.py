@@ -117,6 +117,7 @@ LARGE_CASES = (
     "unrelated",
     "unrelated, no line breaks",
     "two words only",
+    "one line of numbers",
 )
 
 
@@ -124,6 +125,8 @@ def large(case: str) -> tuple[str, str, int | None]:
     """Two texts of megabytes, and how many pieces differ, where that is known."""
     text = text_of(7, lines=120_000)  # 5 MB
     line, other = text.replace("\n", " "), text_of(13, lines=24_000)
+    digits = [str(number * number % 7919 % 10) for number in range(1_500_000)]
+    others = ["7" if number % 50 == 3 else each for number, each in enumerate(digits)]
     table = "".join(f"| {number % 50} | value | 0.{number % 10} |\n" for number in range(50_000))
     return {
         "one word": (text, text.replace("7-60000.", "other"), 2),
@@ -133,6 +136,7 @@ def large(case: str) -> tuple[str, str, int | None]:
         "unrelated": (text[:1_000_000], other, 2),
         "unrelated, no line breaks": (line[:1_000_000], other.replace("\n", " "), 2),
         "two words only": ("a b " * 250_000, "b a a " * 200_000, None),
+        "one line of numbers": (",".join(digits), ",".join(others), None),
     }[case]
 
 
