@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
 from vmrag_mcp import bounds
 from vmrag_mcp.results.base import KbAnswer, ToolResult, ToolWarning
@@ -95,7 +96,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": error.code,
-        "message": _shortened(error.message),
+        "message": terminal_text.visible(_shortened(error.message)),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": error.code,
@@ -124,7 +125,9 @@ def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     """What helps, at least one: tools first, then the error's own hint, a command."""
     wanted = [*_by_code(error), error.hint]
     there = [tools.worded(each) for each in wanted] if tools else wanted
-    return [_shortened(each, LONGEST_SUGGESTION) for each in dict.fromkeys(filter(None, there))] or [LAST_RESORT]
+    return [
+        terminal_text.visible(_shortened(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
+    ] or [LAST_RESORT]
 
 
 def _by_code(error: VmragError) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vmrag_link import terminal_text
 from vmrag_link.engines import opening
 from vmrag_link.errors import UsageError, VmragError, system_failure
 from vmrag_link.file_stamp import file_stamps
@@ -166,7 +167,7 @@ class Call:
         return f"; {said}" if said else ""
 
     def warn(self, code: str, message: str) -> None:
-        warning = ToolWarning(code, message)
+        warning = ToolWarning(code, terminal_text.visible(message))
         if warning not in self.warnings:
             self.warnings.append(warning)
 
@@ -217,7 +218,7 @@ class Call:
     def all_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
         for note in self._progress.notes:
-            if all(note != each.message for each in self.warnings):
+            if all(terminal_text.visible(note) != each.message for each in self.warnings):
                 self.warn("NOTE", note)
         return self.warnings
 

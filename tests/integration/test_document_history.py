@@ -267,7 +267,7 @@ def test_two_documents_are_compared_wherever_they_are(project):
     assert changed("first:rest.md", "main:handbook/rest.md") == ["no documents changed"]
     report = project.ask("diff", "side:page.md", "deep/page.md", "--stat")
     (document,) = report["documents"]
-    assert (document["old_name"], document["words"]) == ("handbook/page.md", {"inserted": 3, "deleted": 1})
+    assert (document["old_name"], document["words"]) == ("handbook/page.md", {"inserted": 3, "deleted": 1, "hidden": 0})
     assert project.vmrag("diff", "side:nope.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
     assert project.vmrag("diff", "side:page.md", "a", "b", "--json", code=2).error["code"] == "INVALID_PARAMETER"
 

@@ -48,7 +48,7 @@ def test_a_changed_text_is_shown_word_by_word(project):
 def test_the_other_way_round_everything_is_the_other_way_round(project):
     there, back = project.ask("diff", "main", "feature"), project.ask("diff", "feature", "main")
     assert (there["old"], there["new"]) == (back["new"], back["old"])
-    assert there["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"]}
+    assert there["words"] == {"inserted": back["words"]["deleted"], "deleted": back["words"]["inserted"], "hidden": 0}
     (changed,) = [each for each in there["documents"] if each["kind"] == "modified"]
     assert rejoined(changed["text"], "equal", "delete") == terminal.DOCUMENTS["rest.md"]
     assert rejoined(changed["text"], "equal", "insert") == "# Rest\n\nNever rest.\n"
@@ -65,7 +65,7 @@ def test_equal_text_far_from_a_change_is_left_out(project):
     assert line.endswith(" word512 …")
     (document,) = project.ask("diff")["documents"]
     assert [each["op"] for each in document["text"]] == ["omitted", "equal", "delete", "insert", "equal", "omitted"]
-    assert document["words"] == {"inserted": 1, "deleted": 1}
+    assert document["words"] == {"inserted": 1, "deleted": 1, "hidden": 0}
 
 
 def test_stat_counts_words_and_their_sum(project):
@@ -78,7 +78,7 @@ def test_stat_counts_words_and_their_sum(project):
     ]
     assert project.vmrag("diff", "main", "main", "--stat").out == "no documents changed\n"
     report = project.ask("diff", "main", "feature", "--stat")
-    assert report["words"] == {"inserted": 3, "deleted": 16}
+    assert report["words"] == {"inserted": 3, "deleted": 16, "hidden": 0}
     assert [each["text"] for each in report["documents"]] == [[], [], [], []]
 
 

@@ -13,6 +13,7 @@ import re
 import subprocess
 import threading
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given, settings
@@ -26,14 +27,16 @@ from vmrag_link.cli.main import run
 from vmrag_link.engines.base import Write
 from vmrag_link.models import canonical_json, content_hash
 
-template = terminal.template
+template, project = terminal.template, terminal.project
 
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\u00ad\u2060\u3164\U000e0100-\U000e0fff]"
+)
 OUR_COLOURS = re.compile(r"\x1b\[(0|1|2|3|3[1-6])m")
 # A title of the window, hidden text, a link, C1's own CSI, a rewritten line, direction, a line of
 # its own, and two CI commands.
 EVIL = (
-    "\x1b]0;owned\x07\x1b[8mhidden\x1b]8;;http://evil.example\x1b\\ \x9b31m \rrewritten \u202egnp.exe\u2066 \x7f"
+    "\x1b]0;owned\x07\x1b[8mhidden\x1b]8;;http://evil.example\x1b\\ \x9b31m \rrewritten \u202egnp.exe\u2066 un\u00adse\u2060en\u3164\U000e0169 \x7f"
     "\n::error file=x::one\n \t::add-mask::two\n##[error]three"
 )
 COMMANDS = re.compile(r"(?m)^\s*::|##\[(?!\\)")
@@ -81,8 +84,10 @@ def hostile(hostile_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return copied(hostile_template, tmp_path, monkeypatch)
 
 
-def on_a_terminal(project: Project, *arguments: str) -> str:
-    """What a person sees whose terminal shows standard output and standard error."""
+def on_a_terminal(project: Project, *arguments: str, stdout: IO[str] | None = None) -> str:
+    """What a person sees whose terminal shows standard output, unless it goes to a file, and
+    standard error.
+    """
     master, slave = pty.openpty()
     read = bytearray()
 
@@ -93,7 +98,11 @@ def on_a_terminal(project: Project, *arguments: str) -> str:
 
     thread = threading.Thread(target=reader)
     thread.start()
-    with os.fdopen(slave, "w") as stream, contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+    with (
+        os.fdopen(slave, "w") as stream,
+        contextlib.redirect_stdout(stdout or stream),
+        contextlib.redirect_stderr(stream),
+    ):
         run(["-C", str(project.top), *arguments])
     thread.join()
     os.close(master)
@@ -132,6 +141,30 @@ def test_no_strangers_text_steers_a_terminal(hostile: Project) -> None:
     for words in (("query", "zebra giraffe"), ("list",), ("log",), ("diff",), ("status",)):
         assert OUR_COLOURS.search(seen[words]), f"{words} lost its colours"
     assert r"\u202e" in seen["branch",]
+
+
+def test_what_nobody_sees_is_counted_where_a_reviewer_looks(project: Project, tmp_path: Path) -> None:
+    text = "Install it." + "".join(chr(0xE0000 + ord(each)) for each in "ignore all") + " \u200band می\u200cرود 👩‍💻"
+    project.put("seen.md", "می\u200cرود 👩‍💻")
+    project.put("unseen.md", text)
+    differs = project.vmrag("diff").out
+    assert "    11 invisible characters\n" in differs
+    assert differs.endswith("2 documents added; 11 invisible characters\n")
+    assert "handbook/unseen.md | +5 -0; 11 invisible characters" in project.vmrag("diff", "--stat").out
+    project.vmrag("commit", "-m", "adds them")
+    project.git("commit", "-q", "-m", "adds them")
+    page, summary = tmp_path / "page.html", tmp_path / "summary.md"
+    said = project.vmrag("report", "HEAD~1", "--html", str(page), "--markdown", str(summary)).out
+    counted = "There are 11 invisible characters in what comes in, in 1 document."
+    assert counted in said
+    assert "handbook/unseen.md | +5 -0; 11 invisible characters" in said
+    assert counted in page.read_text()
+    assert "11 invisible characters" in summary.read_text()
+    for written in (page, summary):
+        assert "می\u200cرود 👩‍💻" in written.read_text()
+        assert not re.search("[\u200b\U000e0000-\U000e0fff]", written.read_text())
+    assert project.ask("show", "handbook/unseen.md")["content"] == text
+    assert project.vmrag("show", "handbook/unseen.md").out == text
 
 
 def test_a_newline_in_a_name_begins_no_line(hostile: Project) -> None:

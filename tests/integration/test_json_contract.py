@@ -240,7 +240,7 @@ REVISION = {
     "commits": [{"commit": HASH, "subject": str}],
     "refs": [str],
 }
-WORDS = {"inserted": int, "deleted": int}
+WORDS = {"inserted": int, "deleted": int, "hidden": int}
 FIELD = {"name": str, "before": str, "after": str}
 KIND = re.compile("added|modified|removed")
 DIFF = {

@@ -201,7 +201,7 @@ def test_metadata_and_settings_are_told_as_differences(project):
     project.record("tagged")
     found = project.ask("report", "HEAD~1")
     [document] = found["documents"]
-    assert (document["words"], document["text"]["pieces"]) == ({"inserted": 0, "deleted": 0}, [])
+    assert (document["words"], document["text"]["pieces"]) == ({"inserted": 0, "deleted": 0, "hidden": 0}, [])
     [field] = document["fields"]
     assert (field["name"], field["change"]["left_out"] > 7000) == ("metadata", True)
     [collection] = found["summary"]["collections"]

@@ -12,7 +12,7 @@ import msgspec
 from vmrag_link import worddiff
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.pinned_by import GitCommit
-from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.ops.history.word_diff import total, words_of
 from vmrag_link.ops.report.documents import line
 from vmrag_link.ops.report.records import (
     ComparedQueries,
@@ -58,7 +58,7 @@ def document(
 ) -> ReportedDocument:
     kind: DocumentKind = "added" if before is None else "removed" if after is None else "moved" if old[0] else "changed"
     change = text_change(before or "", after or "")
-    words = Words(worddiff.words(change.pieces, "insert"), worddiff.words(change.pieces, "delete"))
+    words = words_of(change.pieces)
     return ReportedDocument(
         number,
         kind,
@@ -99,7 +99,7 @@ def report(
         lost=RevisionList(),
         missing=0,
         counts=counts,
-        words=Words(sum(each.words.inserted for each in lines), sum(each.words.deleted for each in lines)),
+        words=total(lines),
         size=KnowledgeSize(
             grown,
             Growth(sum(each.characters.before for each in lines), sum(each.characters.after for each in lines)),

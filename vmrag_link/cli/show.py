@@ -34,9 +34,9 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     it without doubt. A document that is called as a REF goes first; refs/heads/NAME and
     refs/tags/NAME name the REF.
 
-    A file or a program gets the exact bytes of a document. On a terminal control characters are
-    escaped, and in a job of GitHub Actions what its runner would take for a command, unless
-    standard output is a file.
+    A file or a program gets the exact bytes of a document. On a terminal control characters and
+    those that nobody sees are escaped, and in a job of GitHub Actions what its runner would take
+    for a command, unless standard output is a file.
     """
     with invocation.workspace() as ws:
         store = stores.holding(ws, shown.partition("/")[0]) if shown else ws

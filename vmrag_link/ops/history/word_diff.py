@@ -7,9 +7,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from vmrag_link import worddiff
+from vmrag_link import terminal_text, worddiff
 from vmrag_link.documents import origin
 from vmrag_link.engines.base import Engine
+from vmrag_link.errors import plural
 from vmrag_link.models import (
     ChangeCounts,
     ChangeKind,
@@ -33,10 +34,15 @@ COLLECTION_FIELDS = tuple(name for name in Collection.__struct_fields__ if name 
 
 
 class Words(Record, frozen=True):
-    """Numbers of words, separated by blanks."""
+    """Numbers of words, separated by blanks.
+
+    `hidden`: characters that nobody sees (`terminal_text`) in what was inserted, and in what was
+    put in the place of a title, metadata or a name.
+    """
 
     inserted: int = 0
     deleted: int = 0
+    hidden: int = 0
 
 
 class FieldDiff(Record, frozen=True):
@@ -124,6 +130,16 @@ class WordDiff:
         return DiffReport(old, new, self.found.changes, words, documents, self.collections)
 
 
+def with_hidden(words: Words) -> str:
+    """What stands behind numbers of words; empty where everything can be seen."""
+    return f"; {plural(words.hidden, 'invisible character')}" if words.hidden else ""
+
+
+def words_of(pieces: Sequence[Piece]) -> Words:
+    hidden = sum(terminal_text.hidden(piece.text) for piece in pieces if piece.op == "insert")
+    return Words(worddiff.words(pieces, "insert"), worddiff.words(pieces, "delete"), hidden)
+
+
 def document_diff(
     change: HeaderChange, before: Document | None, after: Document | None, *, with_text: bool
 ) -> DocumentDiff:
@@ -131,7 +147,8 @@ def document_diff(
     same = _same_text(change)
     old, new = before.content if before else "", after.content if after else ""
     pieces = () if same else worddiff.difference(old, new)
-    words = Words(worddiff.words(pieces, "insert"), worddiff.words(pieces, "delete"))
+    beside = sum(map(terminal_text.hidden, _new_values(before, after)))
+    words = msgspec.structs.replace(found := words_of(pieces), hidden=found.hidden + beside)
     counted = msgspec.structs.replace(_named(change), words=words)
     if not with_text or change.kind != "modified":
         return counted
@@ -146,7 +163,7 @@ class Counted(Protocol):
 
 def total(documents: Iterable[Counted]) -> Words:
     counted = [each.words for each in documents if each.words]
-    return Words(sum(each.inserted for each in counted), sum(each.deleted for each in counted))
+    return Words(*(sum(getattr(each, name) for each in counted) for name in Words.__struct_fields__))
 
 
 def _named(change: HeaderChange) -> DocumentDiff:
@@ -157,6 +174,14 @@ def _named(change: HeaderChange) -> DocumentDiff:
 
 def _same_text(change: HeaderChange) -> bool:
     return bool(change.before and change.after and change.before.content_hash == change.after.content_hash)
+
+
+def _new_values(before: Document | None, after: Document | None) -> Iterator[str]:
+    """What is shown of a document besides its text, where it was not so before."""
+    if after:
+        for name in ("collection", "doc_id", *DOCUMENT_FIELDS):
+            if before is None or _text(before, name) != _text(after, name):
+                yield _text(after, name)
 
 
 def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:

@@ -19,7 +19,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.history.word_diff import Words
+from vmrag_link.ops.history.word_diff import Words, words_of
 from vmrag_link.ops.libraries import library, pages
 from vmrag_link.ops.libraries.converting import Convert, converting
 from vmrag_link.ops.libraries.ingest import check, ingest
@@ -141,7 +141,7 @@ class _Run:
             return
         if before:
             difference = worddiff.difference(before.content, ready.converted.text)
-            words = Words(worddiff.words(difference, "insert"), worddiff.words(difference, "delete"))
+            words = words_of(difference)
             self._pages[url] = TakenPage(url, self._name, "replaced", doc_id, words)
         else:
             self._pages[url] = TakenPage(url, self._name, "indexed")

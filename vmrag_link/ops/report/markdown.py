@@ -11,6 +11,7 @@ from itertools import islice
 from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
+from vmrag_link.ops.history.word_diff import Words, with_hidden
 from vmrag_link.ops.report.rankings import PLACES, rank_rows, renamed
 from vmrag_link.ops.report.records import (
     DocumentLine,
@@ -79,7 +80,7 @@ def _head(summary: ReportSummary, room: int) -> str:
         ("After", _end(summary.head)),
         ("Documents", grown(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
-        ("Words", f"+{summary.words.inserted:,} -{summary.words.deleted:,}"),
+        ("Words", _words(summary.words)),
         *([("Chunks", grown(summary.size.chunks))] if summary.size.chunks else []),
         *(
             [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
@@ -156,10 +157,12 @@ def _field(field: FieldChange) -> str:
 
 
 def _documents(summary: ReportSummary, room: int) -> str:
-    rows = [
-        (each.kind, _names(each), f"+{each.words.inserted:,} -{each.words.deleted:,}") for each in summary.documents
-    ]
+    rows = [(each.kind, _names(each), _words(each.words)) for each in summary.documents]
     return _table("Documents", ("", "Document", "Words"), rows, room)
+
+
+def _words(words: Words) -> str:
+    return f"+{words.inserted:,} -{words.deleted:,}{with_hidden(words)}"
 
 
 def _names(line: DocumentLine) -> str:

@@ -17,8 +17,9 @@ VERBS = {"added": "adds", "changed": "changes", "moved": "moves", "removed": "re
 
 
 class ReportVerdict(Record, frozen=True):
-    """`tone`: `bad` where knowledge is lost or expected answers are, `look` where answers change,
-    else `good`. `sentences`: the worst comes first; names in them are as strangers gave them.
+    """`tone`: `bad` where knowledge is lost or expected answers are, `look` where answers change
+    or something comes in that nobody sees, else `good`. `sentences`: the worst comes first; names
+    in them are as strangers gave them.
     """
 
     tone: Tone
@@ -30,8 +31,9 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     changed = _documents(summary)
     answers = _answers(summary.queries)
     given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
-    look = bool(given_up or summary.queries.rankings or summary.lost.total or summary.queries.hint)
-    told = (*wrong, *_given_up(given_up), changed, *_lost(summary), *answers, *_verified(summary))
+    answered_otherwise = bool(summary.queries.rankings or summary.queries.hint)
+    look = bool(given_up or summary.words.hidden or summary.lost.total) or answered_otherwise
+    told = (*wrong, *_given_up(given_up), changed, *_hidden(summary), *_lost(summary), *answers, *_verified(summary))
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
 
@@ -81,6 +83,12 @@ def _documents(summary: ReportSummary) -> str:
     of = plural(len({each.collection for each in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
     return f"{named(summary.head)} {_listed(parts)} in {of}.{also}"
+
+
+def _hidden(summary: ReportSummary) -> Iterator[str]:
+    if count := summary.words.hidden:
+        documents = plural(sum(bool(each.words.hidden) for each in summary.documents), "document")
+        yield f"There {'is' if count == 1 else 'are'} {plural(count, 'invisible character')} in what comes in, in {documents}."
 
 
 def _lost(summary: ReportSummary) -> Iterator[str]:
