@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_concurrency import holding
+from tests.integration.test_hostile_text import on_a_terminal
 from tests.support import cli, terminal
 from tests.support.cli import driven, start
 from tests.support.mcp import Tools
@@ -144,6 +145,16 @@ def test_who_waits_for_an_index_is_told_how_far_it_is(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.sync.indexer.BATCH_CHUNKS", 1)
     project.forget_indexes()
     assert "building the index: 2 of 4\n" in project.vmrag("query", "rest").err
+
+
+def test_what_is_printed_into_a_file_is_there_whatever_bars_the_terminal_shows(project, monkeypatch, tmp_path):
+    monkeypatch.setattr("vmrag_link.cli.terminal.PATIENCE", -1.0)
+    monkeypatch.setenv("TERM", "xterm")
+    project.record("two documents", one="one", two="two")
+    with (tmp_path / "file").open("w") as file:
+        said = on_a_terminal(project, "report", "HEAD~1", stdout=file)
+    assert "comparing" in said
+    assert (tmp_path / "file").read_text() == project.vmrag("report", "HEAD~1").out
 
 
 COUNTING = """

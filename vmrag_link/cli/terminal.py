@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any, Self
 
 from vmrag_link.cli import output
 from vmrag_link.progress import QUIET, Task
+from vmrag_link.terminal_text import one_line
 
 PATIENCE = 0.5
 """Seconds before a bar appears: most work is done by then, and rich need not be imported."""
@@ -64,9 +66,20 @@ class Terminal:
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
             )
-            self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
+            # Rich prints what goes to standard output above its bars, on the terminal: into a file
+            # nothing would get.
+            to_terminal = sys.stdout.isatty()
+            console = Console(stderr=True)
+            self._rich = Progress(*columns, console=console, transient=True, redirect_stdout=to_terminal)
             self._rich.start()
         return self._rich
+
+    def ended(self, task: Any) -> None:
+        """Without a bar, what is printed is ours alone again."""
+        self._rich.remove_task(task)
+        if not self._rich.tasks:
+            self._rich.stop()
+            self._rich = None
 
 
 class _Lines:
@@ -91,10 +104,10 @@ class _Bar:
     def advance(self, steps: int = 1) -> None:
         self._done += steps
         if self._id is None and time.monotonic() - self._since > PATIENCE:
-            self._id = self._terminal.started().add_task(self._description, total=self._total)
+            self._id = self._terminal.started().add_task(one_line(self._description), total=self._total)
         if self._id is not None:
             self._terminal.started().update(self._id, completed=self._done)
 
     def end(self) -> None:
         if self._id is not None:
-            self._terminal.started().remove_task(self._id)
+            self._terminal.ended(self._id)
