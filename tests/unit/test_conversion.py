@@ -127,6 +127,8 @@ def test_bytes_that_are_no_text_are_refused_with_the_reason(
         ("[#here]\nThe Guide\n--------", "The Guide"),
         ("some text\nanother line\n------------\nno\n------------", ""),
         ("listing:\n----\n= No\n----", ""),
+        ("text\n\n```ruby\n# No\n```\n\n== Yes", "Yes"),
+        ("text\n\n```c++,linenums\n# No\n```\n\n== Yes", "Yes"),
         ("=no title", ""),
         ("", ""),
     ],

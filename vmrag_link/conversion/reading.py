@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vmrag_link.conversion import front_matter, html
+from vmrag_link.conversion import front_matter
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
 _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
 _ASCIIDOC_HEADING = re.compile(r"(?:={1,6}|#{1,6})[ \t]+(\S.*)")
 _ASCIIDOC_RULE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
-_ASCIIDOC_BLOCK = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}\w*|\*{4,}|_{4,}|={4,}|\|={3,}")
+_ASCIIDOC_BLOCK = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}|`{3,}[^`]*|\*{4,}|_{4,}|={4,}|\|={3,}")
 _ASCIIDOC_ABOVE = re.compile(r"//|\[|:[^:]+:|\w+::")
 """What may stand right above a title: comments, attributes, directives."""
 
@@ -74,6 +74,8 @@ def _rst(text: str) -> FileText:
 
 
 def _html(text: str) -> FileText:
+    from vmrag_link.conversion import html  # other texts do not wait for its parser
+
     title, content = html.text_of(text)
     return FileText(title, content, {})
 
@@ -175,7 +177,7 @@ def asciidoc_title(text: str) -> str:
         elif _is_underlined(line, below) and (not above or _ASCIIDOC_ABOVE.match(above)):
             return " ".join(line.split())
         elif _ASCIIDOC_BLOCK.fullmatch(line):
-            block = line
+            block = line[: len(line) - len(line.lstrip("`"))] or line  # the language stands behind its beginning alone
     return ""
 
 
