@@ -105,6 +105,27 @@ def test_what_a_chat_leaves_out_is_derived_and_what_it_says_stays(tools, project
         assert metadata(project, "chat_history_v1", chat["chat_id"])["modification_type"] == kind, summary
 
 
+def test_a_chunk_of_code_whose_file_is_no_text_is_of_no_file(tools, project):
+    tools("learning_setup_collections")
+    for number, strange in enumerate((["src/parser.py"], {"a": 1}, 7, True)):
+        about = json.dumps({"file_path": strange})
+        into = ("--collection", "codebase_v1", "--id", f"strange-{number}", "--metadata", about)
+        project.vmrag("add", "-", *into, stdin="strange")
+    assert log_chat(tools, file_changes=[CHANGE])["bidirectional_links"]["chunk_ids"] == []
+
+
+def test_a_folder_with_a_dot_is_indexed_and_its_namesake_stays(project):
+    for name in (".github/a.py", "github/b.py"):
+        project.write(name, f"code of {name}")
+    project.git("add", "-A")
+    project.vmrag("learning", "index", "github")
+    project.vmrag("learning", "index", ".github")
+    assert sorted(stored(project, "codebase_v1")) == [".github/a.py", "github/b.py"]
+    project.git("rm", "-q", "--cached", ".github/a.py")
+    project.vmrag("learning", "index", ".github")
+    assert sorted(stored(project, "codebase_v1")) == ["github/b.py"]
+
+
 def test_raw_texts_are_stored_and_in_no_index_or_dropped(tools, project):
     raw = {"raw_prompt": "my password is swordfish", "raw_response": "swordfish it is"}
     chat = log_chat(tools, **raw, tool_usage=[{"name": "login", "args": {"password": "swordfish"}}])

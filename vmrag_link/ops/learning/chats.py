@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import JsonInvalid
-from vmrag_link.models import At, Document, Record, canonical_json, json_from_user, metadata_of
+from vmrag_link.models import At, Document, DocumentHeader, Record, canonical_json, json_from_user, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -109,7 +109,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
         collection, new = collections.find_or_new(store, at, request.collection_name)
         code = _code(ws, at if store is ws else apart, changed)
         ids = [each.doc_id for each in code]
-        with_code = {metadata_of(each)[FILE] for each in code}
+        with_code = {file_of(each) for each in code}
         links = ChatLinks(
             chunk_ids=ids,
             files=[each for each in changed if each in with_code],
@@ -171,9 +171,17 @@ def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     if not wanted or at is None or exact(ws, at, collections.CODEBASE) is None:
         return []
     headers = ws.engine.headers(at, collection=collections.CODEBASE)
-    ids = [each.doc_id for each in headers if metadata_of(each).get(FILE) in wanted]
+    ids = [each.doc_id for each in headers if file_of(each) in wanted]
     found = ws.engine.documents(at, collection=collections.CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
+
+
+def file_of(chunk: Document | DocumentHeader) -> str | None:
+    """The file that a chunk of code is from; None where its metadata, which any tool may write, say
+    something else.
+    """
+    found = metadata_of(chunk).get(FILE)
+    return found if isinstance(found, str) else None
 
 
 def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> list[Put]:

@@ -21,7 +21,7 @@ from vmrag_link.git import index_entries
 from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.learning.chats import FILE
+from vmrag_link.ops.learning.chats import FILE, file_of
 from vmrag_link.ops.libraries import files
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.entries import entry
@@ -60,7 +60,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexRepo
 
     def plan(at: At) -> Planned[CodeIndexReport]:
         stored = {each.doc_id: each for each in ws.engine.headers(at, collection=request.collection_name)}
-        indexed = [name for name, each in stored.items() if metadata_of(each).get(FILE) == name]
+        indexed = [name for name, each in stored.items() if file_of(each) == name]
         for given, path in scope.items():
             if not any(_lies_in(name, [path]) for name in (*tracked, *indexed)):
                 raise _nothing_there(given)
@@ -99,7 +99,7 @@ def _below_top(ws: Workspace, path: Path) -> str:
             hint="Name files and folders of the repository, or --all.",
             path=str(path),
         )
-    return real.relative_to(top).as_posix().removeprefix(".")
+    return "" if real == Path(top) else real.relative_to(top).as_posix()
 
 
 def _lies_in(name: str, scope: Collection[str]) -> bool:
