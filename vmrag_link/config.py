@@ -24,6 +24,7 @@ from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
+from vmrag_link.settings_file import SettingEntry
 from vmrag_link.settings_keys import KEYS, SECTIONS, Key
 from vmrag_link.suggest import nearest
 
@@ -209,15 +210,16 @@ def _from_file(data: bytes, label: str) -> dict[str, _Found]:
                 raise _invalid(f"{entry.key} is a section with the keys {', '.join(SECTIONS[entry.key])}", place)
         elif entry.key in KEYS:
             key = KEYS[entry.key]
-            hint = f"Write `{key.name}: {key.default_text}`, which is the default, or delete the line."
+            written = entry.spelled(key.name)
+            hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
             if key.list_of:
-                hint = f"Write `{key.name}: [{key.list_of}]`, with the names that are meant, or delete the line."
+                hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
             place = _Place(place.label, hint, place.details)
             if entry.listed and not key.list_of:
                 raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
             found[key.name] = _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
         else:
-            raise _unknown(entry.key, place)
+            raise _unknown(entry, place)
     return found
 
 
@@ -322,12 +324,17 @@ def _invalid(reason: str, place: _Place) -> ConfigInvalid:
     return ConfigInvalid(f"{place.label}: {reason}", hint=place.hint, **place.details)
 
 
-def _unknown(name: str, place: _Place) -> ConfigInvalid:
+def _unknown(entry: SettingEntry, place: _Place) -> ConfigInvalid:
+    name = entry.key
     spellings = {spelling: key for key in KEYS for spelling in (key.rpartition(".")[2], key)} | {s: s for s in SECTIONS}
     near = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
     meant = spellings[near] if near else None
     reason = f"there is no setting {shown(name)}" + (f"; the nearest is {meant}" if meant else "")
-    hint = f"Write `{meant}`, or delete the line." if meant else f"Delete the line. There are: {', '.join(KEYS)}."
+    hint = f"Delete the line. There are: {', '.join(KEYS)}."
+    if meant:
+        written = entry.spelled(meant)
+        elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
+        hint = f"Write `{written}`{elsewhere}, or delete the line."
     return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
 
 

@@ -25,7 +25,7 @@ class SettingEntry(Record, frozen=True):
     `index.keep`.
 
     `text` is the value as written, None where a section begins, with commas between the values of
-    a `listed` one; `line` counts from 1.
+    a `listed` one; `line` counts from 1. `section`: below which it stands, empty for none.
     """
 
     key: str
@@ -33,6 +33,12 @@ class SettingEntry(Record, frozen=True):
     quoted: bool
     line: int
     listed: bool = False
+    section: str = ""
+
+    def spelled(self, name: str) -> str:
+        """A setting as it has to be written in this place."""
+        section, _, leaf = name.rpartition(".")
+        return leaf if self.section and self.section == section else name
 
 
 def read(data: bytes, label: str) -> list[SettingEntry]:
@@ -83,7 +89,7 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
         seen.add(key)
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):
-            yield SettingEntry(key, value.value, not value.implicit[0], line)
+            yield SettingEntry(key, value.value, not value.implicit[0], line, section=prefix.removesuffix("."))
         elif isinstance(value, yaml.MappingStartEvent) and not prefix:
             yield SettingEntry(key, None, False, line)
             yield from _mapping(events, key + ".", seen)

@@ -100,6 +100,7 @@ def test_the_defaults_are_these():
             "require_confirm": True,
             "page_chars": 80_000,
         },
+        "import": {"on_stale": "warn"},
         "ingest": {
             "max_bytes": 50_000_000,
             "timeout_s": 10,
@@ -424,6 +425,9 @@ def test_a_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, p
         ("remote: git:\n", 'remote: "git:"'),
         ("index:\n\tkeep: 4\n", "spaces instead of the tab"),
         ("index.kep: 4\n", "Write `index.keep`"),
+        ("hooks:\n  on-dirty: warn\n", "Write `on_dirty`, or"),
+        ("hooks:\n  on_dirty: no\n", "Write `on_dirty: warn`"),
+        ("hooks:\n  store-documents: true\n", "Write `index.store_documents` at the beginning of a line"),
         ("index.keep: x\n", "Write `index.keep: 4`"),
         ("auto_pin: no\n", "Write `auto_pin: true`"),
         ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
