@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.mcp import Tools
 from tests.support.terminal import Project
 from vmrag_link.index.seal import PROVEN
 
@@ -144,10 +145,24 @@ def test_nothing_found_is_an_answer(project):
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", '"', "'; DROP TABLE chunks --", "NEAR(a b)", "*", "AND OR NOT", "日本語", "a\nb", "-x"]
+    "text", ['"', "'; DROP TABLE chunks --", "NEAR(a b)", "*", "AND OR NOT", "日本語", "a\nb", "-x"]
 )
 def test_any_text_may_be_asked(project, text):
     assert project.vmrag("query", "--json", "--", text).json["kb"]["in_sync"] is True
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_query_is_a_mistake_of_the_call(project, text):
+    error = project.vmrag("query", "--json", "--", text, code=2).error
+    assert (error["code"], error["message"], error["hint"]) == (
+        "INVALID_PARAMETER",
+        "The query is empty.",
+        "Say what is sought.",
+    )
+    assert (
+        "query"
+        in Tools(project.top).error("INVALID_PARAMETER", "chroma_query_documents", query_texts=[text])["message"]
+    )
 
 
 def test_a_query_can_be_asked_from_anywhere(project, tmp_path):

@@ -69,8 +69,10 @@ def query(ws: DocumentStore, asked: Query, *, at: RankedRevision | None = None) 
     """The best chunks.
 
     A pin that moved is followed first; one that cannot be followed leaves the bound revision
-    answering. `at`: answer from there, without touching the workspace.
+    answering. `at`: answer from there, without touching the workspace. Raises `UsageInvalid` for an
+    empty query.
     """
+    require_query(asked.text)
     return searching(ws, lambda searcher, view: answer(ws, searcher, view, asked), at=at)
 
 
@@ -123,8 +125,10 @@ def similar(
     read at one moment. Those of several collections are ranked by cosine, whatever model and
     distance each has.
 
-    Raises as `collections.find` and `Searcher.search`.
+    Raises `UsageInvalid` for an empty text, as `collections.find` and `Searcher.search`.
     """
+    for text in texts:
+        require_query(text)
 
     def look(searcher: Searcher, view: View) -> SimilarReport:
         if name is None:
