@@ -55,6 +55,11 @@ LEARNINGS = "derived_learnings_v1"
 """The one of that kind whose documents somebody decided to keep."""
 
 
+WITHOUT_FILES = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)
+"""Kinds of collections into which no folder is imported, or that follow their files by themselves.
+"""
+
+
 class Collection(Record, frozen=True):
     """A row of `collections`: what decides how its documents are indexed is versioned with them."""
 

@@ -198,6 +198,11 @@ class Places(NamedTuple):
         return self.own / "seen-files.json"
 
     @property
+    def imported(self) -> Path:
+        """The paths of which documents were imported, for the shims; derived."""
+        return self.own / "imported"
+
+    @property
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 

@@ -10,7 +10,7 @@ template and docs/configuration.md follow from that.
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
@@ -453,6 +453,16 @@ class LimitSettings(Record, frozen=True):
     ] = 256
 
 
+class ImportSettings(Record, frozen=True):
+    on_stale: Annotated[
+        Literal["warn", "fail"],
+        Meta(
+            description="What `vmrag verify` does about documents that say what their files said before: say so, or fail.",
+            extra=_agreed(_first_of("fail", "warn")),
+        ),
+    ] = "warn"
+
+
 class IngestSettings(Record, frozen=True):
     max_bytes: Annotated[
         int,
@@ -605,6 +615,7 @@ class Config(Record, frozen=True):
     link: LinkSettings = LinkSettings()
     mcp: McpSettings = McpSettings()
     limits: LimitSettings = LimitSettings()
+    import_: ImportSettings = field(default=ImportSettings(), name="import")
     ingest: IngestSettings = IngestSettings()
     llm: LlmSettings = LlmSettings()
     system: SystemSettings = SystemSettings()

@@ -78,10 +78,10 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
     keys: dict[str, Key] = {}
     for field in msgspec.structs.fields(struct):
         if get_origin(field.type) is not Annotated:
-            keys |= _declared(field.type, f"{field.name}.")
+            keys |= _declared(field.type, f"{field.encode_name}.")
             continue
         base, meta = get_args(field.type)
-        name = prefix + field.name
+        name = prefix + field.encode_name
         extra = {"variable": env.setting_variable(name)} | (meta.extra or {})
         keys[name] = Key(
             name=name,
@@ -101,7 +101,7 @@ KEYS = _declared(Config)
 
 SECTIONS = {
     field: tuple(name for name in KEYS if name.startswith(f"{field}."))
-    for field in Config.__struct_fields__
+    for field in Config.__struct_encode_fields__
     if field not in KEYS
 }
 """The keys of every section."""

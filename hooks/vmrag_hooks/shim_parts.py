@@ -207,12 +207,22 @@ fi
 #                    from, another one for `git commit FILE`. A failure stops the commit. Not fired
 #                    with --no-verify
 # pre-merge-commit   the same, for a merge that is about to be committed
-#   nothing uncommitted, no merge, pin unchanged (one `git status` tells)
+#   nothing uncommitted, no merge, pin unchanged (one `git status` tells), and no file changed of
+#   which a document was imported (one `git diff` tells, where there are any)
 #                    nothing to check; only pre-commit has this gate
 #   all else         Python looks at the pin (`checks.before_commit`), with that index
 COMMIT_GATE = r"""
+imported() { # Does this commit change files of which documents were imported?
+    [ -f "$dir/vmrag/imported" ] || return 1
+    set --
+    while IFS= read -r line; do
+        set -- "$@" "$line"
+    done <"$dir/vmrag/imported"
+    git --literal-pathspecs --no-optional-locks diff --cached --quiet --no-ext-diff --ignore-submodules -- "$@" 2>/dev/null
+    [ $? = 1 ]
+}
 if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
-    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
+    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ] && ! imported; then
     exit 0 # nothing of ours goes into this commit, or should
 fi
 set -- "${GIT_INDEX_FILE-}"
@@ -225,7 +235,8 @@ set -- "${GIT_INDEX_FILE-}"
 #            Python looks: refs go away at the other side that no line names
 #   a ref below refs/vmrag/ or refs/remotes/, or a branch whose name begins with vmrag
 #            Python looks: it may be ours, or a copy of one
-#   only deletions, or no commit that comes or goes touches the pin (two `git rev-list` tell)
+#   only deletions, or no commit that comes or goes touches the pin, or comes and touches a file of
+#   which a document was imported (two `git rev-list` tell)
 #            nothing to check
 #   no knowledge base, and no pin that is new: one of a commit that no remote-tracking branch has
 #            nothing to check
@@ -255,8 +266,17 @@ turned() { # what a forced push takes away
         esac
     done
 }
-pins() {
-    git rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version 2>/dev/null
+touching() {
+    git --literal-pathspecs rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version "$@" 2>/dev/null
+}
+touching_imported() {
+    set --
+    if [ -f "$dir/vmrag/imported" ]; then
+        while IFS= read -r line; do
+            set -- "$@" "$line"
+        done <"$dir/vmrag/imported"
+    fi
+    echo "$tips" | touching "$@"
 }
 is_mirror() { # What git was called with. husky and lefthook may stand between it and this
     process=$PPID
@@ -282,7 +302,7 @@ else
     *ours*) ;;
     *)
         [ -n "$tips" ] || exit 0
-        new=$(echo "$tips" | pins) && [ -z "$new" ] && gone=$(echo "$tips" | turned | pins) && [ -z "$gone" ] && exit 0
+        new=$(touching_imported) && [ -z "$new" ] && gone=$(echo "$tips" | turned | touching) && [ -z "$gone" ] && exit 0
         ;;
     esac
 fi

@@ -6,7 +6,7 @@ exceptions it holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -150,13 +150,15 @@ def success(
     *,
     most: int | None = None,
     offset: int | None = None,
+    stale: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A tool's result, the knowledge that it comes from, if any, and the warnings, if there are
-    any; about `most` characters long. `offset`: of the page, where the tool has pages.
+    any; about `most` characters long. `offset`: of the page, where the tool has pages. `stale`:
+    as `KbAnswer`.
     """
     answer = {"success": True, **msgspec.to_builtins(result)}
     if kb:
-        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb))
+        answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, stale=stale))
     if most is not None and (left := bounds.cut(answer, most)):
         answer["left_out"] = left
         if "has_more" in answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,6 +131,7 @@ class Call:
         self._progress = progress
         self._agreed = agreed
         self._standing: Standing | None = None
+        self._quoted: dict[tuple[str, str], None] = {}
 
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
@@ -206,6 +207,10 @@ class Call:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
+    def quotes(self, documents: Iterable[tuple[str, str]]) -> None:
+        """The answer shows texts of these documents, by collection and id."""
+        self._quoted.update(dict.fromkeys(documents))
+
     def kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
         from vmrag_link.ops.follow.provenance import standing
@@ -214,6 +219,18 @@ class Call:
         for note in at.notes:
             self.warn("NOT_IN_SYNC", note)
         return at.kb
+
+    def stale(self) -> list[str]:
+        """Which of the documents that the answer shows say what their files said before."""
+        if not self._quoted or self._standing is None or not self._standing.kb.versioned:
+            return []
+        from vmrag_link.ops.documents import stale
+
+        found = stale.told(self.ws, stale.among(self.ws, self._standing.at, self._quoted))
+        if found is None:
+            return []
+        self.warn(stale.CODE, found.sentence)
+        return [f"{each.collection}/{each.doc_id}" for each in found.documents]
 
     def all_warnings(self) -> list[ToolWarning]:
         """What the operations had to tell a person is among them."""
@@ -299,10 +316,9 @@ class Session:
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()
-            kb = call.kb()
-            return envelope.success(
-                result, kb, call.all_warnings(), most=self.behaviour.page_chars, offset=keywords.get("offset")
-            )
+            kb, stale = call.kb(), call.stale()
+            most, offset = self.behaviour.page_chars, keywords.get("offset")
+            return envelope.success(result, kb, call.all_warnings(), most=most, offset=offset, stale=stale)
 
     @contextlib.contextmanager
     def call(

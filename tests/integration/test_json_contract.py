@@ -35,13 +35,13 @@ CHROMA = {
     "error": str,
     "hint": str,
 }
-STATE = re.compile("in_sync|drift|missing|no_pin|malformed|not_initialized")
+STATE = re.compile("in_sync|merging|drift|missing|no_pin|malformed|not_initialized")
 KIND = re.compile("added|modified|removed")
 CHANGED = {
     "documents": [{"collection": str, "doc_id": str, "title": str, "kind": KIND}],
     "collections": [{"name": str, "kind": KIND}],
     "files": {
-        "files": [{"collection": str, "path": str, "doc_id": str, "kind": KIND}],
+        "files": [{"collection": str, "path": str, "doc_id": str, "kind": KIND, "stale": bool}],
         "commands": [str],
         "unknown": int,
     },
@@ -135,6 +135,7 @@ QUERY = {
         }
     ],
     "notes": [str],
+    "stale": ({"documents": [{"collection": str, "doc_id": str, "path": str}], "message": str, "hint": str}, None),
     "kb": {
         "worktree": str,
         "git_head": (HASH, None),

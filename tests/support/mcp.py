@@ -41,7 +41,9 @@ class Tools:
         assert result["message"]
         where = {"worktree", "git_head"} & result["kb"].keys()
         unversioned = {"versioned": False} if "versioned" in result["kb"] else {}  # of this machine alone
-        assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where
+        outdated = {"stale"} & result["kb"].keys()
+        assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where - outdated
+        assert bool(outdated) == any(each["code"] == "STALE_DOCUMENT" for each in result.get("warnings", ()))
         assert result["kb"].items() >= unversioned.items()
         assert len(where) == (0 if result["kb"]["in_sync"] and "sync_state" not in result else 2)
         assert result.get("warnings") != []

@@ -23,7 +23,7 @@ def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def emit(invocation: Invocation, report: Any, lines: Iterable[str], notes: Sequence[str]) -> None:
-    """Print an answer. `notes`, why it is not from the pinned revision, come first: before all
+    """Print an answer. `notes`, why it is not what the code says now, come first: before all
     lines, or on standard error where a program reads the answer.
     """
     if invocation.as_json or invocation.verbosity < 0:

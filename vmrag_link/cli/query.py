@@ -90,7 +90,8 @@ def command(
         if opened is not None:
             _open(ws, report.results, opened)
         invocation.warn_of_push(ws)
-    answering.emit(invocation, report, _lines(report, text, invocation), report.notes)
+    outdated = [report.stale.sentence] if report.stale else []
+    answering.emit(invocation, report, _lines(report, text, invocation), [*report.notes, *outdated])
 
 
 def _lines(report: PassageReport, query: str, invocation: Invocation) -> Iterator[str]:

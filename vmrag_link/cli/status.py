@@ -13,6 +13,7 @@ from vmrag_link.sync.chroma_state import ChromaState
 
 TITLES = {
     "in_sync": ("in sync", "green"),
+    "merging": ("a merge is open", "yellow"),
     "drift": ("drift", "yellow"),
     "missing": ("the pinned revision is missing", "red"),
     "no_pin": ("no pin", "yellow"),
@@ -54,8 +55,17 @@ def _server(shared: SharingState) -> str:
     return f"{at}, {shared.state} ({shared.server})"
 
 
-def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
+def _title(report: operation.StatusReport) -> tuple[str, str]:
     title, colour = TITLES[report.state]
+    outdated = sum(each.stale for each in report.changes.files.files) if report.changes else 0
+    if report.state != "in_sync" or not outdated:
+        return title, colour
+    than = "is older than its file" if outdated == 1 else "are older than their files"
+    return f"{title} with the pin, but {plural(outdated, 'document')} {than}", "yellow"
+
+
+def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
+    title, colour = _title(report)
     lines = [output.style(title, fg=colour, bold=True)]
     lines.append(
         f"  code       {report.git.branch or 'detached HEAD'} {report.git.head[:10] if report.git.head else '(no commit yet)'}"

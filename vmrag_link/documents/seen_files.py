@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -61,10 +61,15 @@ class _Stamp(Record, frozen=True):
 
 
 class _Stored(Record, frozen=True):
+    """`own`: by path, the document whose text no version of the file had, and the commit at which
+    that was looked up.
+    """
+
     format: int
     files: dict[str, _Stamp]
     texts: dict[str, SeenText]
     folders: dict[str, dict[str, FileSelection]]
+    own: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class FileRecord:
@@ -74,6 +79,7 @@ class FileRecord:
         self._file = file
         stored = _read(file)
         self._files, self._texts, self._folders = dict(stored.files), dict(stored.texts), dict(stored.folders)
+        self._own = dict(stored.own)
         self._before = stored
 
     def known(self, path: str) -> bool:
@@ -91,6 +97,21 @@ class FileRecord:
         """What was read; `status` of the file when it was open."""
         self._stamp(path, status, _digest(content), text)
 
+    def texts_of(self, text_hash: str) -> list[SeenText]:
+        """What files of this text have been here, under whatever path."""
+        return [each for each in self._texts.values() if each.content_hash == text_hash]
+
+    def remember_version(self, content: bytes, text: SeenText) -> None:
+        """What a file held once, wherever that was read."""
+        self._texts[_digest(content)] = text
+
+    def is_own(self, path: str, key: tuple[str, ...]) -> bool:
+        """Whether it was looked up already that no version of the file had this text."""
+        return self._own.get(path) == key
+
+    def remember_own(self, path: str, key: tuple[str, ...]) -> None:
+        self._own[path] = key
+
     def text(self, path: str, status: os.stat_result, converter: Converter | None) -> SeenText | None:
         """What a file holds now, which is read only if its stamp differs.
 
@@ -104,10 +125,20 @@ class FileRecord:
         if content is None:
             return None
         digest = _digest(content)
-        text = self._texts.get(digest) or _converted(path, content, converter)
+        text = self._texts.get(digest) or converted(path, content, converter)
         if text:
             self._stamp(path, status, digest, text)
         return text
+
+    def forget_gone(self, top: Path, asked: Container[str]) -> None:
+        """Keep the files that were `asked` for, and those that are in the work tree; others were
+        renamed or removed.
+        """
+        here = f"{top}/"
+        for path in [each for each in self._files if each not in asked]:
+            if not path.startswith(here) or not os.path.lexists(path):
+                del self._files[path]
+        self._own = {path: key for path, key in self._own.items() if path in asked}
 
     def save(self) -> None:
         """Write what has changed; a work tree that cannot be written to reads files again."""
@@ -115,7 +146,7 @@ class FileRecord:
         spare = [digest for digest in self._texts if digest not in held]
         for digest in spare[: max(0, len(spare) - _SPARE)]:
             del self._texts[digest]
-        now = _Stored(FORMAT, self._files, self._texts, self._folders)
+        now = _Stored(FORMAT, self._files, self._texts, self._folders, self._own)
         if now != self._before:
             with contextlib.suppress(OSError, FileFailed):
                 write_atomically(self._file, msgspec.json.encode(now), durable=False)
@@ -152,7 +183,16 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _converted(path: str, content: bytes, converter: Converter | None) -> SeenText | None:
+def line_end_variants(content: bytes) -> Iterator[bytes]:
+    """The content, and the same with the line ends that another machine's checkout gives it."""
+    yield content
+    if b"\n" in content:
+        plain = content.replace(b"\r\n", b"\n")
+        yield from (each for each in (plain, plain.replace(b"\n", b"\r\n")) if each != content)
+
+
+def converted(path: str, content: bytes, converter: Converter | None) -> SeenText | None:
+    """What a file of that name and content says as a document; None as `FileRecord.text`."""
     found = formats.by_suffix(path)
     if found is None or (found.where != "here" and converter is None):
         return None

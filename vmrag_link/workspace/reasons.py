@@ -56,6 +56,9 @@ def unusable(ws: WorkTree, target: Target) -> VmragError:
     if target.state == "missing":
         missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
         why = ws.unreached or of_another_engine(ws, target.revision) or _not_trusted(ws)
+        if why is None and background.running(background.sync_of(ws.places)):
+            said = f"{missing} A sync in the background fetches it."
+            return PinRevisionMissing(said, hint="vmrag sync", revision=target.revision)
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
         return missing_revision(missing, target.revision, why)

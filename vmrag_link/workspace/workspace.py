@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.documents import imported_paths
+from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
@@ -14,7 +16,7 @@ from vmrag_link.errors import ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
-from vmrag_link.models import At, KbBranch, Working
+from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.retrieval import fusion
@@ -312,9 +314,18 @@ class Workspace:
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
         self._follow()
+        if report.to and (report.plan.added or report.plan.removed or not self.places.imported.exists()):
+            self.remember_imported(report.to)
         for note in report.notes:
             self.progress.note(note)
         return report
+
+    def remember_imported(self, at: At) -> None:
+        """Tell the shims of git's hooks of which files the documents at a place were imported."""
+        ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
+        inside = (each.name for each in ours if each.import_base != OUTSIDE)
+        sources = (source for name in inside for _, source in self.engine.sources(at, name))
+        imported_paths.remember(self.places.imported, sources)
 
     def _follow(self) -> None:
         """Let Chroma's stores, here and on a server, come after the bound index."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType, structs
@@ -12,6 +13,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.ops.follow.provenance import KbBlock
 
 Where = Meta(description="in_sync is false, or the tool shows the status")
+Stale = Meta(description="documents of this answer whose files were changed since they were imported")
 Unversioned = Meta(description="false: no revision, what this machine alone holds (system.versioned)")
 
 
@@ -38,10 +40,12 @@ class KbAnswer(Record, frozen=True):
     worktree: Annotated[str | UnsetType, Where] = UNSET
     git_head: Annotated[str | UnsetType | None, Where] = UNSET
     versioned: Annotated[bool | UnsetType, Unversioned] = UNSET
+    stale: Annotated[list[str] | UnsetType, Stale] = UNSET
 
     @classmethod
-    def of(cls, kb: KbBlock, *, whole: bool) -> KbAnswer:
-        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=UNSET if kb.versioned else False)
+    def of(cls, kb: KbBlock, *, whole: bool, stale: Sequence[str] = ()) -> KbAnswer:
+        versioned, outdated = UNSET if kb.versioned else False, list(stale) or UNSET
+        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, stale=outdated)
         return structs.replace(short, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else short
 
 

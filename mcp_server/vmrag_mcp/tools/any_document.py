@@ -20,6 +20,7 @@ def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> GetDocume
     """Get a whole document by its id: of a library, an issue log, or one about a tool."""
     found = by_id.get(call.ws, doc_id, table)
     call.stands(found.standing)
+    call.quotes([(found.collection, found.doc_id)])
     return GetDocumentResult(
         doc_id=found.doc_id,
         source=found.source,

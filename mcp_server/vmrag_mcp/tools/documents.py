@@ -104,6 +104,7 @@ def chroma_query_documents(
         embeddings="embeddings" in include,
     )
     call.stands(report.standing)
+    call.quotes((each.hit.collection, each.hit.doc_id) for found in report.matches for each in found)
     everywhere = collection_name is None
     results = [
         QueryMatches(text, [_match(each, report, include, named=everywhere) for each in found])
@@ -215,6 +216,7 @@ def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> D
     """For all tools that get documents."""
     page = document_pages.get(call.store(name), name, selection, wanted)
     call.stands(page.standing)
+    call.quotes((page.collection.name, each.doc_id) for each in page.items)
     return page
 
 

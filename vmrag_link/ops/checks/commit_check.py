@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from vmrag_link.engines import migrated
-from vmrag_link.errors import PinMalformed
-from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.errors import PinMalformed, first_of
+from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
 from vmrag_link.merging import losses
-from vmrag_link.models import Record
+from vmrag_link.models import Record, Working
 from vmrag_link.ops.branches.commit import commit
+from vmrag_link.ops.documents import stale
+from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning, rules
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
@@ -25,9 +28,11 @@ Code = Literal[
     "KNOWLEDGE_DELETED",
     "KNOWLEDGE_NOT_PUSHED",
     "UNCOMMITTED_CHANGES",
+    "STALE_DOCUMENT",
 ]
 
 MESSAGE = "Documents of the next code commit"
+_NAMED = 3
 _PARTIAL = re.compile(r"next-index-\d+\.lock")
 
 
@@ -62,6 +67,8 @@ def check(ws: Workspace) -> CheckReport:
     findings = _pin(ws, staged, partial=partial)
     if ws.initialized and not committed:
         findings += _uncommitted_documents(ws)
+    if ws.initialized and not any(each.blocks for each in findings):
+        findings += _stale(ws, staged)
     return CheckReport(tuple(findings), committed)
 
 
@@ -143,6 +150,36 @@ def _uncommitted_documents(ws: Workspace) -> list[CommitFinding]:
         )
     hint = 'vmrag commit -m "What changed in the knowledge"'
     return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
+
+
+def _stale(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
+    """The files of the coming commit whose documents say what they said before.
+
+    Uncommitted documents on the coming pin count: they are spoken of by themselves.
+    """
+    files = versions.staged(ws.places, index_file=ws.index_file)
+    found = _older(ws, pin, files)
+    here = plumbing.pin_bytes(ws.places)
+    imported = [each for each in found if each not in _older(ws, here, files)] if found and here != pin else []
+    if not imported:
+        return stale_finding(ws, found)
+    names = first_of([each.path for each in imported], _NAMED)
+    message = f"This commit leaves out the {PIN_NAME} that goes with its files: {names}."
+    return [CommitFinding("PIN_NOT_STAGED", message, f"git commit --amend --no-edit {PIN_NAME}", blocks=False)]
+
+
+def _older(ws: Workspace, pin: bytes | None, files: Mapping[str, str]) -> tuple[StaleDocument, ...]:
+    revision = _revision(ws, pin)
+    if revision is None or not ws.engine.has_revision(revision):
+        return ()
+    branch = ws.target().kb_branch
+    at = Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
+    return stale.in_tree(ws, at, files, commit=plumbing.head(ws.places).commit)
+
+
+def stale_finding(ws: Workspace, found: Sequence[StaleDocument]) -> list[CommitFinding]:
+    report = stale.told(ws, found)
+    return [CommitFinding("STALE_DOCUMENT", report.message, report.hint, blocks=False)] if report else []
 
 
 def _under_way(ws: Workspace) -> bool:

@@ -21,10 +21,12 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import history, plumbing, remotes, transfer
+from vmrag_link.git import history, plumbing, remotes, transfer, versions
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.commit_check import CommitFinding
+from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
+from vmrag_link.ops.documents import stale
+from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
@@ -103,7 +105,23 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
                 sent.append((address.text, publish_to(ws, address, wanted)))
         except (RemoteError, LockError) as error:
             flaws.append(_unsent(ws, error, last=ends))
-    return PushCheckReport(tuple(flaws), tuple(sent))
+    return PushCheckReport((*flaws, *_stale(ws, push)), tuple(sent))
+
+
+def _stale(ws: Workspace, push: Push) -> Iterator[CommitFinding]:
+    """The files that the pushed commits change, and whose documents at the branch's end say what
+    they said before.
+    """
+    found: dict[StaleDocument, None] = {}
+    for ref, pin in _ends(ws, push):
+        if not ref.tip or not ws.engine.has_revision(pin.dolt_commit):
+            continue
+        known = [f"^{ref.before}"] if ref.before and transfer.tip(ws.places, f"{ref.before}^{{commit}}") else []
+        files = versions.touched(ws.places, ref.tip, *(known or ("--not", "--remotes")))
+        if files:
+            blobs = versions.tree(ws.places, ref.tip)
+            found |= dict.fromkeys(stale.in_tree(ws, pin.dolt_commit, blobs, commit=ref.tip, touched=files))
+    yield from stale_finding(ws, [*found])
 
 
 def new_pins(places: Places, push: Push) -> dict[bytes, list[str]]:

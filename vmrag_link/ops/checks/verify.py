@@ -11,13 +11,14 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, objects, plumbing, transfer
+from vmrag_link.git import history, objects, plumbing, transfer, versions
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, PinFinding, not_comparable
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, Level, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
 from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.documents import stale
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
@@ -166,17 +167,38 @@ def _report(
         findings.append(found)
     findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
     findings += examination.accepted_losses(scope.without)
+    findings += _stale(ws, scope)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 
 
 def _not_comparable(scope: Scope, walk: Walk, merge_bases: MergeBases, *, cut: bool = False) -> Iterator[PinFinding]:
-    """The error of a shallow clone that does not have what decides about a range.
-
-    What is missing of a whole history is only said, because nothing was to be compared with it.
+    """The error of a shallow clone that does not have what decides about a range, or of a whole
+    history nothing but commits without their parents. Of one that goes further it is only said
+    that it is cut.
     """
-    if scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents)):
+    alone = not scope.without and bool(walk.parents) and walk.parents.keys() <= walk.cut
+    if alone or (scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents))):
         yield not_comparable(scope.tip, scope.shown)
+
+
+def _stale(ws: Workspace, scope: Scope) -> Iterator[PinFinding]:
+    """The documents of the last commit that say what their files said before, because of what the
+    range brings. An error with `import.on_stale: fail`.
+    """
+    pins = history.pins_of(ws.places, scope.ends)
+    pin, base = (parsed(ws.places.kb, pins.get(each or "")) for each in (scope.tip, scope.without))
+    if pin is None or not ws.initialized or not ws.engine.has_revision(pin.dolt_commit):
+        return
+    touched, changed = None, set[tuple[str, str]]()
+    if scope.without and base and ws.engine.has_revision(base.dolt_commit):
+        touched = versions.between(ws.places, scope.without, scope.tip)
+        changed = {each.key for each in ws.engine.diff_headers(base.dolt_commit, pin.dolt_commit).documents}
+    files = versions.tree(ws.places, scope.tip) if touched or changed or touched is None else {}
+    found = stale.in_tree(ws, pin.dolt_commit, files, commit=scope.tip, touched=touched, changed=changed)
+    if report := stale.told(ws, found):
+        level: Level = "error" if ws.config.import_.on_stale == "fail" else "information"
+        yield PinFinding("STALE_DOCUMENT", level, scope.tip, report.message, report.hint)
 
 
 def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] | None) -> Scope:

@@ -28,6 +28,7 @@ Code = Literal[
     "NOT_ON_REMOTE",
     "NOT_COMPARABLE",
     "LOSS_ACCEPTED",
+    "STALE_DOCUMENT",
 ]
 Level = Literal["error", "information"]
 

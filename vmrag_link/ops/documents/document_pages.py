@@ -50,6 +50,7 @@ class Item(Record, frozen=True):
     text: str | None
     metadata: dict[str, Any]
     embeddings: list[list[float]] | None
+    doc_id: str
 
     @property
     def weight(self) -> int:
@@ -149,7 +150,7 @@ class _Reading:
             text = cut[named.chunk].text
             named_so = {"title": row.title} if row.title else {}
             metadata = {**named_so, **metadata, **place(row.header, self._collection.table, named.chunk, len(cut))}
-        return Item(named.name, text if self._wanted.texts else None, metadata, None)
+        return Item(named.name, text if self._wanted.texts else None, metadata, None, named.doc_id)
 
     def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:
         """The embeddings that the index holds, by name."""

@@ -9,56 +9,52 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.converter import Converter
-from vmrag_link.conversion.limits import limits_of
+from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, leads_out
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
 from vmrag_link.errors import quoted
-from vmrag_link.git import listing, settings
+from vmrag_link.git import heads, listing, settings
 from vmrag_link.models import (
-    COMPOUNDING,
-    ISSUES,
-    KNOWLEDGE,
-    LIBRARY,
+    WITHOUT_FILES,
     At,
     Collection,
     DocumentHeader,
     Record,
-    metadata_of,
 )
+from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says, says_content
 from vmrag_link.ops.documents.leaving_out import LeavingOut
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, read_regular
 from vmrag_link.workspace import Workspace
 
 Kind = Literal["added", "modified", "removed"]
+T = TypeVar("T")
 
 CONVERTING_SECONDS = 2.0
 """How long files are converted that another process has to convert; the next time goes on."""
 
-_MOST = 10
+_MOST = 100
 """Files that a command names one by one."""
-
-_ELSEWHERE = (COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY)
-"""Kinds of collections into which no folder is imported, or that follow their files by themselves.
-"""
 
 
 class FileDifference(Record, frozen=True):
     """`path` below the root of the repository, or an absolute one.
 
     `added`: in an imported folder, and no document yet; `doc_id` is empty then. `removed`: gone
-    since it was last seen here.
+    since it was last seen here. `stale`: the document says what the file said before.
     """
 
     collection: str
     path: str
     doc_id: str
     kind: Kind
+    stale: bool = False
 
 
 class FileChanges(Record, frozen=True):
@@ -83,9 +79,9 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
     commands: list[str] = []
     unknown = 0
     with Converter(limits_of(ws.config.ingest)) as converter:
-        comparison = _Comparison(ws.places, seen, converter)
+        comparison = Comparison(ws.places, seen, converter)
         for collection in ws.engine.collections(at):
-            base = _base(ws, collection)
+            base = base_of(ws, collection)
             if base is None:
                 continue
             documents = base.stored_sources(ws.engine.sources(at, collection.name))
@@ -94,24 +90,27 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
             headers = {each.doc_id: each for each in ws.engine.headers(at, collection=collection.name)}
             folders = seen.folders(collection.name) if base.recorded != OUTSIDE else {}
             documents += _in_folders(ws, base, folders, documents, headers)
-            changes: list[FileDifference] = []
-            for doc_id, source in documents:
-                kind = comparison.kind(base, source, headers.get(doc_id))
-                if kind == "unknown":
-                    unknown += 1
-                elif kind:
-                    changes.append(FileDifference(collection.name, _shown(base, source), doc_id, kind))
+            kinds = [(*each, comparison.kind(base, each[1], headers.get(each[0]))) for each in documents]
+            unknown += sum(kind == "unknown" for _, _, kind in kinds)
+            modified = [(source, headers[doc_id]) for doc_id, source, kind in kinds if kind == "modified"]
+            stale = comparison.stale(base, modified)
+            changes = [
+                FileDifference(collection.name, shown(base, source), doc_id, kind, (collection.name, doc_id) in stale)
+                for doc_id, source, kind in kinds
+                if kind and kind != "unknown"
+            ]
             commands += _commands(ws, collection.name, changes, folders)
             found += sorted(changes, key=lambda each: each.path)
+    seen.forget_gone(import_base.located(ws.places.top), comparison.asked)
     seen.save()
     return FileChanges(tuple(found), tuple(commands), unknown)
 
 
-def _base(ws: Workspace, collection: Collection) -> ImportBase | None:
+def base_of(ws: Workspace, collection: Collection) -> ImportBase | None:
     """From where the sources count; None for a collection without files, or whose files are on
     another machine.
     """
-    if collection.kind in _ELSEWHERE or import_base.problem(collection.import_base or ROOT):
+    if collection.kind in WITHOUT_FILES or import_base.problem(collection.import_base or ROOT):
         return None
     if collection.import_base != OUTSIDE:
         return import_base.of_record(collection.import_base or ROOT, import_base.located(ws.places.top))
@@ -119,9 +118,10 @@ def _base(ws: Workspace, collection: Collection) -> ImportBase | None:
     return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(ws.places.top)) if folder else None
 
 
-class _Comparison:
+class Comparison:
     def __init__(self, places: Places, seen: FileRecord, converter: Converter) -> None:
-        self._seen, self._converter = seen, converter
+        self._places, self._seen, self._converter = places, seen, converter
+        self.asked: set[str] = set()
         self._git_dirs = [os.path.realpath(each) for each in (places.git_dir, places.common)]
         self._until = time.monotonic() + CONVERTING_SECONDS
         self._inside: dict[str, bool] = {}
@@ -130,6 +130,7 @@ class _Comparison:
     def kind(self, base: ImportBase, source: str, header: DocumentHeader | None) -> Kind | Literal["unknown"] | None:
         """None for a file that is as its document, and for what cannot be a file here."""
         path = f"{base.origin}/{source}"
+        self.asked.add(path)
         if leads_out(source) or not self._lies_in(str(base.origin), path):
             return None
         try:
@@ -141,14 +142,39 @@ class _Comparison:
         text = self._text(path, status)
         if text is None:
             return "unknown"
-        return None if _says(header, text) else "modified"
+        return None if says(header, text) else "modified"
+
+    def stale(self, base: ImportBase, modified: Sequence[tuple[str, DocumentHeader]]) -> set[tuple[str, str]]:
+        """The keys of those of these documents, all with `modified` files, that were not edited."""
+        outside = base.recorded == OUTSIDE
+        differing = [
+            Differing(f"{base.origin}/{source}" if outside else source, header)
+            for source, header in modified
+            if not self._says_the_same(f"{base.origin}/{source}", header)
+        ]
+        if not differing:
+            return set()
+        commit = heads.head(self._places).commit
+        return imported_before(self._places, self._seen, differing, commit=commit, converter=self._in_time)
+
+    def _says_the_same(self, path: str, header: DocumentHeader) -> bool:
+        """Whether a file differs from its document in line ends alone."""
+        try:
+            content = read_regular(Path(path), MAX_BYTES)
+        except OSError:
+            return True
+        return says_content(header, path, content, self._in_time) is not False
+
+    @property
+    def _in_time(self) -> Converter | None:
+        return self._converter if time.monotonic() < self._until else None
 
     def _text(self, path: str, status: os.stat_result) -> SeenText | None:
         """A file that holds no text is read once, however many documents, and links, name it."""
         file = (status.st_dev, status.st_ino, os.path.splitext(path)[1])  # noqa: PTH122
         if file in self._unknown:
             return None
-        text = self._seen.text(path, status, self._converter if time.monotonic() < self._until else None)
+        text = self._seen.text(path, status, self._in_time)
         if text is None:
             self._unknown.add(file)
         return text
@@ -184,16 +210,6 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _says(header: DocumentHeader, text: SeenText) -> bool:
-    """Whether a document has what its file says; `vmrag add --metadata` may have said more."""
-    if header.content_hash != text.content_hash:
-        return False
-    if text.metadata in ("{}", header.metadata):
-        return True
-    stored = metadata_of(header)
-    return all(key in stored and stored[key] == value for key, value in metadata_of(text).items())
-
-
 def _in_folders(
     ws: Workspace,
     base: ImportBase,
@@ -225,7 +241,7 @@ def _is_importable(path: str) -> bool:
     return found is not None and not formats.missing_extra(found)
 
 
-def _shown(base: ImportBase, source: str) -> str:
+def shown(base: ImportBase, source: str) -> str:
     return terminal_text.one_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
 
 
@@ -240,15 +256,24 @@ def _commands(
         prune = ["--prune"] if any(each.kind == "removed" for each in inside) else []
         if inside:
             yield _typed(ws, "import", sorted({*inside.values()}), [*into, *_options(selection), *prune])
-    files = [each.path for each, home in homes.items() if home is None and each.kind != "removed"]
-    if len(files) > _MOST:
-        files = [os.path.commonpath([os.path.dirname(each) for each in files]) or "."]  # noqa: PTH120
-    if files:
-        yield _typed(ws, "import", files, into)
+    yield from typed_imports(
+        ws, collection, [each.path for each, home in homes.items() if home is None and each.kind != "removed"]
+    )
     gone = [each for each, home in homes.items() if home is None and each.kind == "removed"]
-    if gone:
-        names = [quoted(f"{collection}/{each.doc_id}") for each in gone[:_MOST]]
-        yield " ".join(["vmrag", "rm", *names, *(["…"] if len(gone) > _MOST else [])])
+    for some in _some(gone):
+        yield " ".join(["vmrag", "rm", *(quoted(f"{collection}/{each.doc_id}") for each in some)])
+
+
+def typed_imports(ws: Workspace, collection: str, paths: Sequence[str]) -> Iterator[str]:
+    """The commands that import these files and no others."""
+    for some in _some(sorted(paths)):
+        yield _typed(ws, "import", some, ["--collection", quoted(collection)])
+
+
+def _some(all_of_them: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many as a command names."""
+    for start in range(0, len(all_of_them), _MOST):
+        yield all_of_them[start : start + _MOST]
 
 
 def _options(selection: FileSelection) -> Iterator[str]:

@@ -16,7 +16,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.documents.seen_files import FileRecord, FileSelection
 from vmrag_link.errors import KnowledgeMoved, quoted
-from vmrag_link.models import At, ChangeCounts, Collection, Record, canonical_json, metadata_of
+from vmrag_link.models import At, ChangeCounts, Collection, Record, Working, canonical_json, metadata_of
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, names, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.leaving_out import LeavingOut
@@ -191,6 +191,8 @@ def _store(
 
     done = put(ws, PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=arrange))
     import_bases.remember(ws, collection, base)
+    if done.branch and done.report.changes.total:
+        ws.remember_imported(Working(done.branch))
     last = outcomes[-1]
     report = msgspec.structs.replace(
         ImportReport.of(done),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,13 +13,15 @@ from vmrag_link.documents.headings import header_path
 from vmrag_link.errors import EngineError
 from vmrag_link.index import keywords
 from vmrag_link.models import At, Collection, Document, Record
+from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.source_files import line_of, source_file, written_lines
+from vmrag_link.ops.documents.stale import StaleReport
 from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_link.ops.index.query import RankedRevision, answer, searching
+from vmrag_link.ops.index.query import RankedRevision, answer, require_query, searching
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import DocumentStore, View
+from vmrag_link.workspace import DocumentStore, View, Workspace
 
 _UNTITLED = frozenset(("text", "rst", "asciidoc", "csv", "json", "xml"))
 """Types of files in whose texts a line that begins with `#` is no heading."""
@@ -52,11 +54,14 @@ class PlacedPassage(Hit, frozen=True):
 
 
 class PassageReport(Record, frozen=True):
-    """`notes`: why the answer is not from the pinned revision, if so."""
+    """`notes`: why the answer is not from the pinned revision, if so. `stale`: of which documents
+    among its sources the files were changed since.
+    """
 
     results: list[PlacedPassage]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    stale: StaleReport | None = None
 
 
 def passages(
@@ -66,15 +71,20 @@ def passages(
 
     `context`: so many lines of the document above and below it, too.
     """
+    require_query(asked.text)
 
     def look(searcher: Searcher, view: View) -> PassageReport:
         found = answer(ws, searcher, view, asked)
         passages = _marked(asked.text, found.results)
+        outdated = None
         try:
-            passages = _placed(ws, searcher, view.at, passages, context)
+            read = list(_read(ws, searcher, view.at, passages))
+            passages = _placed(ws, read, passages, context)
+            if at is None and isinstance(ws, Workspace):
+                outdated = stale.told(ws, stale.among_documents(ws, read))
         except EngineError as why:  # the index answers without the knowledge base
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
-        return PassageReport(passages, found.kb, found.notes)
+        return PassageReport(passages, found.kb, found.notes, outdated)
 
     return searching(ws, look, at=at)
 
@@ -94,23 +104,30 @@ def _best(text: str, spans: Sequence[tuple[int, int]]) -> int:
     return spans[max(range(len(spans)), key=lambda each: (lines.count(lines[each]), -each))][0]
 
 
-def _placed(
-    ws: DocumentStore, searcher: Searcher, at: At, passages: Sequence[PlacedPassage], context: int | None
-) -> list[PlacedPassage]:
-    """The passages with their places; each document is read once."""
-    by_document: dict[str, dict[str, list[PlacedPassage]]] = {}
+def _read(
+    ws: DocumentStore, searcher: Searcher, at: At, passages: Sequence[PlacedPassage]
+) -> Iterator[tuple[Collection, Document]]:
+    """The documents of the passages, each once."""
+    ids: dict[str, dict[str, None]] = {}
     for each in passages:
-        by_document.setdefault(each.collection, {}).setdefault(each.doc_id, []).append(each)
+        ids.setdefault(each.collection, {})[each.doc_id] = None
     rows = {each.name: each for each in ws.engine.collections(at)}
-    found: dict[int, PlacedPassage] = {}
-    for name, ids in by_document.items():
+    for name, some in ids.items():
         collection = rows.get(name) or searcher.collection(name)  # SQL may have left out its row
-        if collection is None:
-            continue
-        for document in ws.engine.documents(at, collection=name, ids=ids):
-            places = _Places(ws, collection, document)
-            found |= {each.rank: places.of(each, context) for each in ids[document.doc_id]}
-    return [found.get(each.rank, each) for each in passages]
+        if collection:
+            yield from ((collection, document) for document in ws.engine.documents(at, collection=name, ids=some))
+
+
+def _placed(
+    ws: DocumentStore,
+    read: Sequence[tuple[Collection, Document]],
+    passages: Sequence[PlacedPassage],
+    context: int | None,
+) -> list[PlacedPassage]:
+    """The passages with their places."""
+    places = {document.key: _Places(ws, collection, document) for collection, document in read}
+    found = ((each, places.get((each.collection, each.doc_id))) for each in passages)
+    return [there.of(each, context) if there else each for each, there in found]
 
 
 class _Places:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from vmrag_link import config, env
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import UsageInvalid
@@ -122,8 +124,8 @@ def every() -> list[Agreements]:
 
 
 def _counting(ws: Workspace, name: str) -> Value:
-    found: Any = ws.config
+    found: Any = msgspec.to_builtins(ws.config)
     for part in name.split("."):
-        found = getattr(found, part)
+        found = found[part]
     value: Value = found
     return value

@@ -15,10 +15,11 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import PinMalformed, RowsInvalid, VmragError, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
+from vmrag_link.ops.documents import stale
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
@@ -28,6 +29,7 @@ from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions
 from vmrag_link.ops.status.changes import PendingChanges, changes
 from vmrag_link.ops.system import relocation
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, current, lease, sentences
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
@@ -35,7 +37,7 @@ from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized
 
-State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
+State = Literal["in_sync", "merging", "drift", "missing", "no_pin", "malformed", "not_initialized"]
 
 RESOLVE = "vmrag resolve"
 
@@ -110,7 +112,9 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     merge, unmergeable = _open_merge(ws)
-    reasons += _interrupted_commit(ws) + unmergeable + _waiting(ws, target, merge)
+    if state == "in_sync" and merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
+        state, hint = "merging", _finishing(merge)
+    reasons += _interrupted_commit(ws) + unmergeable + _waiting(ws, target, merge) + _uncommitted_pin(ws, target)
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.state() if ws.binding else None
@@ -120,6 +124,8 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     except RowsInvalid as error:  # another program wrote it
         state, found, hint = "drift", None, error.hint
         reasons.append(error.message)
+    if found and (outdated := stale.of_changes(ws, found.files)):
+        reasons.insert(0, f"warning: {outdated.sentence}")
     if merge and not merge.written:  # what it brings moves the pin, and explains the files
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None
@@ -235,8 +241,7 @@ def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[st
     """What waits for a person, and is no drift."""
     waiting = []
     if merge:
-        then = "vmrag commit, or vmrag merge --abort" if merge.written else RESOLVE
-        waiting.append(f"The merge of {merge.source} is open: {then}")
+        waiting.append(f"The merge of {merge.source} is open: {_finishing(merge)}")
     if target.in_use_by:
         waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
     if elsewhere := relocation.told(ws, committed=False):
@@ -245,6 +250,25 @@ def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[st
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
     back = (f"vmrag merge {quoted(name)}" for name in names)
     return waiting + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
+
+
+def _finishing(merge: MergeState | None) -> str:
+    return "vmrag commit, or vmrag merge --abort" if merge and merge.written else RESOLVE
+
+
+def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
+    """Whether the next clone gets another pin: git commits the files that one names, and nothing
+    else that is staged.
+    """
+    if target.state != "pinned" or pin_conflict.undecided(ws.places):
+        return []
+    committed = plumbing.blob(ws.places, f"HEAD:{PIN_NAME}") if plumbing.head(ws.places).commit else None
+    if committed == target.trigger.pin:
+        return []
+    if pin_merge.staged_pin(ws.places) == target.trigger.pin:
+        which = "" if pin_merge.is_merge(ws.places) else f" {PIN_NAME}"  # git refuses paths in a merge
+        return [f"The pin is staged, and in no commit yet: git commit{which}"]
+    return [f"The pin is in no commit yet, and not staged: git add {PIN_NAME}"]
 
 
 def _background(ws: Workspace, report: background.Report) -> list[str]:

@@ -1,0 +1,92 @@
+"""Whether a document says what its file said before: then the file was changed since it was
+imported, and the document was not.
+
+What a file said before is known from what this work tree has seen, and from git's history. A
+document whose text is none of these was edited in the knowledge base, and is not spoken of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vmrag_link.conversion.converter import Converter
+from vmrag_link.documents.seen_files import FileRecord, SeenText, converted, line_end_variants
+from vmrag_link.git import versions
+from vmrag_link.models import DocumentHeader, metadata_of
+from vmrag_link.paths import Places
+
+
+class Differing(NamedTuple):
+    """A document, and its file with another text; `path`: the file's, below the root of the
+    repository, or an absolute one.
+    """
+
+    path: str
+    header: DocumentHeader
+
+
+def says(header: DocumentHeader, text: SeenText) -> bool:
+    """Whether a document has what its file says; `vmrag add --metadata` may have said more."""
+    if header.content_hash != text.content_hash:
+        return False
+    if text.metadata in ("{}", header.metadata):
+        return True
+    stored = metadata_of(header)
+    return all(key in stored and stored[key] == value for key, value in metadata_of(text).items())
+
+
+def says_content(header: DocumentHeader, path: str, content: bytes, converter: Converter | None) -> bool | None:
+    """As `says`, of a file of that content, whatever its line ends are; None where it cannot be
+    converted here.
+    """
+    found = [converted(path, each, converter) for each in line_end_variants(content)]
+    return None if found[0] is None else any(says(header, each) for each in found if each)
+
+
+def imported_before(
+    places: Places, seen: FileRecord, differing: Sequence[Differing], *, commit: str | None, converter: Converter | None
+) -> set[tuple[str, str]]:
+    """The keys of the documents that say what their files said before, here or in the history of a
+    commit.
+
+    `seen` is told what it did not know.
+    """
+    found = {each.header.key for each in differing if _was_seen(seen, each.header)}
+    left = [each for each in differing if each.header.key not in found and not each.path.startswith("/")]
+    keys = {each: (commit or "", each.header.content_hash, each.header.metadata) for each in left}
+    left = [each for each in left if commit and not seen.is_own(each.path, keys[each])]
+    if not left or not commit:
+        return found
+    of_file = versions.versions(places, commit, {each.path for each in left})
+    held = _texts(places, of_file, converter)
+    for each in left:
+        matching = [pair for blob in of_file.get(each.path, ()) for pair in held.get((each.path, blob), ())]
+        match = next((pair for pair in matching if says(each.header, pair[1])), None)
+        if match:
+            seen.remember_version(*match)
+            found.add(each.header.key)
+        else:
+            seen.remember_own(each.path, keys[each])
+    return found
+
+
+def _was_seen(seen: FileRecord, header: DocumentHeader) -> bool:
+    return any(says(header, each) for each in seen.texts_of(header.content_hash))
+
+
+def _texts(
+    places: Places, of_file: Mapping[str, Iterable[str]], converter: Converter | None
+) -> dict[tuple[str, str], list[tuple[bytes, SeenText]]]:
+    """What each blob of a path says, with each kind of line ends."""
+    paths: dict[str, list[str]] = {}
+    for path, blobs in of_file.items():
+        for blob in blobs:
+            paths.setdefault(blob, []).append(path)
+    return {
+        (path, blob): [
+            (each, text) for each in line_end_variants(content) if (text := converted(path, each, converter))
+        ]
+        for blob, content in versions.contents(places, paths)
+        for path in paths[blob]
+    }

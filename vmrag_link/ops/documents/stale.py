@@ -1,0 +1,181 @@
+"""Documents that say what their files said before (`STALE_DOCUMENT`): in an answer from the work
+tree, and in a commit's tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection as Several
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from vmrag_link.conversion.converter import Converter
+from vmrag_link.conversion.limits import MAX_BYTES, limits_of
+from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase
+from vmrag_link.documents.seen_files import FileRecord
+from vmrag_link.errors import first_of
+from vmrag_link.git import versions
+from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
+from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says_content
+from vmrag_link.ops.documents.file_changes import Comparison, FileChanges, base_of, shown, typed_imports
+from vmrag_link.ops.documents.source_files import source_file
+from vmrag_link.paths import read_regular
+from vmrag_link.workspace import DocumentStore, Workspace
+
+CODE = "STALE_DOCUMENT"
+_NAMED = 3
+
+
+class StaleDocument(Record, frozen=True):
+    """`path`: its file's, below the root of the repository, or an absolute one."""
+
+    collection: str
+    doc_id: str
+    path: str
+
+
+class StaleReport(Record, frozen=True):
+    """`hint` is the command that takes the files in."""
+
+    documents: tuple[StaleDocument, ...]
+    message: str
+    hint: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.message} Next: {self.hint}"
+
+
+def told(ws: Workspace, found: Sequence[StaleDocument]) -> StaleReport | None:
+    """None where there are none."""
+    if not found:
+        return None
+    names = first_of([f"{each.collection}/{each.doc_id}" for each in found], _NAMED)
+    some = "1 document says what its file" if len(found) == 1 else f"{len(found)} documents say what their files"
+    paths: dict[str, list[str]] = {}
+    for each in found:
+        paths.setdefault(each.collection, []).append(each.path)
+    commands = [each for name, some in paths.items() for each in typed_imports(ws, name, some)]
+    return StaleReport(tuple(found), f"{some} said before: {names}.", " && ".join(commands))
+
+
+def of_changes(ws: Workspace, changes: FileChanges) -> StaleReport | None:
+    """What `file_changes` found."""
+    return told(ws, [StaleDocument(each.collection, each.doc_id, each.path) for each in changes.files if each.stale])
+
+
+def among(ws: DocumentStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StaleDocument, ...]:
+    """Those of some documents, by collection and id, whose files in the work tree have changed.
+
+    Raises as the engine.
+    """
+    wanted: dict[str, dict[str, None]] = {}
+    for collection, doc_id in names:
+        wanted.setdefault(collection, {})[doc_id] = None
+    if not wanted or not isinstance(ws, Workspace):
+        return ()
+    rows = {each.name: each for each in ws.engine.collections(at)}
+    return among_documents(
+        ws,
+        (
+            (rows[name], document)
+            for name, ids in wanted.items()
+            if name in rows
+            for document in ws.engine.documents(at, collection=name, ids=ids)
+        ),
+    )
+
+
+def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> tuple[StaleDocument, ...]:
+    """As `among`, of documents that are read already."""
+    bases: dict[str, ImportBase | None] = {}
+    suspects: dict[str, list[tuple[str, Document]]] = {}
+    for collection, document in documents:
+        if collection.name not in bases:
+            bases[collection.name] = base_of(ws, collection)
+        base, path = bases[collection.name], source_file(ws.places, collection, document)
+        if base and path and not _as_written(path, document):
+            for _, source in base.stored_sources([(document.doc_id, document.source)]):
+                suspects.setdefault(collection.name, []).append((source, document))
+    if not suspects:
+        return ()
+    seen = FileRecord(ws.places.seen_files)
+    found = []
+    with Converter(limits_of(ws.config.ingest)) as converter:
+        comparison = Comparison(ws.places, seen, converter)
+        for name, some in suspects.items():
+            base = bases[name]
+            assert base  # noqa: S101  suspects have one
+            modified = [
+                (source, each.header)
+                for source, each in some
+                if comparison.kind(base, source, each.header) == "modified"
+            ]
+            stale = comparison.stale(base, modified)
+            found += [
+                StaleDocument(*header.key, shown(base, source)) for source, header in modified if header.key in stale
+            ]
+    seen.save()
+    return tuple(found)
+
+
+def _as_written(path: Path, document: Document) -> bool:
+    """Whether the file is the document's text, byte by byte: then nothing more has to be loaded."""
+    with contextlib.suppress(OSError, ContentUnreadable):
+        return decode(read_regular(path, MAX_BYTES)) == document.content
+    return False
+
+
+def in_tree(
+    ws: Workspace,
+    at: At,
+    files: Mapping[str, str],
+    *,
+    commit: str | None,
+    touched: Several[str] | None = None,
+    changed: Several[tuple[str, str]] = (),
+) -> tuple[StaleDocument, ...]:
+    """Those documents at a place whose files have changed since, in a tree or an index.
+
+    `files`: the blobs by path. `commit`: in whose history files are looked up. `touched`: only of
+    these files, and of the documents that are `changed`, by key; None: of all.
+    """
+    asked = [
+        (base, source, header)
+        for base, documents in _imported(ws, at)
+        for source, header in documents
+        if source in files and (touched is None or source in touched or header.key in changed)
+    ]
+    if not asked:
+        return ()
+    seen = FileRecord(ws.places.seen_files)
+    with Converter(limits_of(ws.config.ingest)) as converter:
+        held = dict(versions.contents(ws.places, {files[source] for _, source, _ in asked}))
+        differing = [
+            Differing(source, header)
+            for _, source, header in asked
+            if (content := held.get(files[source])) is not None
+            and says_content(header, source, content, converter) is False
+        ]
+        if differing:
+            other = versions.converted_on_checkout(ws.places, [each.path for each in differing])
+            differing = [each for each in differing if each.path not in other]
+        stale = imported_before(ws.places, seen, differing, commit=commit, converter=converter)
+    seen.save()
+    return tuple(
+        StaleDocument(*header.key, shown(base, source)) for base, source, header in asked if header.key in stale
+    )
+
+
+def _imported(ws: Workspace, at: At) -> Iterator[tuple[ImportBase, list[tuple[str, DocumentHeader]]]]:
+    """The documents that came from files of the repository, by the base of their collection."""
+    for collection in ws.engine.collections(at):
+        base = base_of(ws, collection)
+        if base is None or base.recorded == OUTSIDE:
+            continue
+        sources = base.stored_sources(ws.engine.sources(at, collection.name))
+        if sources:
+            headers = {each.doc_id: each for each in ws.engine.headers(at, collection=collection.name)}
+            yield base, [(source, headers[doc_id]) for doc_id, source in sources if doc_id in headers]
