@@ -482,10 +482,11 @@ def cloned(world: World, folder: Path, *options: str) -> World:
 def test_what_a_shallow_clone_lacks_is_said_of_a_history_and_an_error_of_a_range(forked, tmp_path):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--depth", "1")
-    assert clone.verified("HEAD") == {"range": "HEAD", "commits": 1, "pins": 1, "findings": [], "shallow": True}
-    said = clone.vmrag("verify", "HEAD").out
+    nothing = clone.only("HEAD")  # a commit without its parents: nothing was compared
+    assert (nothing["level"], nothing["code"]) == ("error", "NOT_COMPARABLE")
+    said = clone.vmrag("verify", code=1).out
     assert "git fetch --unshallow" in said
-    assert said.endswith("1 with another pin: nothing is lost in those that could be compared.\n")
+    assert said.endswith("1 with another pin: 1 error.\n")
     assert clone.verified() == clone.verified("HEAD")
     clone.git("fetch", "-q", "--depth", "2")
     assert clone.verified("HEAD")["findings"] == []  # the merge base is not here: a side may not have moved

@@ -1,0 +1,67 @@
+"""`vmrag status` says "in sync" of nothing that is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from vmrag_link import locks
+from vmrag_link.git import plumbing
+from vmrag_link.sync import background
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+
+def test_an_open_merge_is_not_in_sync(project):
+    project.git("switch", "-q", "feature")
+    project.record("never", rest="# Rest\n\nNever, ever rest.\n")
+    project.git("switch", "-q", "main")
+    project.record("often", rest="# Rest\n\nOften rest.\n")
+    assert project.status()["state"] == "in_sync"
+    project.vmrag("merge", "feature", code=1)
+    report = project.status()
+    assert (report["state"], report["in_sync"], report["hint"]) == ("merging", False, "vmrag resolve")
+    assert project.vmrag("status", code=1).out.splitlines()[0] == "a merge is open"
+    project.git("switch", "-q", "--detach", "first")  # where nothing is merged
+    project.vmrag("sync")
+    assert project.status()["state"] == "in_sync"
+    project.git("switch", "-q", "main")
+    project.vmrag("sync")
+    project.vmrag("merge", "--abort")
+    assert project.status()["state"] == "in_sync"
+    project.git("merge", "-q", "feature", check=False)  # git's own, in conflict
+    assert (project.status()["state"], project.status()["hint"]) == ("merging", "vmrag resolve")
+    project.vmrag("resolve", "--theirs")
+    report = project.status()
+    assert report["state"] == "in_sync"
+    assert "The pin is staged, and in no commit yet: git commit" in report["reasons"]
+    project.git("commit", "-q", "--no-edit")
+    assert project.status()["reasons"] == []
+
+
+def test_a_pin_that_no_commit_has_is_said_until_one_has_it(project):
+    project.put("new.md", "New.")
+    project.vmrag("commit", "-m", "new")
+    assert project.status()["reasons"] == ["The pin is staged, and in no commit yet: git commit .dolt-version"]
+    project.git("reset", "-q")
+    assert project.status()["reasons"] == ["The pin is in no commit yet, and not staged: git add .dolt-version"]
+    project.git("add", ".dolt-version")
+    project.write("docs/rest.md", "# Rest\n\nOften.\n")
+    project.git("commit", "-q", "-m", "the page alone", "docs/rest.md")
+    assert "The pin is staged, and in no commit yet: git commit .dolt-version" in project.status()["reasons"]
+    project.git("commit", "-q", "-m", "the pin", ".dolt-version")
+    assert not any("The pin" in each for each in project.status()["reasons"])
+
+
+def test_a_revision_that_the_own_sync_fetches_is_not_to_be_fetched_by_hand(project):
+    missing = "0123456789abcdef" * 2 + "01234567"
+    pin = project.top / ".dolt-version"
+    pin.write_text(pin.read_text().replace(project.pinned, missing))
+    assert project.status()["hint"] == "vmrag fetch"
+    job = background.sync_of(plumbing.locate(project.top))
+    with locks.exclusive(job.lock, purpose="sync in the background", timeout=1):
+        report = project.status()
+    assert (report["state"], report["hint"]) == ("missing", "vmrag sync")
+    assert any(each.endswith("A sync in the background fetches it.") for each in report["reasons"])
