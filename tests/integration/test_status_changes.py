@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
@@ -138,6 +139,46 @@ def test_without_a_record_of_what_was_imported_files_are_compared_and_named_one_
     assert changes(project)["files"]["commands"] == ["vmrag rm handbook/rest.md"]
     follow(project)
     assert files(project) == {}
+
+
+def test_a_folder_that_was_renamed_is_proposed_under_its_new_name(project):
+    project.vmrag("import", "docs", "--collection", "handbook")
+    (project.top / "wiki").mkdir()
+    project.git("mv", "docs", "wiki/pages")
+    assert set(files(project).values()) == {"removed"}
+    wider = "vmrag import wiki/pages --collection handbook --base ."  # ids counted from docs
+    assert changes(project)["files"]["commands"] == [wider]
+    follow(project)
+    assert files(project) == {}
+    assert "docs" not in json.loads((project.own / "seen-files.json").read_text())["folders"]["handbook"]
+    project.git("commit", "-q", "-m", "wiki")
+    project.git("mv", "wiki/pages", "wiki/all")
+    assert changes(project)["files"]["commands"] == ["vmrag import wiki/all --collection handbook"]
+    follow(project)
+    assert (files(project), changes(project)["files"]["commands"]) == ({}, [])
+
+
+def test_of_a_folder_that_is_gone_the_documents_go_and_no_folder_is_named(project):
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.git("rm", "-q", "-r", "docs")
+    assert changes(project)["files"]["commands"] == [
+        "vmrag rm handbook/deep/tls.txt handbook/rest.md handbook/setup.md"
+    ]
+    project.vmrag("rm", *changes(project)["files"]["commands"][0].split()[2:])
+    assert files(project) == {}
+
+
+def test_many_files_that_were_imported_one_by_one_are_proposed_and_nothing_beside_them(project):
+    names = [f"notes/{number:02}.md" for number in range(30)]
+    for each in [*names, "notes/private.md"]:
+        project.write(each, f"# {each}\n")
+    project.vmrag("import", *names, "--collection", "notes")
+    for each in names:
+        project.write(each, f"# {each}\n\nMore.\n")
+    assert changes(project)["files"]["commands"] == [f"vmrag import {' '.join(names)} --collection notes"]
+    follow(project)
+    assert files(project) == {}
+    assert "private.md" not in str(documents(project))
 
 
 def test_what_the_import_left_out_is_not_missed_and_the_command_leaves_it_out_again(project):

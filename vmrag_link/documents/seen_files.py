@@ -93,6 +93,10 @@ class FileRecord:
     def remember_folders(self, collection: str, folders: Iterable[str], selection: FileSelection) -> None:
         self._folders[collection] = self.folders(collection) | dict.fromkeys(folders, selection)
 
+    def forget_folder(self, collection: str, folder: str) -> None:
+        """Drop a folder that is gone, and of whose files there is no document."""
+        self._folders[collection] = {each: what for each, what in self.folders(collection).items() if each != folder}
+
     def remember(self, path: str, status: os.stat_result, content: bytes, text: SeenText) -> None:
         """What was read; `status` of the file when it was open."""
         self._stamp(path, status, _digest(content), text)

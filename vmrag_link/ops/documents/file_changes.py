@@ -20,7 +20,7 @@ from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, leads_out
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
 from vmrag_link.errors import quoted
-from vmrag_link.git import heads, listing, settings
+from vmrag_link.git import heads, listing, renames, settings
 from vmrag_link.models import (
     WITHOUT_FILES,
     At,
@@ -99,7 +99,18 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
                 for doc_id, source, kind in kinds
                 if kind and kind != "unknown"
             ]
-            commands += _commands(ws, collection.name, changes, folders)
+            here, left = {}, []
+            for folder, selection in folders.items():
+                if os.path.isdir(base.top / folder):  # noqa: PTH112
+                    here[folder] = selection
+                elif any(_is_in(source, folder) for _, source in documents):
+                    left.append(folder)
+                else:
+                    seen.forget_folder(collection.name, folder)
+            moved, followed = _moved(ws, base, collection.name, changes, {each: folders[each] for each in left})
+            commands += moved
+            rest = [each for each in changes if each not in followed]
+            commands += _commands(ws, collection.name, rest, here)
             found += sorted(changes, key=lambda each: each.path)
     seen.forget_gone(import_base.located(ws.places.top), comparison.asked)
     seen.save()
@@ -264,6 +275,40 @@ def _commands(
         yield " ".join(["vmrag", "rm", *(quoted(f"{collection}/{each.doc_id}") for each in some)])
 
 
+def _moved(
+    ws: Workspace,
+    base: ImportBase,
+    collection: str,
+    changes: Sequence[FileDifference],
+    folders: Mapping[str, FileSelection],
+) -> tuple[list[str], set[FileDifference]]:
+    """What to type where whole folders are gone, and their files somewhere else, as git knows; and
+    which changes that takes in.
+    """
+    gone = {
+        each.path: each for each in changes if each.kind == "removed" and any(_is_in(each.path, f) for f in folders)
+    }
+    there = renames.renamed(ws.places, list(gone)) if gone else {}
+    followed: set[FileDifference] = set()
+    commands = []
+    for folder, selection in folders.items():
+        pairs = {old: new for old, new in there.items() if _is_in(old, folder)}
+        # Of a folder that was renamed, each file keeps its path in it.
+        tops = {new.removesuffix(old.removeprefix(folder)) for old, new in pairs.items()}
+        whole = len(tops) == 1 and all(
+            f"{top}{old.removeprefix(folder)}" == new for top in tops for old, new in pairs.items()
+        )
+        named = sorted(tops if whole else pairs.values())
+        if pairs:
+            inside = all(base.contains(base.top / each) for each in named)
+            wider = [] if inside else ["--base", _from_here(ws, ROOT)]
+            commands.append(
+                _typed(ws, "import", named, ["--collection", quoted(collection), *wider, *_options(selection)])
+            )
+            followed |= {gone[old] for old in pairs}
+    return commands, followed
+
+
 def typed_imports(ws: Workspace, collection: str, paths: Sequence[str]) -> Iterator[str]:
     """The commands that import these files and no others."""
     for some in _some(sorted(paths)):
@@ -293,6 +338,11 @@ def _typed(ws: Workspace, command: str, paths: Sequence[str], more: Sequence[str
     """The command as it can be typed in the current directory."""
     top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
     away = not _is_below(here, top)
-    start = top if away else here
-    named = [quoted(os.path.relpath(os.path.join(top, each), start)) for each in paths]  # noqa: PTH118
+    named = [_from_here(ws, each) for each in paths]
     return " ".join(["vmrag", *(["-C", quoted(top)] if away else []), command, *named, *more])
+
+
+def _from_here(ws: Workspace, path: str) -> str:
+    """A path below the root, as one word of a command that `_typed` gives."""
+    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
+    return quoted(os.path.relpath(os.path.join(top, path), here if _is_below(here, top) else top))  # noqa: PTH118
