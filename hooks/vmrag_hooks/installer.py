@@ -5,6 +5,7 @@ there as it was.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -234,7 +235,11 @@ def uninstall(
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
     there = {hook for each in folders for hook in found.ours(each)} | {*found.started(places)}
     if found.ours(folder) and not force and not refusals.inside(folder, places):
-        raise HooksRefused(refusals.outside(folder), hint="vmrag uninstall --force", folder=str(folder))
+        raise HooksRefused(
+            refusals.outside(folder),
+            hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force takes the hooks from every repository that uses it)",
+            folder=str(folder),
+        )
     if worktree and there and not hook_scope.is_limited(places):
         raise HooksRefused("The hooks act in every work tree of this repository.", hint="vmrag uninstall")
     with shim_files.readable_failures(folder):

@@ -295,9 +295,12 @@ def test_who_is_refused_is_told_how_to_take_it_in_and_how_to_leave_it(world, ada
     error = ada.vmrag("push", "--json", code=1).error
     assert (error["code"], error["details"]["remote_head"]) == ("REMOTE_REJECTED", theirs)
     assert error["hint"] == (
-        "To take that in: vmrag pull --branch fix; to leave it (it stays reachable there): vmrag push --branch fix --force"
+        "To take that in: vmrag pull --branch fix   (vmrag push --branch fix … with --force takes it from the branch there, "
+        "for everybody)"
     )
-    assert "vmrag push origin --branch fix --force" in ada.vmrag("push", "origin", "--json", code=1).error["hint"]
+    assert (
+        "vmrag push origin --branch fix … with --force" in ada.vmrag("push", "origin", "--json", code=1).error["hint"]
+    )
     ada.vmrag("push", "--branch", "fix", "--force")
     assert world.holds(theirs)
     assert ada.ask("push")["branches"] == []

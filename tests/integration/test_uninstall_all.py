@@ -91,7 +91,7 @@ def test_what_would_be_lost_is_named_and_nothing_is_changed_until_it_is_asked_fo
     assert error["code"] == "KNOWLEDGE_NOT_PUSHED"
     assert what in error["message"]
     assert UNPUSHED in error["message"]
-    assert error["hint"].endswith(f"(or, to lose that: {DISCARD})")
+    assert error["hint"].endswith("(vmrag uninstall --all … with --discard-knowledge loses that for good)")
     after = files(project.top / ".git"), project.git("status", "--porcelain")
     assert {name: after[0][name] for name in before[0]} == before[0]
     assert after[1] == before[1]

@@ -14,9 +14,9 @@ HOOKS = {
     "post-commit": "the same",
     "post-rewrite": "the same at the end of a rebase, and after `--amend`; queues which commit replaces which",
     "post-applypatch": "the same as `post-commit`, for `git am`",
-    "pre-commit": "checks the pin that goes into the commit, and reminds of uncommitted documents",
+    "pre-commit": "checks the pin that goes into the commit, and reminds of uncommitted documents, and of changed files whose documents are older",
     "pre-merge-commit": "checks the merged pin",
-    "pre-push": "checks the pins among the commits that the remote does not have yet, and pushes the knowledge that they name",
+    "pre-push": "checks the pins among the commits that the remote does not have yet, and pushes the knowledge that they name; names files whose documents are older",
 }
 
 FOLLOWS: dict[Follows, str] = {

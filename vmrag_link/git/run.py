@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmrag_link import env, proc
-from vmrag_link.errors import GitFailed, quoted
+from vmrag_link.errors import GitFailed
 from vmrag_link.paths import Places
 
 _HELD = re.compile(
@@ -88,4 +88,16 @@ def _unlocking(said: str) -> str:
     if not (held := _HELD.search(said)):
         return ""
     lock = held["lock"] or f"{held['locked']}.lock"
-    return f"Wait for the git command that holds it; if none is running: rm {quoted(lock)}"
+    return until_unlocked(lock)
+
+
+def until_unlocked(lock: str | Path) -> str:
+    """What to do about a lock file of git's.
+
+    It names no process, and git closes it while a person writes a message: nobody can tell a dead
+    command's from a living one's. So removing it is never proposed as a command.
+    """
+    return (
+        f"Wait for the git command that holds it; to see it: pgrep -fl git   (only if it died is {lock} left over; "
+        "removed under a living one, it costs what is staged)"
+    )

@@ -10,8 +10,9 @@ import time
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, readable
-from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing, quoted
+from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing
 from vmrag_link.git import plumbing, sharing
+from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, KbBranch, Record
 from vmrag_link.paths import Places
@@ -145,7 +146,7 @@ def wait_for_git(context: SyncContext) -> None:
         if time.monotonic() >= deadline:
             raise GitBusy(
                 "Another git command works in this repository (index.lock is there).",
-                hint=f"Wait for it; if none is running: rm {quoted(context.places.git_dir / 'index.lock')}",
+                hint=until_unlocked(context.places.git_dir / "index.lock"),
             )
         time.sleep(POLL_SECONDS)
 

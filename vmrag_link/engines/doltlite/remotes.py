@@ -216,7 +216,7 @@ def _refusal(url: str, told: str, details: Mapping[str, str]) -> RemoteRejected:
     if "default branch" in told:
         return RemoteRejected(
             f"The KB branch {_DEFAULT!r} of a remote can be moved, but not deleted.",
-            hint=f"vmrag push --branch {_DEFAULT} --force",
+            hint=f"vmrag push --branch {_DEFAULT}   (… with --force takes from it what only the remote has)",
             **details,
         )
     return RemoteRejected(

@@ -167,7 +167,8 @@ def _report(
         findings.append(found)
     findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
     findings += examination.accepted_losses(scope.without)
-    findings += _stale(ws, scope)
+    if not any(each.level == "error" for each in findings):  # what was dropped makes documents old, too
+        findings += _stale(ws, scope)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 

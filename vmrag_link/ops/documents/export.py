@@ -142,6 +142,6 @@ def _would_overwrite(folder: Path, changed: Sequence[str]) -> DocumentExists:
     shown = enumerated([*changed[:_NAMED], *([f"{len(changed) - _NAMED} more"] if len(changed) > _NAMED else [])])
     return DocumentExists(
         f"{plural(len(changed), 'file')} below {folder} would be overwritten: {shown}. Nothing was written.",
-        hint=f"vmrag export {quoted(folder)} --force   (or name another folder)",
+        hint=f"vmrag export {quoted(f'{folder}-2')}   (… with --force these files are lost, where git does not have them)",
         files=list(changed),
     )

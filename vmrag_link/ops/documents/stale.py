@@ -5,8 +5,8 @@ tree, and in a commit's tree.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Several
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.conversion.converter import Converter
@@ -142,12 +142,13 @@ def in_tree(
     `files`: the blobs by path. `commit`: in whose history files are looked up. `touched`: only of
     these files, and of the documents that are `changed`, by key; None: of all.
     """
-    asked = [
-        (base, source, header)
-        for base, documents in _imported(ws, at)
-        for source, header in documents
-        if source in files and (touched is None or source in touched or header.key in changed)
-    ]
+    if not files:
+        return ()
+    asked = list(
+        _imported(
+            ws, at, lambda source, key: source in files and (touched is None or source in touched or key in changed)
+        )
+    )
     if not asked:
         return ()
     seen = FileRecord(ws.places.seen_files)
@@ -169,13 +170,19 @@ def in_tree(
     )
 
 
-def _imported(ws: Workspace, at: At) -> Iterator[tuple[ImportBase, list[tuple[str, DocumentHeader]]]]:
-    """The documents that came from files of the repository, by the base of their collection."""
+def _imported(
+    ws: Workspace, at: At, wanted: Callable[[str, tuple[str, str]], bool]
+) -> Iterator[tuple[ImportBase, str, DocumentHeader]]:
+    """The `wanted` ones, by source and key, of the documents that came from files of the
+    repository.
+    """
     for collection in ws.engine.collections(at):
         base = base_of(ws, collection)
         if base is None or base.recorded == OUTSIDE:
             continue
-        sources = base.stored_sources(ws.engine.sources(at, collection.name))
-        if sources:
-            headers = {each.doc_id: each for each in ws.engine.headers(at, collection=collection.name)}
-            yield base, [(source, headers[doc_id]) for doc_id, source in sources if doc_id in headers]
+        stored = base.stored_sources(ws.engine.sources(at, collection.name))
+        sources = {doc_id: source for doc_id, source in stored if wanted(source, (collection.name, doc_id))}
+        ids = sources if len(sources) < len(stored) else None  # each that is named is looked up
+        for header in ws.engine.headers(at, collection=collection.name, ids=ids) if sources else ():
+            if header.doc_id in sources:
+                yield base, sources[header.doc_id], header

@@ -18,6 +18,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import pin_conflict, plumbing, worktrees
 from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
@@ -177,7 +178,7 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     if not report.staged:
         ws.progress.note(
             f"Revision {revision[:7]} of an interrupted commit is pinned, but not staged yet: another git command holds the index. "
-            f"If none is running: rm {quoted(ws.places.git_dir / 'index.lock')}"
+            f"{until_unlocked(ws.places.git_dir / 'index.lock')}"
         )
         return
     ws.journal.finish(path)

@@ -66,7 +66,7 @@ def push(
         name += f"--branch {quoted(error.details['branch'])}"
         raise RemoteDiverged(
             error.message,
-            hint=f"To take that in: vmrag pull {name}; to leave it (it stays reachable there): vmrag push {name} --force",
+            hint=f"To take that in: vmrag pull {name}   (vmrag push {name} … with --force takes it from the branch there, for everybody)",
             **error.details,
         ) from error
     if wanted.links:

@@ -33,7 +33,10 @@ _AUTHOR = "vmrag <vmrag@localhost>"
 _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
 _SECONDS = len("2026-01-31T12:00:00")
-_MEND = "Whoever moved the knowledge base (vmrag migrate), or fetched the map before, puts theirs in its place: vmrag push --force"
+_MEND = (
+    "Whoever moved the knowledge base (vmrag migrate), or fetched the map before, puts theirs in its place: "
+    "vmrag push … with --force, which costs what only the map there has"
+)
 
 
 class MigratedRevision(Record, frozen=True):

@@ -27,7 +27,7 @@ from vmrag_link.transport import connection
 from vmrag_link.trust import agreements
 from vmrag_link.workspace import Workspace, local_store
 
-DISCARD = "vmrag uninstall --all --discard-knowledge"
+DISCARD = "vmrag uninstall --all … with --discard-knowledge loses that for good"
 LET_TRAVEL = "let system.versioned be true, then: vmrag learning move && vmrag commit -m 'What stayed here'"
 
 
@@ -93,7 +93,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
     if not discard:
         raise KnowledgeNotPushed(
             f"Nothing was removed, because only this machine has {_described(losses)}.",
-            hint=f"{_saving(ws, losses)} (or, to lose that: {DISCARD})",
+            hint=f"{_saving(ws, losses)} ({DISCARD})",
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
     return losses

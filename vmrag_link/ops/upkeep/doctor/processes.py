@@ -11,6 +11,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.errors import quoted
 from vmrag_link.git import worktrees
+from vmrag_link.git.run import until_unlocked
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places, size_of
@@ -71,7 +72,7 @@ def _git(places: Places) -> Iterator[Finding]:
                 message = (
                     f"git's {path.name} has been there for {seconds / 60:.0f} min: unless a git command runs, one died."
                 )
-                yield Finding("GIT_LOCK_STALE", "warning", message, f"rm {quoted(path)}", str(path))
+                yield Finding("GIT_LOCK_STALE", "warning", message, until_unlocked(path), str(path))
 
 
 def left(ws: Workspace) -> Iterator[Finding]:
