@@ -876,7 +876,7 @@ def test_a_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatc
     project = new_project(tmp_path / "mine", settings="retrieval:\n  kk: 5\n")
     error = project.vmrag("init", "--json", code=2).error
     assert (error["code"], error["details"]["line"]) == ("CONFIG_INVALID", 2)
-    assert "retrieval.k" in error["hint"]
+    assert (error["details"]["nearest"], error["hint"]) == ("retrieval.k", "Write `k`, or delete the line.")
     assert not (project.top / ".git/vmrag/kb").exists()
 
 

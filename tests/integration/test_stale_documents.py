@@ -14,6 +14,7 @@ from tests.support.repos import ON
 from tests.support.terminal import Project
 from vmrag_link.documents import imported_paths
 from vmrag_link.git import versions
+from vmrag_link.ops.documents import file_changes
 from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
@@ -110,7 +111,8 @@ def test_changed_front_matter_makes_a_document_stale(project):
     assert stale(project) == ["handbook/team.md"]
 
 
-def test_a_converted_file_that_was_exchanged_is_said(project):
+def test_a_converted_file_that_was_exchanged_is_said(project, monkeypatch):
+    monkeypatch.setattr(file_changes, "CONVERTING_SECONDS", 60.0)  # on a busy machine, too
     project.write("docs/table.csv", "name,age\nAda program,36\n")
     project.vmrag("import", "docs/table.csv", "--collection", "handbook")
     assert stale(project) == []

@@ -220,8 +220,9 @@ _TEXTS = {
 
 
 def leaf(found, name):
+    found = msgspec.to_builtins(found)
     for part in name.split("."):
-        found = getattr(found, part)
+        found = found[part]
     return found
 
 
