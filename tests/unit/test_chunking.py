@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import LONGEST_CODE, chunks
+from vmrag_link.documents.chunking import LONGEST_CODE, chunks, joined
 from vmrag_link.documents.headings import header_path
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
@@ -135,3 +135,13 @@ def test_no_chunk_has_text_of_two_pages(strategy):
         assert "\f" not in each.text.strip("\f\n ")
     assert [each.text.strip() for each in found if "First" in each.text] == ["First page."]
     assert found[-1].text.strip() == "# Fourth\n\nLast words"
+
+
+@pytest.mark.parametrize("strategy", ["characters", "headings"])
+@pytest.mark.parametrize("pages", [1, 3])
+def test_the_pieces_together_are_the_text_again(strategy, pages):
+    page = "".join(f"# Part {number}\n\nWords of part {number}, and some  more.\n\n" for number in range(40))
+    text = "\f".join([page] * pages)
+    for size, overlap in ((60, 0), (60, 15), (200, 50)):
+        chunking = Chunking(strategy, size, overlap)
+        assert joined([each.text for each in chunks(text, chunking)], chunking) == text
