@@ -76,6 +76,10 @@ def test_a_server_that_only_the_clone_names_is_not_spoken_to(
     assert "is a database of a Dolt server, and no settings that count name it" in refused
     assert "vmrag trust" in refused
     ada.vmrag("trust", "--yes")
+    kept = ada.vmrag("list", code=2).err
+    assert "VMRAG_DOLT_PASSWORD was not sent" in kept
+    assert f"git config vmrag.dolt.server {dolt_server.address}" in kept
+    ada.git("config", "vmrag.dolt.server", dolt_server.address)
     assert set(ada.texts()) == {"faq.md"}
 
 
