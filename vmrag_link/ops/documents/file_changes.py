@@ -79,7 +79,7 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
     commands: list[str] = []
     unknown = 0
     with Converter(limits_of(ws.config.ingest)) as converter:
-        comparison = Comparison(ws.places, seen, converter)
+        comparison = FileComparison(ws.places, seen, converter)
         for collection in ws.engine.collections(at):
             base = base_of(ws, collection)
             if base is None:
@@ -129,7 +129,7 @@ def base_of(ws: Workspace, collection: Collection) -> ImportBase | None:
     return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(ws.places.top)) if folder else None
 
 
-class Comparison:
+class FileComparison:
     def __init__(self, places: Places, seen: FileRecord, converter: Converter) -> None:
         self._places, self._seen, self._converter = places, seen, converter
         self.asked: set[str] = set()

@@ -19,7 +19,7 @@ from vmrag_link.errors import first_of
 from vmrag_link.git import versions
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says_content
-from vmrag_link.ops.documents.file_changes import Comparison, FileChanges, base_of, shown, typed_imports
+from vmrag_link.ops.documents.file_changes import FileChanges, FileComparison, base_of, shown, typed_imports
 from vmrag_link.ops.documents.source_files import source_file
 from vmrag_link.paths import read_regular
 from vmrag_link.workspace import DocumentStore, Workspace
@@ -104,7 +104,7 @@ def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Documen
     seen = FileRecord(ws.places.seen_files)
     found = []
     with Converter(limits_of(ws.config.ingest)) as converter:
-        comparison = Comparison(ws.places, seen, converter)
+        comparison = FileComparison(ws.places, seen, converter)
         for name, some in suspects.items():
             base = bases[name]
             assert base  # noqa: S101  suspects have one
