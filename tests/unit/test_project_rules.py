@@ -255,7 +255,7 @@ def test_a_pin_becomes_a_revision_in_one_place(trees: Trees) -> None:
     }
     assert found == {
         "vmrag_link/engines/migrated.py",
-        "vmrag_link/ops/follow/sync.py",  # whether it can be read
+        "vmrag_link/git/pin_conflict.py",  # whether it can be read
         "vmrag_link/ops/merge/sides.py",  # the branch
         "vmrag_link/ops/migration/work_tree.py",  # to write it anew
         "vmrag_link/ops/pins/pinning.py",  # whether a file is one
