@@ -107,6 +107,7 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
             "From which revision should it go on?", hint="vmrag log KB-BRANCH, then: vmrag pin --accept-loss REVISION"
         )
     instead = _revision(ws, reference)
+    _require_records(ws, instead)
     wanted = losses.missing(ws, plumbing.head(ws.places).commit, ws.target().pin)
     found = losses.search(ws, wanted, offline=offline, then="vmrag sync")
     accepted = losses.accept(ws, found, instead)
