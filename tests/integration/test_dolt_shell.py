@@ -136,6 +136,18 @@ def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made
             assert connection.value("dolt_hashof('HEAD')", at=at) == made
 
 
+def test_who_holds_a_session_idle_costs_one_thread(repository: Path) -> None:
+    with _opened(repository) as connection, connection.writing("a test", PATIENCE):
+        before = {*threading.enumerate()}
+        connection.change([_mark("idle", "held")], at=ROOT_BRANCH)
+        threads = set[threading.Thread]()
+        until = time.monotonic() + 3 * shell.IDLE_SECONDS
+        while time.monotonic() < until:
+            threads.update(threading.enumerate())
+            time.sleep(0.005)
+    assert len(threads - before) == 1
+
+
 def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
     done = threading.Event()
 

@@ -153,7 +153,7 @@ class Shell(SqlConnection):
         if session is None:
             self._seen, self._writes = self.stamp(), False
             session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
-            self._end_when_idle(session, IDLE_SECONDS)
+            self._end_when_idle(session)
         session.used = time.monotonic()
         return session
 
@@ -161,23 +161,31 @@ class Shell(SqlConnection):
         """Whether it has seen all that was written, and has not kept a writer out for long."""
         return self._seen == self.stamp() and time.monotonic() - session.begun < READING_SECONDS
 
-    def _end_when_idle(self, session: ShellSession, seconds: float) -> None:
-        def look() -> None:
-            left = IDLE_SECONDS - (time.monotonic() - session.used)
-            if self._in_use.acquire(blocking=False):
-                try:
-                    if self._session is not session:
-                        return
-                    if left <= 0 and not self._writers:
-                        self.release()
-                        return
-                finally:
-                    self._in_use.release()
-            self._end_when_idle(session, max(left, _PAUSE))
+    def _end_when_idle(self, session: ShellSession) -> None:
+        def watch() -> None:
+            left = IDLE_SECONDS
+            while left > 0:
+                time.sleep(left)
+                left = self._end_if_idle(session)
 
-        timer = threading.Timer(seconds, look)
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=watch, daemon=True).start()
+
+    def _end_if_idle(self, session: ShellSession) -> float:
+        """Seconds after which to look again; 0: the session is over."""
+        if not self._in_use.acquire(blocking=False):
+            return IDLE_SECONDS
+        try:
+            if self._session is not session:
+                return 0
+            left = IDLE_SECONDS - (time.monotonic() - session.used)
+            if left > 0:
+                return left
+            if self._writers:
+                return IDLE_SECONDS
+            self.release()
+            return 0
+        finally:
+            self._in_use.release()
 
     def _writable(self) -> ShellSession:
         """The session, when it is the one that may write."""

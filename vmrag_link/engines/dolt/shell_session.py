@@ -31,6 +31,18 @@ _REPEATED = 300
 """Characters of a statement's end by which it is found in a complaint."""
 
 
+def _ready(seconds: float, output: IO[bytes], input: IO[bytes] | None = None) -> tuple[bool, bool]:  # noqa: A002
+    """Whether something can be read, and written; waits for one of both. `select` would take no
+    descriptor above 1,023.
+    """
+    waiting = select.poll()
+    waiting.register(output, select.POLLIN)
+    if input is not None:
+        waiting.register(input, select.POLLOUT)
+    found = dict(waiting.poll(seconds * 1000))
+    return output.fileno() in found, input is not None and input.fileno() in found
+
+
 class _Result(msgspec.Struct):
     """A line of standard output: what one query gave. Without rows it is `{}`."""
 
@@ -146,7 +158,7 @@ class ShellSession:
         self._unanswered += [each[-_REPEATED:] for each in statements]
         left = memoryview("".join(f"{each};\n" for each in statements).encode())
         while left:
-            answers, ready, _ = select.select([self._output], [self._input], [], LONGEST_STATEMENT)
+            answers, ready = _ready(LONGEST_STATEMENT, self._output, self._input)
             if not (answers or ready):
                 raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
             if answers:
@@ -200,10 +212,10 @@ class ShellSession:
     def _await_output(self, begun: float, check: Callable[[], None] | None) -> None:
         most, pause = (REMOTE_SECONDS, _CHECK_SECONDS) if check else (LONGEST_STATEMENT, LONGEST_STATEMENT)
         while (left := begun + most - time.monotonic()) > 0:
-            ready, _, _ = select.select([self._output], [], [], min(left, pause))
+            answers, _ = _ready(min(left, pause), self._output)
             if check:
                 check()
-            if ready:
+            if answers:
                 return
         raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
 
