@@ -213,7 +213,7 @@ fi
 #   all else         Python looks at the pin (`checks.before_commit`), with that index
 COMMIT_GATE = r"""
 imported() { # Does this commit change files of which documents were imported?
-    [ -f "$dir/vmrag/imported" ] || return 1
+    [ -s "$dir/vmrag/imported" ] || return 1
     set --
     while IFS= read -r line; do
         set -- "$@" "$line"

@@ -20,12 +20,10 @@ MOST = 100
 
 
 def remember(file: Path, sources: Iterable[str]) -> None:
-    """Write the list; no file where nothing was imported. `sources`: below the root."""
+    """Write the list, an empty one where nothing was imported. `sources`: below the root."""
     listed = "".join(f"{each}\n" for each in covering(sources)).encode(errors="surrogateescape")
     with contextlib.suppress(OSError, FileFailed):  # derived: without it nothing is said at a commit
-        if not listed:
-            file.unlink(missing_ok=True)
-        elif _content(file) != listed:
+        if _content(file) != listed:
             write_atomically(file, listed, durable=False)
 
 
