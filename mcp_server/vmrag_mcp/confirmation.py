@@ -29,16 +29,16 @@ _REMEMBER = "remember"
 
 
 class Confirmation(Record, frozen=True):
-    """A yes. `agreed`: addresses or a toolset, each with whether to remember it; none: yes to the
-    loss.
+    """A yes. `agreed`: addresses, a toolset or a file, each with whether to remember it; none: yes
+    to the loss.
     """
 
     agreed: dict[str, bool]
 
 
 class _Question(Record, frozen=True):
-    """`key`: what the client calls it when it answers with a second call. `about`: the address or
-    the toolset.
+    """`key`: what the client calls it when it answers with a second call. `about`: the address, the
+    toolset or the file.
     """
 
     key: str
@@ -105,6 +105,8 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
             return _host_question(tool, host, url, length)
         case {"code": "ACCESS_DENIED", "details": {"ask": True, "toolset": toolset, "tools": tools}}:
             return _toolset_question(toolset, tools)
+        case {"code": "ACCESS_DENIED", "details": {"ask": True, "ignored": path}}:
+            return _ignored_question(tool, path)
     return None
 
 
@@ -159,6 +161,14 @@ def _toolset_question(toolset: str, tools: Sequence[str]) -> _Question:
     return _Question(
         _key(f"toolset {toolset}"), message, _form(_box("Switch it on", "Until the server ends.")), toolset
     )
+
+
+def _ignored_question(tool: str, path: str) -> _Question:
+    message = (
+        f"An agent wants {tool} to take a file into the knowledge base that git ignores:\n\n{_plain(path)}\n\n"
+        "What the knowledge base holds is pushed, and others read it."
+    )
+    return _Question(_key(path), message, _form(_box("Take this file", "For this call.")), path)
 
 
 def _key(about: str) -> str:

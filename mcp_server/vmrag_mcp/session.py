@@ -129,7 +129,7 @@ class Call:
         self.behaviour = behaviour
         self.warnings: list[ToolWarning] = []
         self._progress = progress
-        self._agreed = agreed
+        self.agreed = agreed
         self._standing: Standing | None = None
         self._quoted: dict[tuple[str, str], None] = {}
 
@@ -142,8 +142,8 @@ class Call:
         from vmrag_link.ops.remotes import destinations
         from vmrag_link.ops.remotes.remote import agree
 
-        destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
-        if self._agreed.get(remote):
+        destinations.require_from_agent(self.ws, remote, agreed=self.agreed)
+        if self.agreed.get(remote):
             agree(self.ws, remote)
 
     def admit_page(self, page: PageUrl) -> None:
@@ -154,8 +154,8 @@ class Call:
         """
         from vmrag_link.ops.libraries import page_hosts
 
-        page_hosts.from_agent(self.ws, agreed=self._agreed)(page)
-        if self._agreed.get(page.site):
+        page_hosts.from_agent(self.ws, agreed=self.agreed)(page)
+        if self.agreed.get(page.site):
             page_hosts.agree(self.ws, page.site)
 
     def worded(self, text: str) -> str:
@@ -274,8 +274,8 @@ class Session:
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
-        `agreed`: addresses, hosts and toolsets to which the person, not the agent, said yes, each
-        with whether to remember it.
+        `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
+        yes, each with whether to remember it.
         """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:

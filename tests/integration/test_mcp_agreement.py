@@ -56,7 +56,7 @@ def below(folder: Path) -> set[str]:
 
 
 def named(name: str, remote: str) -> dict[str, str]:
-    return {"remote_url" if name in BEGIN else "remote": remote}
+    return {"remote_url" if name in BEGIN else "path" if name == "ingest_file" else "remote": remote}
 
 
 def test_an_address_that_nobody_agreed_to_is_neither_contacted_nor_written(world, newcomer, listener, tmp_path):
@@ -152,6 +152,19 @@ def test_the_person_sees_the_whole_address_and_their_yes_counts_once(world, newc
     assert trusted(newcomer) == []
     Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch")
     Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch", remote=remote)
+
+
+@both_eras
+def test_the_person_alone_takes_a_file_that_git_ignores(newcomer, era):
+    newcomer.write("secret.txt", "open sesame")
+    newcomer.write(".gitignore", "secret.txt\n")
+    Tools(newcomer.top)("dolt_init")
+    refused, questions = talk(newcomer, era, "ingest_file", "secret.txt", None)
+    assert refused["code"] == "ACCESS_DENIED"
+    assert f"\n{newcomer.top}/secret.txt\n" in questions[0].message
+    done, _ = talk(newcomer, era, "ingest_file", "secret.txt", {"confirm": True})
+    assert done["success"], done
+    Tools(newcomer.top).error("ACCESS_DENIED", "ingest_file", path="secret.txt")
 
 
 def test_an_address_is_remembered_where_the_person_said_so(world, newcomer):

@@ -7,7 +7,7 @@ Each path is a question to the repository that it lies in, and all of one reposi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import env, proc, terminal_text
@@ -19,20 +19,26 @@ _GENERATED = "linguist-generated"
 """The attribute by which GitHub's and others' diffs fold files that nobody wrote."""
 
 
-def refuse_ignored(places: Places, paths: Iterable[Path], *, hint: str) -> None:
+def refuse_ignored(
+    places: Places, paths: Iterable[Path], *, hint: str, agreed: Collection[str] = (), ask: bool = False
+) -> None:
     """Raise `AccessDenied` for a path of the work tree that git ignores, which nobody but a person
     takes into the knowledge base: what is stored is pushed. Raises `GitFailed`.
+
+    `agreed`: paths to which the person said yes. `ask`: they may be asked.
     """
     top = Path(os.path.realpath(places.top))
     real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
     for path in Repositories(places).ignored(each for each in real if each.is_relative_to(top)):
-        raise ignored_failure(path, hint=hint)
+        if str(path) not in agreed:
+            raise ignored_failure(path, hint=hint, ask=ask)
 
 
-def ignored_failure(path: Path, *, hint: str) -> AccessDenied:
+def ignored_failure(path: Path, *, hint: str, ask: bool = False) -> AccessDenied:
     name = terminal_text.one_line(str(path))
     message = f"{name} was not taken: git ignores it, and what the knowledge base holds is pushed."
-    return AccessDenied(message, hint=hint, path=name)
+    asking = {"ask": True, "ignored": str(path)} if ask else {}
+    return AccessDenied(message, hint=hint, path=name, **asking)
 
 
 class Repositories:

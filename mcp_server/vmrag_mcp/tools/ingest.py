@@ -36,7 +36,7 @@ def ingest_file(
     """Take a file into a library, as Markdown, so that its text can be searched; one that
     changed replaces its document. Keep it with dolt_commit.
     """
-    return _ingested(call, take.file(call.ws, library, path, metadata=metadata))
+    return _ingested(call, take.file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
 @tool("WN", idempotent=True)

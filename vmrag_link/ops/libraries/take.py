@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from vmrag_link.errors import quoted
@@ -17,14 +17,22 @@ from vmrag_link.ops.libraries.source import Source
 from vmrag_link.workspace import Workspace
 
 
-def file(ws: Workspace, name: str, path: str, *, metadata: Mapping[str, Any] | None = None) -> Landed[Ingested]:
-    """Take a file into the library of this name.
+def file(
+    ws: Workspace,
+    name: str,
+    path: str,
+    *,
+    agreed: Collection[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> Landed[Ingested]:
+    """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
     Raises `AccessDenied` for one that git ignores, as `files.find`, `files.read` and `ingest`.
     """
     found = files.find(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
-    refuse_ignored(ws.places, found, hint=f"Only the user can take it all the same: {own}")
+    hint = f"Only the user can take it all the same: {own}"
+    refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
     return _one(ws, name, files.read(ws, found), metadata)
 
 
