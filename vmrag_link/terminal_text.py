@@ -119,7 +119,7 @@ def for_log(text: str) -> str:
 
 def without_commands(text: str) -> str:
     """The text with a backslash in what GitHub's runner would take for a command."""
-    return re.sub(r"(?m)^(\s*)::", r"\1\\::", text).replace("##[", "##[\\")
+    return re.sub(r"(?m)^([^\S\n]*)::", r"\1\\::", text).replace("##[", "##[\\")
 
 
 def json_for_terminal(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from vmrag_link import endpoint, hosts
@@ -58,3 +60,17 @@ def test_names_that_only_look_like_this_machine_are_others():
 def test_what_ends_in_a_number_and_is_no_address_is_no_host(host):
     with pytest.raises(UsageInvalid):
         parse_url(f"http://{host}/")
+
+
+@pytest.mark.parametrize("host", ["a" * 26 + "!", "a-" * 14, "a" * 64, "a." * 13 + "-b", "a" * 254])
+def test_what_is_no_name_of_a_host_is_refused_at_once(host):
+    """A redirection, a sitemap and an agent name hosts: letters are not tried in all ways."""
+    since = time.process_time()
+    with pytest.raises(UsageInvalid):
+        parse_url(f"http://{host}/")
+    assert time.process_time() - since < 1
+
+
+@pytest.mark.parametrize("host", ["a", "x_1.example.org", "a-b.c--d.example", "a" * 63 + ".org", ".".join(["ab"] * 84)])
+def test_names_of_hosts_are_taken(host):
+    assert parse_url(f"http://{host}/").host == host

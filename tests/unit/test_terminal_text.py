@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.terminal_text import hidden, json_for_terminal, visible
+from vmrag_link.terminal_text import hidden, json_for_terminal, visible, without_commands
 
 WRITTEN = {
     "families": "👨\u200d👩\u200d👧\u200d👦 👩🏽\u200d💻 🧑\u200d🚀 🏳\ufe0f\u200d🌈 🏳\ufe0f\u200d⚧\ufe0f ❤\ufe0f\u200d🔥",
@@ -93,3 +93,12 @@ def test_megabytes_without_anything_hidden_take_a_moment(line: str) -> None:
     since = time.process_time()
     assert visible(text) is text or visible(text) == text
     assert time.process_time() - since < 5  # ten times what it takes
+
+
+@pytest.mark.parametrize("blanks", ["\n", "\r", "\x85", " \n", "\u3000"])
+def test_many_blank_lines_in_a_job_take_a_moment(blanks: str) -> None:
+    text = blanks * 30_000 + "end"
+    since = time.process_time()
+    assert without_commands(text) == text
+    assert time.process_time() - since < 2
+    assert without_commands(f"{blanks * 3}::error::x") == f"{blanks * 3}\\::error::x"

@@ -18,7 +18,7 @@ MOST_SUBJECTS = 20
 """Revisions beside the last one whose subjects a message names."""
 
 _MERGED = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
-_END = re.compile(r"\s*^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\s*\Z", re.MULTILINE)
+_END = re.compile(r"^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\Z", re.MULTILINE)
 
 
 class Change(NamedTuple):
@@ -32,6 +32,11 @@ def change_named(message: str) -> Change | None:
     """The change that the last trailers of a message name: the ones that we wrote."""
     found = _MERGED.findall(message)
     return Change(*found[-1]) if found else None
+
+
+def without_trailers(message: str) -> str:
+    """What a message says besides the trailers of ours at its end."""
+    return _END.sub("", message.strip()).strip()
 
 
 def of_merge(*, base: str, ours: str, theirs: str) -> str:
@@ -49,7 +54,7 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
         said, others = f'Revert "{_subject(engine.info(base))}"', []
     else:
         last, *others = reversed(own_revisions(engine, theirs, base))
-        said = _END.sub("", last.message).strip()
+        said = without_trailers(last.message)
         others = [each for each in others if len(each.parents) == 1]
         if others:
             said += "\n\n" + "\n".join(_list(last, others))

@@ -18,7 +18,8 @@ LONGEST = 8000
 """Characters of a URL; what servers take at the most."""
 
 _KEPT = "/:?#[]@!$&'()*+,;=%-._~"
-_HOST = re.compile(r"(?=.{1,253}$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")  # a label ends at a dot: there is one way to try
 _USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
 
 

@@ -1,0 +1,36 @@
+"""What a replayed revision keeps of a message that a stranger may have written."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from vmrag_link.merging.messages import change_named, without_trailers
+
+OURS = "Vmrag-Base: aa\nVmrag-Theirs: bb\nVmrag-Merge: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (f"Owls\n\nThey sleep.\n\n{OURS}", "Owls\n\nThey sleep."),
+        (f"Owls\n\n{OURS}Vmrag-Decided-By: ada <a@x>\n\n \n", "Owls"),
+        (OURS, ""),
+        (f"Owls\n\n{OURS}\nand more", f"Owls\n\n{OURS}\nand more"),
+        ("Owls\n\nVmrag-Lost: cc", "Owls\n\nVmrag-Lost: cc"),
+        ("", ""),
+    ],
+)
+def test_the_trailers_at_the_end_of_a_message_are_left_out(message: str, kept: str) -> None:
+    assert without_trailers(message) == kept
+
+
+@pytest.mark.parametrize("filling", ["\n", " \n", OURS, "Vmrag-Base: aa\n", f"\n\n{OURS.strip()}", "Vmrag-Merge: x\n"])
+def test_a_long_message_takes_a_moment(filling: str) -> None:
+    message = f"Owls\n{filling * 40_000}\nend"
+    since = time.process_time()
+    assert without_trailers(message) == message
+    assert without_trailers(f"Owls\n\n{OURS}{filling * 40_000}").startswith("Owls")
+    change_named(message)
+    assert time.process_time() - since < 2
