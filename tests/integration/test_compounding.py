@@ -369,8 +369,10 @@ def test_what_git_ignores_is_no_document_of_a_project(tools, project):
     project.write("private/deep/more.md", "# More\n\nThe other key is opensesame.\n")
     project.write(f"{DOCS}/styles/own.md", "# Own\n\nMy own style is opensesame.\n")
     project.write("manual/own.md", "# Own\n\nThe manual says opensesame.\n")
+    project.write("private/clone/docs/key.md", "# Key\n\nThe key of another clone is opensesame.\n")
+    project.git("init", "-q", "private/clone")
     project.write(".gitignore", "private/\nown.md\n")
-    for folder in ("private", "private/deep"):
+    for folder in ("private", "private/deep", "private/clone", "private/clone/docs"):
         said = hostile(project, docs_path=folder)
         assert said["error"] == "ACCESS_DENIED"
         assert f"{project.top / folder} was not taken: git ignores it" in said["message"]

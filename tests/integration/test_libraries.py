@@ -168,6 +168,17 @@ def test_an_agent_takes_nothing_that_git_ignores(tools, project, guide, tmp_path
     )
 
 
+def test_a_repository_in_a_folder_that_git_ignores_is_ignored_with_it(tools, project, guide):
+    """Another clone that lies there ignores none of its own files."""
+    project.write(".gitignore", "private/\n")
+    for folder in ("private/other", "private/other/third", "beside"):
+        project.write(f"{folder}/secrets.json", '{"key": "opensesame"}')
+        project.git("init", "-q", folder)
+    for folder in ("private/other", "private/other/third"):
+        assert "git ignores" in tools.error("ACCESS_DENIED", "ingest_file", path=f"{folder}/secrets.json")["message"]
+    assert took(tools, "beside/secrets.json")["status"] == "indexed", "nothing ignores it"
+
+
 def test_a_person_who_names_a_file_that_git_ignores_takes_it(tools, project, guide):
     project.write(".gitignore", "guide.md\n")
     [hint] = tools.error("ACCESS_DENIED", "ingest_file", path="docs/guide.md")["suggestions"]

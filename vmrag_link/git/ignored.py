@@ -29,7 +29,7 @@ def refuse_ignored(
     """
     top = Path(os.path.realpath(places.top))
     real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
-    for path in Repositories(places).ignored(each for each in real if each.is_relative_to(top)):
+    for path in Repositories(places).hidden(each for each in real if each.is_relative_to(top)):
         if str(path) not in agreed:
             raise ignored_failure(path, hint=hint, ask=ask)
 
@@ -58,6 +58,16 @@ class Repositories:
             done = self._ask(root, ("check-ignore", "-z", "--stdin"), names, fine=(0, 1))  # 1: none is ignored
             found.update(root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
         return found
+
+    def hidden(self, paths: Iterable[Path]) -> set[Path]:
+        """As `ignored`, and those in a repository whose folder is ignored by the one around it.
+
+        Raises `GitFailed`.
+        """
+        asked = list(paths)
+        within = {root for each in asked if (root := self._root(each.parent)) and root != self._top}
+        hidden_roots = self.hidden(within) if within else set()
+        return self.ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
 
     def generated(self, files: Iterable[Path]) -> dict[Path, bool]:
         """Those of these files of which `.gitattributes` says whether they are generated.

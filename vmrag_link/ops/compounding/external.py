@@ -169,7 +169,7 @@ def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> Exter
     files = folder.scan(
         project.external_folder,
         Patterns(stated.include_patterns, stated.exclude_patterns),
-        Repositories(ws.places).ignored,
+        Repositories(ws.places).hidden,
     )
     model = ws.models.named(ws.config.embedding.model)
     name = collection_name(EXTERNAL, project.name)

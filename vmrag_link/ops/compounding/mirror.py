@@ -94,7 +94,7 @@ class ActiveProject:
             at, there, files = self._looked
             if there == where and time.monotonic() - at < DEBOUNCE_SECONDS:
                 return files
-        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).ignored)
+        files = folder.scan(found.docs_folder, Patterns(), Repositories(ws.places).hidden)
         self._looked = (time.monotonic(), where, files)
         return files
 
