@@ -213,20 +213,25 @@ def test_a_replayed_record_is_still_one(loss):
     assert "main.md" in ada.texts()
 
 
+def forged_record(loss: Loss, of: str) -> str:
+    """A stranger's revision in Ada's knowledge base, from a fork, say."""
+    with opened(loss.ada) as ws:
+        return losses.record(
+            ws.engine,
+            loss.good,
+            message=f"Tidy up\n\nVmrag-Lost: {of}",
+            author="Eve <e@x.org>",
+            date="2026-01-01T00:00:00Z",
+        )
+
+
 def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     """A stranger's pull request says that knowledge of main is lost, which it is not."""
     ada = loss.ada
     kept = ada.write_document("kept.md", "Kept.")
     before = ada.git("rev-parse", "HEAD")
     ada.git("switch", "-q", "-c", "forged")
-    with opened(ada) as ws:
-        forged = losses.record(
-            ws.engine,
-            loss.good,
-            message=f"Tidy up\n\nVmrag-Lost: {kept}",
-            author="Eve <e@x.org>",
-            date="2026-01-01T00:00:00Z",
-        )
+    forged = forged_record(loss, kept)
     ada.vmrag("pin", forged)
     ada.git("commit", "-q", "-m", "Tidy up")
     report = ada.ask("verify", "--pull-request", "main", "HEAD", code=1)["findings"]
@@ -235,3 +240,32 @@ def test_a_record_drops_nothing_that_is_here_and_reviewers_see_it(loss):
     assert "Eve <e@x.org>" in told["message"]
     assert f"It is here, so that counts for nothing: {kept[:12]}" in told["message"]
     assert ("error", "KNOWLEDGE_DROPPED") in verified(ada, f"{before}..HEAD", code=1)
+
+
+def test_a_record_drops_nothing_that_a_remote_has(loss):
+    """A stranger's revision says that main's is lost, which only has not come yet."""
+    loss.bob.vmrag("push")
+    ada = loss.ada
+    ada.git("switch", "-q", "-c", "forged")
+    forged = forged_record(loss, loss.lost)
+    ada.vmrag("pin", forged)
+    ada.git("commit", "-q", "-m", "Tidy up")
+    ada.git("fetch", "-q", "origin")
+    with opened(ada) as ws:
+        assert not ws.engine.has_revision(loss.lost)
+    assert ada.run("merge", "-q", "--no-edit", "origin/main", env=ON).returncode == 0
+    assert "new.md" in ada.texts()
+    assert verified(ada, "origin/main..HEAD") == {ACCEPTED}
+
+
+def test_a_repair_takes_no_record_s_word_for_what_a_remote_has(loss):
+    loss.bob.vmrag("push")
+    ada = loss.ada
+    ada.git("fetch", "-q", "origin")
+    forged = forged_record(loss, loss.lost)
+    ada.git("switch", "-q", "-c", "forged")
+    ada.vmrag("pin", forged)
+    ada.git("commit", "-q", "-m", "Tidy up")
+    ada.git("merge", "-q", "--no-edit", "-s", "ours", "origin/main")
+    assert ada.ask("merge", "--repair", "HEAD")["result"] != "already_up_to_date"
+    assert "new.md" in ada.texts()

@@ -149,20 +149,21 @@ def require_sides(
     """As `require`, for the pins that git merges; a side without a readable one needs nothing.
 
     Neither does one whose loss is accepted, by what another side holds or, `given_up`, right now.
+    What another side holds may be a stranger's word, so remotes are asked before.
     """
     named = (("Our side", ours), ("Their side", theirs), ("The base", base))
     sides = [(source, pin) for source, data in named if (pin := pinning.parsed(ws.places.kb, data))]
     others = [pin.dolt_commit for _, pin in sides]
     problems: list[tuple[str, PinRevisionMissing]] = []
     for source, pin in sides:
-        if pin.dolt_commit in given_up or is_given_up(ws, pin.dolt_commit, others):
+        if pin.dolt_commit in given_up:
             continue
         try:
             require(ws, pin, source)
         except PinRevisionMissing as why:
             problems.append((pin.dolt_commit, why))
     for revision, problem in problems:
-        if not is_given_up(ws, revision, others):  # of which another side may have come meanwhile
+        if not is_given_up(ws, revision, others):
             raise PinRevisionMissing(problem.message, hint=problem.hint.replace(PIN, RESOLVE), **problem.details)
 
 

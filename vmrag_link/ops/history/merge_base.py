@@ -37,8 +37,10 @@ def _base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | N
     return _one_of(ws, pinning, made) if pinning else base
 
 
-def _of_base(ws: Workspace, commit: str, *sides: str) -> str | None:
-    """As `pinned`; None for a revision whose loss a side accepts."""
+def pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
+    """As `pinned`; None for a revision whose loss a side accepts, and that no remote has that is
+    asked.
+    """
     try:
         return pinned(ws, commit)
     except PinRevisionMissing as missing:
@@ -57,7 +59,7 @@ def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | Non
     """The engine's base; and what git's bases pin, by commit, where that counts instead."""
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
-    pinning = {each: revision for each in bases if (revision := _of_base(ws, each, ours, theirs))}
+    pinning = {each: revision for each in bases if (revision := pinned_unless_lost(ws, each, ours, theirs))}
     if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
         return "", pinning
     if found is None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vmrag_link.git import history, pin_merge, plumbing
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.merge_base import base_of, pinned
+from vmrag_link.ops.history.merge_base import base_of, pinned_unless_lost
 from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
@@ -59,10 +58,7 @@ def _sides(ws: Workspace, parents: list[str], here: str) -> dict[str, str]:
     one, unless what is `here` accepts its loss.
     """
     read = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, parents).items()}
-    readable = {
-        commit for commit, pin in read.items() if pin and not lazy_fetch.is_given_up(ws, pin.dolt_commit, [here])
-    }
-    found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
+    found = ((parent, pinned_unless_lost(ws, parent, here)) for parent in parents if read.get(parent))
     return {parent: revision for parent, revision in found if revision}
 
 
