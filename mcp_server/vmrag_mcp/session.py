@@ -226,7 +226,7 @@ class Call:
             return []
         from vmrag_link.ops.documents import stale
 
-        found = stale.told(self.ws, stale.among(self.ws, self._standing.at, self._quoted))
+        found = stale.report(self.ws, stale.among(self.ws, self._standing.at, self._quoted))
         if found is None:
             return []
         self.warn(stale.CODE, found.sentence)

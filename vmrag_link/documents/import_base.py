@@ -146,6 +146,16 @@ def leads_out(stored: str) -> bool:
     return stored.startswith("/") or ".." in stored.split("/")
 
 
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder's, or of something in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_in(source: str, folder: str) -> bool:
+    """As `is_below`, of paths below the root; `ROOT` holds them all."""
+    return folder == ROOT or is_below(source, folder)
+
+
 def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
     """The bases from which the ids of these documents count, each with their number.
 

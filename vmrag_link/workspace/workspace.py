@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.chroma.stores import Stores
-from vmrag_link.documents import imported_paths
-from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
@@ -322,6 +320,9 @@ class Workspace:
 
     def remember_imported(self, at: At) -> None:
         """Tell the shims of git's hooks of which files the documents at a place were imported."""
+        from vmrag_link.documents import imported_paths  # not of each checkout, which waits for imports
+        from vmrag_link.documents.import_base import OUTSIDE
+
         ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
         inside = (each.name for each in ours if each.import_base != OUTSIDE)
         sources = (source for name in inside for _, source in self.engine.sources(at, name))

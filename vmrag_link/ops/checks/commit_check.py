@@ -178,7 +178,7 @@ def _older(ws: Workspace, pin: bytes | None, files: Mapping[str, str]) -> tuple[
 
 
 def stale_finding(ws: Workspace, found: Sequence[StaleDocument]) -> list[CommitFinding]:
-    report = stale.told(ws, found)
+    report = stale.report(ws, found)
     return [CommitFinding("STALE_DOCUMENT", report.message, report.hint, blocks=False)] if report else []
 
 

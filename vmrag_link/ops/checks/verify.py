@@ -197,7 +197,7 @@ def _stale(ws: Workspace, scope: Scope) -> Iterator[PinFinding]:
         changed = {each.key for each in ws.engine.diff_headers(base.dolt_commit, pin.dolt_commit).documents}
     files = versions.tree(ws.places, scope.tip) if touched or changed or touched is None else {}
     found = stale.in_tree(ws, pin.dolt_commit, files, commit=scope.tip, touched=touched, changed=changed)
-    if report := stale.told(ws, found):
+    if report := stale.report(ws, found):
         level: Level = "error" if ws.config.import_.on_stale == "fail" else "information"
         yield PinFinding("STALE_DOCUMENT", level, scope.tip, report.message, report.hint)
 

@@ -10,51 +10,26 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, leads_out
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_in, leads_out
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
-from vmrag_link.errors import quoted
-from vmrag_link.git import heads, listing, renames, settings
-from vmrag_link.models import (
-    WITHOUT_FILES,
-    At,
-    Collection,
-    DocumentHeader,
-    Record,
-)
+from vmrag_link.git import heads, listing
+from vmrag_link.models import At, DocumentHeader, Record
+from vmrag_link.ops.documents import import_commands
 from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says, says_content
+from vmrag_link.ops.documents.import_commands import FileDifference, Kind
 from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.source_files import base_of, shown_path
 from vmrag_link.paths import Places, read_regular
 from vmrag_link.workspace import Workspace
 
-Kind = Literal["added", "modified", "removed"]
-T = TypeVar("T")
-
 CONVERTING_SECONDS = 2.0
 """How long files are converted that another process has to convert; the next time goes on."""
-
-_MOST = 100
-"""Files that a command names one by one."""
-
-
-class FileDifference(Record, frozen=True):
-    """`path` below the root of the repository, or an absolute one.
-
-    `added`: in an imported folder, and no document yet; `doc_id` is empty then. `removed`: gone
-    since it was last seen here. `stale`: the document says what the file said before.
-    """
-
-    collection: str
-    path: str
-    doc_id: str
-    kind: Kind
-    stale: bool = False
 
 
 class FileChanges(Record, frozen=True):
@@ -81,7 +56,7 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
     with Converter(limits_of(ws.config.ingest)) as converter:
         comparison = FileComparison(ws.places, seen, converter)
         for collection in ws.engine.collections(at):
-            base = base_of(ws, collection)
+            base = base_of(ws.places, collection)
             if base is None:
                 continue
             documents = base.stored_sources(ws.engine.sources(at, collection.name))
@@ -95,7 +70,9 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
             modified = [(source, headers[doc_id]) for doc_id, source, kind in kinds if kind == "modified"]
             stale = comparison.stale(base, modified)
             changes = [
-                FileDifference(collection.name, shown(base, source), doc_id, kind, (collection.name, doc_id) in stale)
+                FileDifference(
+                    collection.name, shown_path(base, source), doc_id, kind, (collection.name, doc_id) in stale
+                )
                 for doc_id, source, kind in kinds
                 if kind and kind != "unknown"
             ]
@@ -103,33 +80,25 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
             for folder, selection in folders.items():
                 if os.path.isdir(base.top / folder):  # noqa: PTH112
                     here[folder] = selection
-                elif any(_is_in(source, folder) for _, source in documents):
+                elif any(is_in(source, folder) for _, source in documents):
                     left.append(folder)
                 else:
                     seen.forget_folder(collection.name, folder)
-            moved, followed = _moved(ws, base, collection.name, changes, {each: folders[each] for each in left})
+            moved, followed = import_commands.of_moved_folders(
+                ws, base, collection.name, changes, {each: folders[each] for each in left}
+            )
             commands += moved
             rest = [each for each in changes if each not in followed]
-            commands += _commands(ws, collection.name, rest, here)
+            commands += import_commands.of_changes(ws, collection.name, rest, here)
             found += sorted(changes, key=lambda each: each.path)
     seen.forget_gone(import_base.located(ws.places.top), comparison.asked)
     seen.save()
     return FileChanges(tuple(found), tuple(commands), unknown)
 
 
-def base_of(ws: Workspace, collection: Collection) -> ImportBase | None:
-    """From where the sources count; None for a collection without files, or whose files are on
-    another machine.
-    """
-    if collection.kind in WITHOUT_FILES or import_base.problem(collection.import_base or ROOT):
-        return None
-    if collection.import_base != OUTSIDE:
-        return import_base.of_record(collection.import_base or ROOT, import_base.located(ws.places.top))
-    folder = settings.import_folder(ws.places, collection.name)
-    return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(ws.places.top)) if folder else None
-
-
 class FileComparison:
+    """Compares files of the work tree with documents. `asked`: the paths that were looked at."""
+
     def __init__(self, places: Places, seen: FileRecord, converter: Converter) -> None:
         self._places, self._seen, self._converter = places, seen, converter
         self.asked: set[str] = set()
@@ -197,7 +166,7 @@ class FileComparison:
         folder = os.path.dirname(path)  # noqa: PTH120
         if folder not in self._inside:
             real = os.path.realpath(folder)
-            self._inside[folder] = _is_below(real, origin) and not any(_is_below(real, each) for each in self._git_dirs)
+            self._inside[folder] = is_below(real, origin) and not any(is_below(real, each) for each in self._git_dirs)
         return self._inside[folder]
 
 
@@ -210,15 +179,11 @@ def _status(path: str, origin: str) -> os.stat_result | None:
         found = os.lstat(path)
         if not stat.S_ISLNK(found.st_mode):
             return found
-        return os.stat(path) if _is_below(os.path.realpath(path), origin) else None  # noqa: PTH116  thousands of them
+        return os.stat(path) if is_below(os.path.realpath(path), origin) else None  # noqa: PTH116  thousands of them
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError):
         return None
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _in_folders(
@@ -250,99 +215,3 @@ def _is_importable(path: str) -> bool:
         return False
     found = formats.by_suffix(path)
     return found is not None and not formats.missing_extra(found)
-
-
-def shown(base: ImportBase, source: str) -> str:
-    return terminal_text.one_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
-
-
-def _commands(
-    ws: Workspace, collection: str, changes: Sequence[FileDifference], folders: Mapping[str, FileSelection]
-) -> Iterator[str]:
-    """What to type to make a collection's documents as the files are."""
-    homes = {each: next((folder for folder in folders if _is_in(each.path, folder)), None) for each in changes}
-    into = ["--collection", quoted(collection)]
-    for selection in dict.fromkeys(folders.values()):
-        inside = {each: home for each, home in homes.items() if home is not None and folders[home] == selection}
-        prune = ["--prune"] if any(each.kind == "removed" for each in inside) else []
-        if inside:
-            yield _typed(ws, "import", sorted({*inside.values()}), [*into, *_options(selection), *prune])
-    yield from typed_imports(
-        ws, collection, [each.path for each, home in homes.items() if home is None and each.kind != "removed"]
-    )
-    gone = [each for each, home in homes.items() if home is None and each.kind == "removed"]
-    for some in _some(gone):
-        yield " ".join(["vmrag", "rm", *(quoted(f"{collection}/{each.doc_id}") for each in some)])
-
-
-def _moved(
-    ws: Workspace,
-    base: ImportBase,
-    collection: str,
-    changes: Sequence[FileDifference],
-    folders: Mapping[str, FileSelection],
-) -> tuple[list[str], set[FileDifference]]:
-    """What to type where whole folders are gone, and their files somewhere else, as git knows; and
-    which changes that takes in.
-    """
-    gone = {
-        each.path: each for each in changes if each.kind == "removed" and any(_is_in(each.path, f) for f in folders)
-    }
-    there = renames.renamed(ws.places, list(gone)) if gone else {}
-    followed: set[FileDifference] = set()
-    commands = []
-    for folder, selection in folders.items():
-        pairs = {old: new for old, new in there.items() if _is_in(old, folder)}
-        # Of a folder that was renamed, each file keeps its path in it.
-        tops = {new.removesuffix(old.removeprefix(folder)) for old, new in pairs.items()}
-        whole = len(tops) == 1 and all(
-            f"{top}{old.removeprefix(folder)}" == new for top in tops for old, new in pairs.items()
-        )
-        named = sorted(tops if whole else pairs.values())
-        if pairs:
-            inside = all(base.contains(base.top / each) for each in named)
-            wider = [] if inside else ["--base", _from_here(ws, ROOT)]
-            commands.append(
-                _typed(ws, "import", named, ["--collection", quoted(collection), *wider, *_options(selection)])
-            )
-            followed |= {gone[old] for old in pairs}
-    return commands, followed
-
-
-def typed_imports(ws: Workspace, collection: str, paths: Sequence[str]) -> Iterator[str]:
-    """The commands that import these files and no others."""
-    for some in _some(sorted(paths)):
-        yield _typed(ws, "import", some, ["--collection", quoted(collection)])
-
-
-def _some(all_of_them: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As many as a command names."""
-    for start in range(0, len(all_of_them), _MOST):
-        yield all_of_them[start : start + _MOST]
-
-
-def _options(selection: FileSelection) -> Iterator[str]:
-    for pattern in selection.exclude:
-        yield from ("--exclude", quoted(pattern))
-    if selection.include_ignored:
-        yield "--include-ignored"
-    if selection.include_generated:
-        yield "--include-generated"
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return folder == ROOT or _is_below(path, folder)
-
-
-def _typed(ws: Workspace, command: str, paths: Sequence[str], more: Sequence[str]) -> str:
-    """The command as it can be typed in the current directory."""
-    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    away = not _is_below(here, top)
-    named = [_from_here(ws, each) for each in paths]
-    return " ".join(["vmrag", *(["-C", quoted(top)] if away else []), command, *named, *more])
-
-
-def _from_here(ws: Workspace, path: str) -> str:
-    """A path below the root, as one word of a command that `_typed` gives."""
-    top, here = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    return quoted(os.path.relpath(os.path.join(top, path), here if _is_below(here, top) else top))  # noqa: PTH118

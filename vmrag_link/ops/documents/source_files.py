@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
+from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.git import settings
-from vmrag_link.models import Collection, Document
+from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader
 from vmrag_link.paths import Places, read_regular
 
 MOST_BYTES = 4 << 20
@@ -21,12 +24,37 @@ MOST_BYTES = 4 << 20
 _AS_WRITTEN = frozenset(each.file_type for each in formats.FORMATS if each.where == "here")
 
 
+class SourcedDocument(NamedTuple):
+    """A document that came from a file of the repository; `source`: the file, as `base` has it."""
+
+    base: ImportBase
+    source: str
+    header: DocumentHeader
+
+
+def base_of(places: Places, collection: Collection) -> ImportBase | None:
+    """From where the sources count; None for a collection without files, or whose files are on
+    another machine.
+    """
+    if collection.kind in WITHOUT_FILES or import_base.problem(collection.import_base or ROOT):
+        return None
+    if collection.import_base != OUTSIDE:
+        return import_base.of_record(collection.import_base or ROOT, import_base.located(places.top))
+    folder = settings.import_folder(places, collection.name)
+    return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(places.top)) if folder else None
+
+
+def shown_path(base: ImportBase, source: str) -> str:
+    """A file's path on one line: below the root of the repository, or an absolute one."""
+    return terminal_text.one_line(str(base.folder / source) if base.recorded == OUTSIDE else source)
+
+
 def source_file(places: Places, collection: Collection, document: Document) -> Path | None:
     """The file that a document came from; None if it came from none, or it is not here."""
     stored = document.source
     if not stored or "://" in stored or import_base.leads_out(stored):
         return None
-    outside = collection.import_base == import_base.OUTSIDE
+    outside = collection.import_base == OUTSIDE
     folder = settings.import_folder(places, collection.name) if outside else places.top
     if folder is None:
         return None

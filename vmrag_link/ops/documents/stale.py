@@ -1,5 +1,7 @@
 """Documents that say what their files said before (`STALE_DOCUMENT`): in an answer from the work
 tree, and in a commit's tree.
+
+Mostly none does, which is known without what `stale_files` takes to load.
 """
 
 from __future__ import annotations
@@ -8,21 +10,20 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Several
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vmrag_link.conversion.converter import Converter
-from vmrag_link.conversion.limits import MAX_BYTES, limits_of
+from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
-from vmrag_link.documents.import_base import OUTSIDE, ImportBase
-from vmrag_link.documents.seen_files import FileRecord
+from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.errors import first_of
-from vmrag_link.git import versions
-from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
-from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says_content
-from vmrag_link.ops.documents.file_changes import FileChanges, FileComparison, base_of, shown, typed_imports
-from vmrag_link.ops.documents.source_files import source_file
+from vmrag_link.models import At, Collection, Document, Record
+from vmrag_link.ops.documents.source_files import SourcedDocument, base_of, shown_path, source_file
 from vmrag_link.paths import read_regular
 from vmrag_link.workspace import DocumentStore, Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.file_changes import FileChanges
 
 CODE = "STALE_DOCUMENT"
 _NAMED = 3
@@ -48,22 +49,24 @@ class StaleReport(Record, frozen=True):
         return f"{self.message} Next: {self.hint}"
 
 
-def told(ws: Workspace, found: Sequence[StaleDocument]) -> StaleReport | None:
+def report(ws: Workspace, found: Sequence[StaleDocument]) -> StaleReport | None:
     """None where there are none."""
     if not found:
         return None
+    from vmrag_link.ops.documents import import_commands
+
     names = first_of([f"{each.collection}/{each.doc_id}" for each in found], _NAMED)
     some = "1 document says what its file" if len(found) == 1 else f"{len(found)} documents say what their files"
     paths: dict[str, list[str]] = {}
     for each in found:
         paths.setdefault(each.collection, []).append(each.path)
-    commands = [each for name, some in paths.items() for each in typed_imports(ws, name, some)]
+    commands = [each for name, some in paths.items() for each in import_commands.of_files(ws, name, some)]
     return StaleReport(tuple(found), f"{some} said before: {names}.", " && ".join(commands))
 
 
 def of_changes(ws: Workspace, changes: FileChanges) -> StaleReport | None:
     """What `file_changes` found."""
-    return told(ws, [StaleDocument(each.collection, each.doc_id, each.path) for each in changes.files if each.stale])
+    return report(ws, [StaleDocument(each.collection, each.doc_id, each.path) for each in changes.files if each.stale])
 
 
 def among(ws: DocumentStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StaleDocument, ...]:
@@ -90,39 +93,22 @@ def among(ws: DocumentStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[
 
 def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> tuple[StaleDocument, ...]:
     """As `among`, of documents that are read already."""
-    bases: dict[str, ImportBase | None] = {}
-    suspects: dict[str, list[tuple[str, Document]]] = {}
-    for collection, document in documents:
-        if collection.name not in bases:
-            bases[collection.name] = base_of(ws, collection)
-        base, path = bases[collection.name], source_file(ws.places, collection, document)
-        if base and path and not _as_written(path, document):
-            for _, source in base.stored_sources([(document.doc_id, document.source)]):
-                suspects.setdefault(collection.name, []).append((source, document))
+    suspects = [
+        (collection, document)
+        for collection, document in documents
+        if base_of(ws.places, collection)
+        and (path := source_file(ws.places, collection, document))
+        and not _as_written(path, document)
+    ]
     if not suspects:
         return ()
-    seen = FileRecord(ws.places.seen_files)
-    found = []
-    with Converter(limits_of(ws.config.ingest)) as converter:
-        comparison = FileComparison(ws.places, seen, converter)
-        for name, some in suspects.items():
-            base = bases[name]
-            assert base  # noqa: S101  suspects have one
-            modified = [
-                (source, each.header)
-                for source, each in some
-                if comparison.kind(base, source, each.header) == "modified"
-            ]
-            stale = comparison.stale(base, modified)
-            found += [
-                StaleDocument(*header.key, shown(base, source)) for source, header in modified if header.key in stale
-            ]
-    seen.save()
-    return tuple(found)
+    from vmrag_link.ops.documents import stale_files
+
+    return _named(stale_files.in_work_tree(ws, suspects))
 
 
 def _as_written(path: Path, document: Document) -> bool:
-    """Whether the file is the document's text, byte by byte: then nothing more has to be loaded."""
+    """Whether the file is the document's text, byte by byte: then it is not older."""
     with contextlib.suppress(OSError, ContentUnreadable):
         return decode(read_regular(path, MAX_BYTES)) == document.content
     return False
@@ -151,33 +137,21 @@ def in_tree(
     )
     if not asked:
         return ()
-    seen = FileRecord(ws.places.seen_files)
-    with Converter(limits_of(ws.config.ingest)) as converter:
-        held = dict(versions.contents(ws.places, {files[source] for _, source, _ in asked}))
-        differing = [
-            Differing(source, header)
-            for _, source, header in asked
-            if (content := held.get(files[source])) is not None
-            and says_content(header, source, content, converter) is False
-        ]
-        if differing:
-            other = versions.converted_on_checkout(ws.places, [each.path for each in differing])
-            differing = [each for each in differing if each.path not in other]
-        stale = imported_before(ws.places, seen, differing, commit=commit, converter=converter)
-    seen.save()
-    return tuple(
-        StaleDocument(*header.key, shown(base, source)) for base, source, header in asked if header.key in stale
-    )
+    from vmrag_link.ops.documents import stale_files
+
+    return _named(stale_files.in_tree(ws, asked, files, commit=commit))
 
 
-def _imported(
-    ws: Workspace, at: At, wanted: Callable[[str, tuple[str, str]], bool]
-) -> Iterator[tuple[ImportBase, str, DocumentHeader]]:
+def _named(found: Iterable[SourcedDocument]) -> tuple[StaleDocument, ...]:
+    return tuple(StaleDocument(*each.header.key, shown_path(each.base, each.source)) for each in found)
+
+
+def _imported(ws: Workspace, at: At, wanted: Callable[[str, tuple[str, str]], bool]) -> Iterator[SourcedDocument]:
     """The `wanted` ones, by source and key, of the documents that came from files of the
     repository.
     """
     for collection in ws.engine.collections(at):
-        base = base_of(ws, collection)
+        base = base_of(ws.places, collection)
         if base is None or base.recorded == OUTSIDE:
             continue
         stored = base.stored_sources(ws.engine.sources(at, collection.name))
@@ -185,4 +159,4 @@ def _imported(
         ids = sources if len(sources) < len(stored) else None  # each that is named is looked up
         for header in ws.engine.headers(at, collection=collection.name, ids=ids) if sources else ():
             if header.doc_id in sources:
-                yield base, sources[header.doc_id], header
+                yield SourcedDocument(base, sources[header.doc_id], header)

@@ -81,7 +81,7 @@ def passages(
             read = list(_read(ws, searcher, view.at, passages))
             passages = _placed(ws, read, passages, context)
             if at is None and isinstance(ws, Workspace):
-                outdated = stale.told(ws, stale.among_documents(ws, read))
+                outdated = stale.report(ws, stale.among_documents(ws, read))
         except EngineError as why:  # the index answers without the knowledge base
             ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
         return PassageReport(passages, found.kb, found.notes, outdated)
