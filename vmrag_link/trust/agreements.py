@@ -134,7 +134,7 @@ def _write(places: Places, agreements: Agreements) -> None:
 
 
 def _make_id(places: Places) -> Path:
-    write_atomically(places.trust_id, os.urandom(16).hex().encode(), durable=True)
+    write_atomically(places.trust_id, os.urandom(16).hex().encode())
     path = _file(places)
     assert path is not None  # noqa: S101  it has an id now
     return path

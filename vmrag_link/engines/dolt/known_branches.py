@@ -52,4 +52,4 @@ def note(folder: Path, known: KnownBranches) -> None:
     """Nothing is noted where something was written since it was asked for."""
     if known.stamp == stamp(folder) and read(folder) != known:
         with contextlib.suppress(OSError):  # a courtesy to the next command
-            write_atomically(folder / _NAME, msgspec.json.encode(known))
+            write_atomically(folder / _NAME, msgspec.json.encode(known), durable=False)

@@ -46,7 +46,9 @@ def remembered(folder: Path, access: DoltAccess) -> Iterator[None]:
     except ServerUnreachable as error:
         if time.monotonic() - begun >= LONG_SECONDS:
             with contextlib.suppress(OSError):  # a courtesy to the next command
-                write_atomically(note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)))
+                write_atomically(
+                    note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False
+                )
         raise
 
 
