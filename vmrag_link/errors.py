@@ -686,6 +686,11 @@ def _no_folder(paths: Sequence[Path]) -> FileFailed | None:
     return in_the_way(blocking[0], "no folder, and has to be one") if blocking else None
 
 
+def set_aside(path: Path | str) -> str:
+    """The command that moves something of ours that cannot be read out of the way, and keeps it."""
+    return f"mv {quoted(path)} {quoted(f'{path}.damaged')}"
+
+
 def in_the_way(path: Path, what: str) -> FileFailed:
     """Something that is neither made by us nor ours to remove."""
     return FileFailed(

@@ -154,7 +154,7 @@ class Places(NamedTuple):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Those of ours that may be there, each after the one that it lies in."""
+        """All folders of ours, outer ones before those in them; not each of them is there."""
         shared = (self.shared, self.kb, self.snapshots, self.chroma, self.builder, self.working_copies, self.shims)
         upkeep = (self.locks, self.journal, self.logs, self.quarantine, self.migration, self.shared / "leases")
         local = (self.local_kb.parent, self.local_kb, self.local_index)

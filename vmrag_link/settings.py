@@ -50,13 +50,13 @@ def _first_of(*narrowest_first: Any) -> Narrower:
     return lambda own, agreed: min(own, agreed, key=narrowest_first.index)
 
 
-def _both_lists(own: str, agreed: str) -> str:
+def _union(own: str, agreed: str) -> str:
     """Every name of two lists that are separated by commas."""
     names = [name.strip() for text in (agreed, own) for name in text.split(",")]
     return ",".join(dict.fromkeys(name for name in names if name))
 
 
-def _in_both_lists(own: str, agreed: str) -> str:
+def _intersection(own: str, agreed: str) -> str:
     """The names of the first of two such lists that stand in the other one as well."""
     known = {name.strip() for name in agreed.split(",")}
     return ",".join(name for name in (each.strip() for each in own.split(",")) if name and name in known)
@@ -310,7 +310,7 @@ class McpSettings(Record, frozen=True):
         str,
         Meta(
             description="Tools that the MCP server does not have, under any of their names, whatever else is said.",
-            extra=_agreed(_both_lists, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
+            extra=_agreed(_union, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
         ),
     ] = ""
     read_only: Annotated[
@@ -495,7 +495,7 @@ class IngestSettings(Record, frozen=True):
         Meta(
             description="The hosts, separated by commas, of which pages are fetched although they are this machine's or a private "
             "network's; in the file as a list, too; empty: none.",
-            extra=_agreed(_in_both_lists, flaw=hosts_flaw, list_of="wiki.corp.example"),
+            extra=_agreed(_intersection, flaw=hosts_flaw, list_of="wiki.corp.example"),
         ),
     ] = ""
     convert_s: Annotated[

@@ -51,7 +51,7 @@ MOST_QUESTIONS = 8
 """Of one call: a URL may redirect to five hosts more."""
 
 
-def answered(params: types.CallToolRequestParams) -> dict[str, bool]:
+def earlier_answers(params: types.CallToolRequestParams) -> dict[str, bool]:
     """What the person agreed to earlier in this call, in the stateless era: the client, which asks
     them, carries it along.
     """

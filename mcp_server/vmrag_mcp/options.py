@@ -15,7 +15,7 @@ from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInva
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue, done_by, thing
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, canonical_name, catalogue, tools_within
 from vmrag_mcp.wording import worded
 
 KEYWORDS = ("default", "all")
@@ -134,8 +134,8 @@ class ToolSelection(Record, frozen=True):
 
     def _require_not_excluded(self, what: str, tool: str) -> None:
         """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
-        does = done_by(tool)
-        names = [each for each in _names(self.chosen.exclude_tools) if thing(each) in does]
+        does = tools_within(tool)
+        names = [each for each in _names(self.chosen.exclude_tools) if canonical_name(each) in does]
         if names:
             others = [each for each in names if each != what]
             why = f": it does what {enumerated(others)} does" if others else ""
@@ -195,7 +195,7 @@ class EnabledTools:
         read in a stranger's text what to switch on.
         """
         wider = self.selection.with_toolset(toolset)
-        asks = [name for name, each in wider.tools.items() if name not in self.selection.tools and each.asks]
+        asks = [name for name, each in wider.tools.items() if name not in self.selection.tools and each.needs_consent]
         if asks and toolset not in agreed:
             flag = f"--toolsets={','.join(wider.toolsets)}"
             raise AccessDenied(
@@ -231,12 +231,12 @@ def selection(chosen: Chosen) -> ToolSelection:
 
 def _allowed(chosen: Chosen, toolsets: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
-    excluded = {thing(each) for each in _tools(_names(chosen.exclude_tools), "--exclude-tools")}
+    excluded = {canonical_name(each) for each in _tools(_names(chosen.exclude_tools), "--exclude-tools")}
     return {
         f"{chosen.prefix}{name}": each
         for name, each in catalogue().items()
         if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
-        and not excluded & done_by(name)
+        and not excluded & tools_within(name)
         and each.available(read_only=chosen.read_only)
     }
 

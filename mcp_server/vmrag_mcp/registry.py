@@ -92,7 +92,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
         return set(self.effect) <= {"R", "N"}
 
     @property
-    def asks(self) -> bool:
+    def needs_consent(self) -> bool:
         """Whether a person is asked before an agent may switch it on."""
         return bool(set(self.effect) & {"N", "D"})
 
@@ -155,16 +155,16 @@ def catalogue() -> Mapping[str, ToolInfo]:
     return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[ToolInfo])}
 
 
-def thing(name: str) -> str:
-    """The tool of which a tool's name is one: itself, or the one that it is an alias of."""
+def canonical_name(name: str) -> str:
+    """The name of the tool that this one is an alias of; its own if it is none."""
     alias_of = catalogue()[name].alias_of
-    return thing(alias_of) if alias_of else name
+    return canonical_name(alias_of) if alias_of else name
 
 
-def done_by(name: str) -> frozenset[str]:
-    """The things that a tool does: its own, and those that it includes, with theirs."""
+def tools_within(name: str) -> frozenset[str]:
+    """The tools whose work a tool does, by canonical names: itself, and those that it includes."""
     tool = catalogue()[name]
-    return frozenset({thing(name)}).union(*map(done_by, tool.includes))
+    return frozenset({canonical_name(name)}).union(*map(tools_within, tool.includes))
 
 
 def function_of(listed: ToolInfo) -> Callable[..., ToolResult]:

@@ -60,7 +60,7 @@ def document_uri(collection: str, doc_id: str) -> str:
 
 
 def shown(listed: Iterable[Resource], server: ToolSelection | None) -> list[Resource]:
-    """Those that show nothing but what the server's tools can show."""
+    """The resources that show no more than the server's tools do."""
     return [each for each in listed if server is None or server.reachable(*RESOURCES[each.name])]
 
 

@@ -24,7 +24,7 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.completion import complete
-from vmrag_mcp.confirmation import MOST_QUESTIONS, answered, ask, with_confirmation
+from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Call, CallProgress, Report, Session
@@ -101,7 +101,7 @@ class KnowledgeServer:
             return _result(envelope.failure(error, before), failed=True)
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
-        agreed = answered(params)
+        agreed = earlier_answers(params)
         fields, failed = await self._run(report, tool, arguments, agreed)
         for _ in range(MOST_QUESTIONS):
             answer = await ask(context, params, fields, agreed) if failed else None

@@ -126,7 +126,7 @@ def test_tools_that_run_the_same_operation_are_known_as_names_of_one_thing():
     for operation, sharing in users.items():
         if operation in HELPERS or len(sharing) == 1:
             continue
-        does = [registry.done_by(name) | set(catalogue()[name].by_argument.values()) for name in sharing]
+        does = [registry.tools_within(name) | set(catalogue()[name].by_argument.values()) for name in sharing]
         assert frozenset.intersection(*map(frozenset, does)), f"{operation} is what {sorted(sharing)} do"
     assert users.keys() >= HELPERS
 

@@ -12,7 +12,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import described, title_beside
 from vmrag_link.errors import plural
 from vmrag_link.models import ChangeKind
-from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, with_hidden
+from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
 from vmrag_link.worddiff import Piece
 
 Form = Literal["names", "status", "stat", "text"]
@@ -52,12 +52,12 @@ def _changes(diff: WordDiff) -> Iterator[str]:
     for each in diff.documents():
         yield _headline(each.kind, f"{_names_of(each)}{title_beside(each.doc_id, each.title)}")
         if each.words and each.words.hidden:
-            yield f"{INDENT}{output.style(with_hidden(each.words).removeprefix('; '), fg='magenta')}"
+            yield f"{INDENT}{output.style(hidden_suffix(each.words).removeprefix('; '), fg='magenta')}"
         yield from _fields(each.fields)
         if each.text:
             yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
         hidden += each.words.hidden if each.words else 0
-    yield described(diff.found.changes) + with_hidden(Words(hidden=hidden))
+    yield described(diff.found.changes) + hidden_suffix(Words(hidden=hidden))
 
 
 def _stat(diff: WordDiff) -> Iterator[str]:
@@ -67,10 +67,10 @@ def _stat(diff: WordDiff) -> Iterator[str]:
     for each in diff.documents():
         words = each.words or Words()
         inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
-        counted = f"+{words.inserted} -{words.deleted}{with_hidden(words)}"
+        counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
         yield f"{_headline(each.kind, _names_of(each).ljust(width))} | {counted}"
     said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
-    yield described(diff.found.changes) + said + with_hidden(Words(hidden=hidden))
+    yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
 
 
 def _collections(diff: WordDiff) -> Iterator[str]:

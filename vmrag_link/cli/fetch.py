@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK
-from vmrag_link.ops.follow.lazy_fetch import PIN
+from vmrag_link.ops.follow.lazy_fetch import OR_PIN_WITHOUT_IT
 from vmrag_link.ops.remotes import fetch as operation
 from vmrag_link.transport.publish import Moved
 
@@ -35,7 +35,7 @@ def _lines(report: operation.FetchReport) -> Iterator[str]:
     if report.revision and not report.here:
         yield (
             f"It does not have the pinned revision {report.revision[:7]}: ask who pinned it to push it with `vmrag push` "
-            f"(git log -1 -- .dolt-version shows who); {PIN}."
+            f"(git log -1 -- .dolt-version shows who); {OR_PIN_WITHOUT_IT}."
         )
     elif report.arrived:
         yield "Next: vmrag sync"

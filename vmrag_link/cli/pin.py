@@ -51,8 +51,8 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
     return 0 if report.staged else FAILED_CHECK
 
 
-def accepted(loss: AcceptedLoss) -> Iterator[str]:
-    """What was given up, for a person who may want to take that back."""
+def loss_lines(loss: AcceptedLoss) -> Iterator[str]:
+    """What was given up, and from which revision it goes on, for a person."""
     for each in loss.lost:
         yield from losses.lines(each)
     yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was asked."
@@ -62,7 +62,7 @@ def accepted(loss: AcceptedLoss) -> Iterator[str]:
 def _lines(report: PinCommandReport) -> Iterator[str]:
     name, first = report.pin.dolt_commit[:7], report.first
     if report.losses:
-        yield from accepted(report.losses)
+        yield from loss_lines(report.losses)
     if first:
         yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
         yield from _instead(first)

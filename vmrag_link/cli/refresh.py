@@ -10,7 +10,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, RemoteNotTrusted, plural
-from vmrag_link.ops.history.word_diff import with_hidden
+from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.libraries import refresh as operation
 from vmrag_link.ops.libraries.refresh import RefreshReport
 from vmrag_link.ops.libraries.take_pages import TakenPage
@@ -56,7 +56,7 @@ def page_lines(pages: Iterable[TakenPage]) -> Iterator[str]:
         if each.status == "indexed":
             yield f"{output.style('A', fg='green')}  {each.url}"
         elif each.status == "replaced":
-            words = f" | +{each.words.inserted} -{each.words.deleted}{with_hidden(each.words)}" if each.words else ""
+            words = f" | +{each.words.inserted} -{each.words.deleted}{hidden_suffix(each.words)}" if each.words else ""
             yield f"{output.style('M', fg='yellow')}  {each.url}{words}"
         elif each.status == "failed":
             yield f"{output.style('!', fg='red')}  {each.problem}"

@@ -13,7 +13,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 from vmrag_link.golden.comparison import ranking_changes
 from vmrag_link.ops.history.revparse import HEAD
-from vmrag_link.ops.history.word_diff import with_hidden
+from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import html as jinja_page
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import require_place, write_text
@@ -97,12 +97,12 @@ def _documents(report: ReportSummary) -> Iterator[str]:
     width = max((len(_names(each)) for each in report.documents), default=0)
     for line in report.documents:
         letter, colour = _MARKS[line.kind]
-        words = f"+{line.words.inserted} -{line.words.deleted}{with_hidden(line.words)}"
+        words = f"+{line.words.inserted} -{line.words.deleted}{hidden_suffix(line.words)}"
         yield f" {output.style(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
     if report.documents:
         size = report.size
         chunks = f"; chunks {grown(size.chunks)}" if size.chunks else ""
-        words = f"{plural(report.words.inserted, 'word')} inserted(+), {report.words.deleted} deleted(-){with_hidden(report.words)}"
+        words = f"{plural(report.words.inserted, 'word')} inserted(+), {report.words.deleted} deleted(-){hidden_suffix(report.words)}"
         yield f"{words}; documents {grown(size.documents)}; {size.characters.grown:+,} characters{chunks}"
 
 

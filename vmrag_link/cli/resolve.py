@@ -13,7 +13,7 @@ import msgspec
 from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.pin import accepted
+from vmrag_link.cli.pin import loss_lines
 from vmrag_link.documents import given
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.decide import Decision, hunk_part, text_field
@@ -185,7 +185,7 @@ def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport
 
 def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
     if report.losses:
-        yield from accepted(report.losses)
+        yield from loss_lines(report.losses)
     for row in report.conflicts:
         if shown:
             yield from conflict_view.lines(row, report.labels)

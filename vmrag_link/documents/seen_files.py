@@ -61,15 +61,15 @@ class _Stamp(Record, frozen=True):
 
 
 class _Stored(Record, frozen=True):
-    """`own`: by path, the document whose text no version of the file had, and the commit at which
-    that was looked up.
+    """`edited`: by path, a document that no version of the file said, and the commit in whose
+    history that was looked up.
     """
 
     format: int
     files: dict[str, _Stamp]
     texts: dict[str, SeenText]
     folders: dict[str, dict[str, FileSelection]]
-    own: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    edited: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class FileRecord:
@@ -79,7 +79,7 @@ class FileRecord:
         self._file = file
         stored = _read(file)
         self._files, self._texts, self._folders = dict(stored.files), dict(stored.texts), dict(stored.folders)
-        self._own = dict(stored.own)
+        self._edited = dict(stored.edited)
         self._before = stored
 
     def known(self, path: str) -> bool:
@@ -109,12 +109,12 @@ class FileRecord:
         """What a file held once, wherever that was read."""
         self._texts[_digest(content)] = text
 
-    def is_own(self, path: str, key: tuple[str, ...]) -> bool:
+    def is_edited(self, path: str, key: tuple[str, ...]) -> bool:
         """Whether it was looked up already that no version of the file had this text."""
-        return self._own.get(path) == key
+        return self._edited.get(path) == key
 
-    def remember_own(self, path: str, key: tuple[str, ...]) -> None:
-        self._own[path] = key
+    def remember_edited(self, path: str, key: tuple[str, ...]) -> None:
+        self._edited[path] = key
 
     def text(self, path: str, status: os.stat_result, converter: Converter | None) -> SeenText | None:
         """What a file holds now, which is read only if its stamp differs.
@@ -142,7 +142,7 @@ class FileRecord:
         for path in [each for each in self._files if each not in asked]:
             if not path.startswith(here) or not os.path.lexists(path):
                 del self._files[path]
-        self._own = {path: key for path, key in self._own.items() if path in asked}
+        self._edited = {path: key for path, key in self._edited.items() if path in asked}
 
     def save(self) -> None:
         """Write what has changed; a work tree that cannot be written to reads files again."""
@@ -150,7 +150,7 @@ class FileRecord:
         spare = [digest for digest in self._texts if digest not in held]
         for digest in spare[: max(0, len(spare) - _SPARE)]:
             del self._texts[digest]
-        now = _Stored(FORMAT, self._files, self._texts, self._folders, self._own)
+        now = _Stored(FORMAT, self._files, self._texts, self._folders, self._edited)
         if now != self._before:
             with contextlib.suppress(OSError, FileFailed):
                 write_atomically(self._file, msgspec.json.encode(now), durable=False)

@@ -184,10 +184,10 @@ class Description(NamedTuple):
 
 def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
     """The first paragraph of each commit's message on one line; the commits newest first."""
-    return {commit: found.subject for commit, found in described(places, commits).items()}
+    return {commit: found.subject for commit, found in descriptions(places, commits).items()}
 
 
-def described(places: Places, commits: Iterable[str]) -> dict[str, Description]:
+def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Description]:
     """The commits newest first."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}

@@ -80,7 +80,7 @@ def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]
 
 
 def converted_on_checkout(places: Places, paths: Sequence[str]) -> set[str]:
-    """Those of these files whose blob is not what stands in a work tree, but for line ends."""
+    """Which of these files git changes on checkout by more than line ends (`filter`, encodings)."""
     asked = b"".join(os.fsencode(each) + b"\0" for each in paths)
     said = _asked(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
     answers = zip(said[::3], said[2::3], strict=False)  # path, attribute, value

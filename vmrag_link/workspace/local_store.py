@@ -26,7 +26,7 @@ from vmrag_link.errors import (
     IndexFailed,
     MassDeletion,
     file_failures,
-    quoted,
+    set_aside,
 )
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.index import directories
@@ -111,8 +111,7 @@ class LocalStore:
     @property
     def remedy(self) -> str:
         """What helps where the rows are damaged: a new beginning, beside them."""
-        folder = self.places.local_kb
-        return f"mv {quoted(folder)} {quoted(folder.with_name('kb.damaged'))}   (nothing else holds what is in there)"
+        return f"{set_aside(self.places.local_kb)}   (nothing else holds what is in there)"
 
     @property
     def engine(self) -> Engine:

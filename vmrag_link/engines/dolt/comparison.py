@@ -34,7 +34,7 @@ WORKING = "WORKING"
 """The working set of the branch at which a statement runs; no other branch's can be named."""
 
 _CHANGED = " OR ".join(
-    f"NOT ({reading.completed(DOCUMENTS, column, 'to_')} <=> {reading.completed(DOCUMENTS, column, 'from_')})"
+    f"NOT ({reading.column_sql(DOCUMENTS, column, 'to_')} <=> {reading.column_sql(DOCUMENTS, column, 'from_')})"
     for column in COMPARED_COLUMNS
     if column != "content_hash"  # it follows from the content
 )
@@ -199,7 +199,7 @@ def differing(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""
     before, after = columns
-    sides = [*reading.selected(table, before, "from_"), *reading.selected(table, after, "to_")]
+    sides = [*reading.select_list(table, before, "from_"), *reading.select_list(table, after, "to_")]
     query = f"SELECT {', '.join(['diff_type', *sides])} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
     for row in reading.pages(connection, step.at, query):
         kind = row["diff_type"]

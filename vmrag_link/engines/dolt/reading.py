@@ -4,8 +4,8 @@ Rows come in pages: each is one answer of Dolt's, of about PAGE_BYTES, so memory
 their number, and nothing stays open between two pages. A revision never changes. The pages of a
 working set are read in one transaction and set aside.
 
-Other programs write here, too. What derives is computed where it is read (`selected`), so that no
-text is known by another one's hash; a row that can be no document is named (`values`).
+Other programs write here, too. What derives is computed where it is read (`select_list`), so that
+no text is known by another one's hash; a row that can be no document is named (`values`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def history(session: DoltSession, revision: str, collection: str, doc_id: str) -
 def _history(
     connection: SqlConnection, revision: str, table: Table, columns: Sequence[str], where: str
 ) -> Iterator[Values]:
-    names = ", ".join(["commit_hash", *selected(table, columns)])
+    names = ", ".join(["commit_hash", *select_list(table, columns)])
     query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
     return ((row["commit_hash"], *values(row, table, columns)) for row in pages(connection, revision, query))
 
@@ -184,14 +184,14 @@ class DoltRows(LogicalRows):
         return _selected(self._session.connection, selection, None if ids is None else sorted(set(ids)))
 
 
-def selected(table: Table, columns: Sequence[str], prefix: str = "") -> list[str]:
+def select_list(table: Table, columns: Sequence[str], prefix: str = "") -> list[str]:
     """Columns as SQL, called as they are: NULL as `records.defaults` has it, and the hash of the
     text that is there.
     """
-    return [f"{completed(table, each, prefix)} AS {identifier(prefix + each)}" for each in columns]
+    return [f"{column_sql(table, each, prefix)} AS {identifier(prefix + each)}" for each in columns]
 
 
-def completed(table: Table, column: str, prefix: str = "") -> str:
+def column_sql(table: Table, column: str, prefix: str = "") -> str:
     """The value of a column as SQL, whatever another program has left in it."""
     if column == "content_hash":
         text = f"ifnull({prefix}content, '')"
@@ -260,7 +260,7 @@ class _Selection(NamedTuple):
         return self.table.columns[self.table.keys - 1]
 
     def query(self, after: str | None, size: int) -> str:
-        names = ", ".join(selected(self.table, self.columns))
+        names = ", ".join(select_list(self.table, self.columns))
         # Named whole, the primary key is the order in which rows are found; else they are sorted.
         order = ", ".join(self.table.columns[: self.table.keys])
         where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"

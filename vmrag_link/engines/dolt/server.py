@@ -137,7 +137,7 @@ class Server(SqlConnection):
         if self._bound:
             raise server_errors.lost(self._access)
         folder = self._folder
-        with server_silence.remembered(folder, self._access) if folder else contextlib.nullcontext():
+        with server_silence.remember_silence(folder, self._access) if folder else contextlib.nullcontext():
             self._session = ServerSession(self._access, longest=self._longest)
         return self._session
 

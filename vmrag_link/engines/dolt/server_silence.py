@@ -32,7 +32,7 @@ class _Silence(Record, frozen=True):
 
 
 @contextlib.contextmanager
-def remembered(folder: Path, access: DoltAccess) -> Iterator[None]:
+def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
     """Reach the server in the block; what keeps it from that is remembered in a knowledge base's
     folder, if it took long.
 

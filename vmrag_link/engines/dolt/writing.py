@@ -39,7 +39,7 @@ def commit(session: DoltSession, branch: str, *, message: str, author: str, date
 
 
 def _complete(session: DoltSession, at: str, head: str) -> None:
-    """Store in the uncommitted rows what they stand for (`reading.completed`): other programs left
+    """Store in the uncommitted rows what they stand for (`reading.column_sql`): other programs left
     columns out, or an old hash beside a new text.
 
     Costs by the number of uncommitted rows, whose texts are not read. Raises `RowsInvalid` for one
@@ -49,7 +49,7 @@ def _complete(session: DoltSession, at: str, head: str) -> None:
     changed = {str(row["v"]) for row in connection.rows("SELECT table_name AS v FROM dolt_status", at=at)}
     for table in (each for each in TABLES if each.name in changed):
         stored = table.columns[table.keys :]
-        other = " OR ".join(f"NOT (to_{each} <=> {reading.completed(table, each, 'to_')})" for each in stored)
+        other = " OR ".join(f"NOT (to_{each} <=> {reading.column_sql(table, each, 'to_')})" for each in stored)
         rows = [
             records.row(records.record(table, after))
             for _, after in differing(connection, step, table, ((), table.columns), f"{_THERE} AND ({other})")

@@ -1,10 +1,10 @@
 """How long the file of a knowledge base has to be.
 
 The engine opens a file whose end was cut off at the last state that is whole, and says nothing. So
-whoever writes notes the length afterwards, beside the file; whoever opens it looks. The file only
-grows, but for a garbage collection, which makes a new one: its first bytes, which appending never
-changes, tell one from the other. So a program that knows no note does no harm, nor does a kill
-between the two writes: the file is longer then.
+each writer notes the length afterwards, beside the file, and each opening compares. The file only
+grows. A garbage collection makes a new one, whose first bytes differ; appending never changes
+them. A program that writes no note does no harm, nor does a kill between the two writes: the file
+is longer than the note says.
 """
 
 from __future__ import annotations

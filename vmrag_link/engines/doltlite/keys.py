@@ -17,7 +17,7 @@ from typing import Any
 
 from vmrag_link import env
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.errors import FileFailed, UsageInvalid, quoted
+from vmrag_link.errors import FileFailed, UsageInvalid, quoted, set_aside
 from vmrag_link.paths import read_regular, write_atomically
 
 SUFFIX = ".jwk"
@@ -39,7 +39,7 @@ def export(folder: Path) -> Path:
     if _key_id(public) != private.stem:
         raise UsageInvalid(
             f"{private} is not a key that belongs to its name.",
-            hint=f"Let a new one be made: mv {quoted(private)} {quoted(f'{private}.damaged')}",
+            hint=f"Let a new one be made: {set_aside(private)}",
         )
     path = folder / private.name
     write_atomically(path, json.dumps(public, separators=(",", ":")).encode() + b"\n")
@@ -143,9 +143,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         key = json.loads(read_regular(path, READ_LIMIT))
     except (ValueError, OSError) as error:
-        raise UsageInvalid(
-            f"{path} is not a key: {error}.", hint=f"mv {quoted(path)} {quoted(f'{path}.damaged')}"
-        ) from error
+        raise UsageInvalid(f"{path} is not a key: {error}.", hint=set_aside(path)) from error
     return key if isinstance(key, dict) else {}
 
 

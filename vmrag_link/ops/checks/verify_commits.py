@@ -242,8 +242,8 @@ class Examination:
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
 
     def accepted_losses(self, base: str | None) -> Iterator[PinFinding]:
-        """What the tip's pin accepts as lost and that of the base, a commit, does not: a reviewer
-        has to see it, whoever says so.
+        """A finding for each revision that accepts a loss and is in the tip's pin, but not in
+        that of the base, a commit: a reviewer has to see it.
         """
         if self._last is None:
             return

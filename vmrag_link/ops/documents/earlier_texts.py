@@ -55,7 +55,7 @@ def imported_before(
     found = {each.header.key for each in differing if _was_seen(seen, each.header)}
     left = [each for each in differing if each.header.key not in found and not each.path.startswith("/")]
     keys = {each: (commit or "", each.header.content_hash, each.header.metadata) for each in left}
-    left = [each for each in left if commit and not seen.is_own(each.path, keys[each])]
+    left = [each for each in left if commit and not seen.is_edited(each.path, keys[each])]
     if not left or not commit:
         return found
     of_file = versions.versions(places, commit, {each.path for each in left})
@@ -67,7 +67,7 @@ def imported_before(
             seen.remember_version(*match)
             found.add(each.header.key)
         else:
-            seen.remember_own(each.path, keys[each])
+            seen.remember_edited(each.path, keys[each])
     return found
 
 

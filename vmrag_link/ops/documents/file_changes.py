@@ -125,7 +125,7 @@ class FileComparison:
         return None if says(header, text) else "modified"
 
     def stale(self, base: ImportBase, modified: Sequence[tuple[str, DocumentHeader]]) -> set[tuple[str, str]]:
-        """The keys of those of these documents, all with `modified` files, that were not edited."""
+        """The keys of the documents that were not edited themselves; their files are `modified`."""
         outside = base.recorded == OUTSIDE
         differing = [
             Differing(f"{base.origin}/{source}" if outside else source, header)

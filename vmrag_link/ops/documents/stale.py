@@ -70,7 +70,8 @@ def of_changes(ws: Workspace, changes: FileChanges) -> StaleReport | None:
 
 
 def among(ws: DocumentStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StaleDocument, ...]:
-    """Those of some documents, by collection and id, whose files in the work tree have changed.
+    """Which of these documents, by collection and id, say what their files said before; the files
+    of the work tree.
 
     Raises as the engine.
     """
@@ -123,7 +124,7 @@ def in_tree(
     touched: Several[str] | None = None,
     changed: Several[tuple[str, str]] = (),
 ) -> tuple[StaleDocument, ...]:
-    """Those documents at a place whose files have changed since, in a tree or an index.
+    """Which documents at a place say what their files said before; the files of a tree or an index.
 
     `files`: the blobs by path. `commit`: in whose history files are looked up. `touched`: only of
     these files, and of the documents that are `changed`, by key; None: of all.

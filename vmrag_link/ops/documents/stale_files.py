@@ -18,7 +18,7 @@ from vmrag_link.workspace import Workspace
 
 
 def in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> list[SourcedDocument]:
-    """Those of some documents whose files in the work tree have changed."""
+    """Which of these documents say what their files in the work tree said before."""
     by_collection: dict[str, tuple[Collection, list[Document]]] = {}
     for collection, document in documents:
         by_collection.setdefault(collection.name, (collection, []))[1].append(document)
@@ -46,7 +46,7 @@ def in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]
 def in_tree(
     ws: Workspace, documents: Sequence[SourcedDocument], files: Mapping[str, str], *, commit: str | None
 ) -> list[SourcedDocument]:
-    """Those of some documents whose `files`, blobs by path, have changed since.
+    """Which of these documents say what their `files`, blobs by path, said before.
 
     `commit`: in whose history files are looked up.
     """

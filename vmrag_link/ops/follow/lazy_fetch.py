@@ -36,10 +36,13 @@ from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons
 
-RESOLVE = "if nobody has it any more: vmrag resolve --accept-loss (goes on with the other side)"
+OR_RESOLVE_WITHOUT_IT = "if nobody has it any more: vmrag resolve --accept-loss (goes on with the other side)"
 """What helps where the pin that git merges names a revision that is lost."""
 
-PIN = "if nobody has it any more: vmrag pin --accept-loss REVISION (goes on from that one, without what only the lost one held)"
+OR_PIN_WITHOUT_IT = (
+    "if nobody has it any more: vmrag pin --accept-loss REVISION "
+    "(goes on from that one, without what only the lost one held)"
+)
 
 RETRY_SECONDS = 60
 """A remote that could not give a revision is not asked again for this long: a query should not wait
@@ -164,7 +167,9 @@ def require_sides(
             problems.append((pin.dolt_commit, why))
     for revision, problem in problems:
         if not is_given_up(ws, revision, others):
-            raise PinRevisionMissing(problem.message, hint=problem.hint.replace(PIN, RESOLVE), **problem.details)
+            raise PinRevisionMissing(
+                problem.message, hint=problem.hint.replace(OR_PIN_WITHOUT_IT, OR_RESOLVE_WITHOUT_IT), **problem.details
+            )
 
 
 def is_given_up(ws: Workspace, revision: str, others: Iterable[str]) -> bool:
@@ -218,7 +223,7 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
-        f"what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {PIN}",
+        f"what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
         cause=PinRevisionMissing.code,
     )
 

@@ -136,12 +136,12 @@ def _unknown(why: RemoteError) -> RemoteUnreachable:
     )
 
 
-def described(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
+def describe(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
     """What git's history and the table of links know of them."""
     introduced: dict[str, list[str]] = {}
     for pin, commits in history_pins.read(ws.places):
         introduced.setdefault(pin.dolt_commit, []).extend(commits)
-    infos = history.described(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
+    infos = history.descriptions(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
     found = []
     for revision in lost:
         pinned = [each for each in infos if each in introduced.get(revision, ())]
@@ -155,7 +155,7 @@ def accept(ws: Workspace, found: Search, instead: str) -> AcceptedLoss:
     """Record on top of a revision that others are lost; nothing is pinned. What it accepts already
     is not recorded again.
     """
-    known = described(ws, found.lost)
+    known = describe(ws, found.lost)
     new = [each for each in known if not losses.is_accepted(ws.engine, instead, each.revision)]
     made = instead
     if new:

@@ -93,8 +93,8 @@ def _require_records(ws: Workspace, revision: str) -> None:
 
 
 def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) -> PinCommandReport:
-    """Pin a revision that records that those are lost which nobody has of the pin and HEAD's
-    history, on top of what `reference` names as for `pin`; then go there.
+    """Record the loss of each revision that the pin or HEAD's history names and nobody has, in a
+    revision on top of what `reference` names as for `pin`; pin that, and go there.
 
     Raises `UsageInvalid` without a reference, `MergeConflict` while git has the pin in conflict,
     and as `losses.missing` and `losses.search`.

@@ -130,7 +130,7 @@ class WordDiff:
         return DiffReport(old, new, self.found.changes, words, documents, self.collections)
 
 
-def with_hidden(words: Words) -> str:
+def hidden_suffix(words: Words) -> str:
     """What stands behind numbers of words; empty where everything can be seen."""
     return f"; {plural(words.hidden, 'invisible character')}" if words.hidden else ""
 

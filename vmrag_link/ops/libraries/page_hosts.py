@@ -1,9 +1,9 @@
 """Which hosts may be asked for pages: what a URL says to a host leaves this machine.
 
-An agent names hosts that this machine's person agreed to, because a stranger's text may have told
-it what to put into a URL. `vmrag refresh` asks hosts from which this person took pages, because a
-fetched knowledge base names whichever its author likes. Who types a URL agrees to it, and to where
-it redirects; that opens the host for refreshing, and not for agents.
+An agent may name hosts that this machine's person agreed to: a stranger's text may have told it
+what to put into a URL. `vmrag refresh` asks hosts from which this person took pages: a fetched
+knowledge base names whichever its author likes. A person who types a URL agrees to its host, and to
+where it redirects. That opens the host for refreshing, and not for agents.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def merge_pins(
 
 
 def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> str:
-    """What a merge of the pins starts from: git's base, or the engine's where git has none, or one
-    whose revision is lost: that contains no more than both sides do.
+    """What a merge of the pins starts from: git's base, or the engine's where git has none, or
+    its revision is lost. The engine's contains no more than both sides do.
     """
     here = all(engine.has_revision(each.dolt_commit) for each in (left, right))
     if before is not None and (not here or engine.has_revision(before.dolt_commit)):

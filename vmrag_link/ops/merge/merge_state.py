@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted
+from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted, set_aside
 from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.heads import BRANCHES
@@ -247,6 +247,6 @@ def _read(path: Path) -> MergeState | None:
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise FileFailed(
             f"The file of the open merge cannot be read: {error}",
-            hint=f"Set it aside, which gives the merge up: mv {quoted(path)} {quoted(f'{path}.damaged')}",
+            hint=f"Set it aside, which gives the merge up: {set_aside(path)}",
             path=str(path),
         ) from error

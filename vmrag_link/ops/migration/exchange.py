@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, engine_of
-from vmrag_link.errors import FileFailed, file_failures, quoted
+from vmrag_link.errors import FileFailed, file_failures, set_aside
 from vmrag_link.formats import require_known
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -69,8 +69,7 @@ def state_of(places: Places) -> MigrationState | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FileFailed(
             f"{path} cannot be read.",
-            hint="It says what a migration has done; without it none can be undone. Set it aside: "
-            f"mv {quoted(path)} {quoted(f'{path}.damaged')}",
+            hint=f"It says what a migration has done; without it none can be undone. Set it aside: {set_aside(path)}",
             path=str(path),
         ) from error
 

@@ -22,7 +22,7 @@ import vmrag_link
 from vmrag_link import terminal_text
 from vmrag_link.errors import IndexExtraMissing, plural
 from vmrag_link.markdown_text import fair_share
-from vmrag_link.ops.history.word_diff import with_hidden
+from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import rankings
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.report import KnowledgeReport
@@ -191,7 +191,7 @@ def _environment() -> Environment:
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
         "rank_rows": rankings.rank_rows,
-        "with_hidden": with_hidden,
+        "hidden_suffix": hidden_suffix,
         "worsened": worsened,
         "version": vmrag_link.__version__,
         **_own("style", part("page.css")),

@@ -11,7 +11,7 @@ from itertools import islice
 from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
-from vmrag_link.ops.history.word_diff import Words, with_hidden
+from vmrag_link.ops.history.word_diff import Words, hidden_suffix
 from vmrag_link.ops.report.rankings import PLACES, rank_rows, renamed
 from vmrag_link.ops.report.records import (
     DocumentLine,
@@ -162,7 +162,7 @@ def _documents(summary: ReportSummary, room: int) -> str:
 
 
 def _words(words: Words) -> str:
-    return f"+{words.inserted:,} -{words.deleted:,}{with_hidden(words)}"
+    return f"+{words.inserted:,} -{words.deleted:,}{hidden_suffix(words)}"
 
 
 def _names(line: DocumentLine) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
-from vmrag_link.errors import quoted
+from vmrag_link.errors import quoted, set_aside
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
@@ -39,8 +39,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
 def _fetch_again(folder: Path) -> str:
     if (folder / SERVER_FILE).exists():
         return "Whoever runs the server checks the database, in its folder: dolt fsck"
-    aside = f"mv {quoted(folder)} {quoted(folder.with_name('kb.damaged'))}"
-    return f"{aside} (what was not pushed is only in there), then: vmrag clone"
+    return f"{set_aside(folder)} (what was not pushed is only in there), then: vmrag clone"
 
 
 def _note(ws: Workspace) -> Iterator[Finding]:
