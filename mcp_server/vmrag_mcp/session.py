@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,10 +18,10 @@ from vmrag_link.errors import UsageError, VmragError, system_failure
 from vmrag_link.file_stamp import file_stamps
 from vmrag_link.git import configuration
 from vmrag_link.models import Record
-from vmrag_link.progress import Task
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results.base import ToolWarning
@@ -44,62 +44,11 @@ class Behaviour(Record, frozen=True):
     page_chars: int = 80_000
 
 
-class Cancelled(BaseException):
-    """The client gave the call up. No error: nothing that catches errors may take it for one."""
-
-
 Looks = tuple[object, ...]
 """Equal as long as nobody has changed what was looked at."""
 
 NOTHING: Mapping[str, bool] = {}
 """Nothing was put to the person."""
-
-Report = Callable[[int, int, str], None]
-"""Takes the steps done, the steps known so far, and a description; in the call's thread."""
-
-
-class CallProgress:
-    """What a call under way reports. Raises `Cancelled` from where the work can be stopped.
-
-    Steps are counted over all pieces of work, those within others included: what is done never
-    falls, whatever the pieces expected.
-    """
-
-    def __init__(self, report: Report | None = None) -> None:
-        self.cancelled = threading.Event()
-        self.notes: list[str] = []
-        self._report = report
-        self._done = self._total = 0
-
-    @contextlib.contextmanager
-    def task(self, description: str, total: int) -> Iterator[Task]:
-        self._total += total
-        task = _CallTask(self, description)
-        task.advance(0)
-        yield task
-        left = total - task.done
-        self._done, self._total = self._done + max(left, 0), self._total - min(left, 0)
-
-    def note(self, sentence: str) -> None:
-        if sentence not in self.notes:
-            self.notes.append(sentence)
-
-    def said(self, steps: int, description: str) -> None:
-        self._done += steps
-        if self.cancelled.is_set():
-            raise Cancelled
-        if self._report:
-            self._report(self._done, max(self._done, self._total), description)
-
-
-class _CallTask:
-    def __init__(self, progress: CallProgress, description: str) -> None:
-        self._progress, self._description = progress, description
-        self.done = 0
-
-    def advance(self, steps: int = 1) -> None:
-        self.done += steps
-        self._progress.said(steps, self._description)
 
 
 class ProcessState:

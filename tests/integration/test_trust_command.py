@@ -14,7 +14,8 @@ from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
 from vmrag_link.trust import agreements, services
-from vmrag_mcp.session import Behaviour, CallProgress, Session
+from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.session import Behaviour, Session
 
 template, project = terminal.template, terminal.project
 

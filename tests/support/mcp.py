@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.terminal import Project
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import Chosen, EnabledTools, selection
-from vmrag_mcp.session import NOTHING, Behaviour, CallProgress, Session
+from vmrag_mcp.session import NOTHING, Behaviour, Session
 
 ALL = Chosen(toolsets="all")
 
