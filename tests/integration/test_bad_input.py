@@ -181,9 +181,13 @@ def test_a_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
 
 
 @pytest.mark.parametrize("part", [0.7, 0.9])
-def test_a_truncated_knowledge_base_serves_what_it_has_and_names_what_it_has_not(project, part):
+def test_a_truncated_knowledge_base_is_refused_until_a_person_goes_on_with_what_is_left(project, part):
     file = project.shared / "kb" / "kb.doltlite"
     os.truncate(file, int(file.stat().st_size * part))
+    for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
+        error = refused(project, *command, code=3, error="DATABASE_ERROR")
+        assert "The end of" in error["message"]
+    subprocess.run(error["hint"].partition("   (")[0], shell=True, check=True)
     report = project.run_quietly("status", "--json")
     assert (report.code, report.json["state"]) == (1, "missing")
     assert "faq.md" in project.vmrag("query", "faq").out

@@ -424,7 +424,7 @@ def test_a_process_that_fails_before_any_store_is_shown_with_its_reason(project)
     assert background.ended(job(project), within=60)
     found = chroma(project)
     assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
-    assert "FileExistsError" in found["error"]
+    assert f"{project.shared / 'chroma'} is no folder" in found["error"]
     (project.shared / "chroma").unlink()
     assert project.ask(*found["hint"].split()[1:])["chroma"]["state"] == "ready"
 

@@ -370,4 +370,5 @@ def test_a_push_without_a_new_pin_starts_no_python(remote):
     (remote.shared / "interpreter").write_text("/bin/false\n")
     assert commit(remote, "push", "origin", "main") == (0, [])
     code, lines = commit(remote, "push", "origin", "feature")
-    assert (code, len(lines)) == (0, 1), "here it is asked, and cannot answer"
+    assert (code, len(lines)) == (1, 2), "here it is asked, and cannot answer"
+    assert "nothing was pushed" in lines[-1]

@@ -274,7 +274,9 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
     (noted.top / ".git" / "index.lock").touch()
     done = noted.vmrag("commit", "-m", "note", "--json", code=3)
     assert error_of(done)["code"] == "GIT_BUSY"
-    assert f"rm {noted.top}/.git/index.lock" in error_of(done)["hint"]
+    hint = error_of(done)["hint"]
+    assert f"{noted.top}/.git/index.lock" in hint
+    assert "rm " not in hint
     assert "note.md" in noted.vmrag("query", "zebra").out
     (noted.top / ".git" / "index.lock").unlink()
     assert noted.pinned == before
@@ -329,7 +331,9 @@ def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named
     lock = noted.top / ".git" / "index.lock"
     lock.touch()
     for _ in range(2):
-        assert f"rm {lock}" in noted.run_quietly("query", "zebra").err
+        told = noted.run_quietly("query", "zebra").err
+        assert str(lock) in told
+        assert "rm " not in told
     assert noted.pinned != before
     # A query waits for git when it finishes the commit and when it follows the pin, and goes on.
     waits = []

@@ -71,7 +71,7 @@ def test_a_cut_store_of_this_machine_is_an_error_that_names_the_way_out(project)
     assert str(file) in doctor(project)
     error = Tools(project.top).error("DATABASE_ERROR", "chroma_get_session_summary", session_id="plan")
     [way_out] = error["suggestions"]
-    assert f"rm {file.with_name(extent.NAME)}" in way_out
+    assert f"mv {file.with_name(extent.NAME)} " in way_out
 
 
 def test_what_was_collected_copied_or_written_by_an_older_program_is_whole(project, tmp_path):

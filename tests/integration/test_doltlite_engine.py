@@ -22,6 +22,7 @@ from tests.support.dolt import await_next_second
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
 from tests.support.long import LONG, examples
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
+from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
 from vmrag_link.errors import (
@@ -148,6 +149,7 @@ def test_a_program_that_writes_without_our_lock_is_waited_for_and_then_named_bus
 INTERRUPTED = """
 import sys
 from pathlib import Path
+from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
 connection = Connection(Path(sys.argv[1]), access='create')
 NEVER = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
@@ -322,7 +324,11 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
             engine = DOLTLITE.create(folder)
         assert engine.count(root(engine)) == 0
         assert store(engine, "main", document("a"))
-        assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == [FILE_NAME, "write.lock"]
+        assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == [
+            extent.NAME,
+            FILE_NAME,
+            "write.lock",
+        ]
         assert not list(folder.glob(".creating/*"))
         engine.close()
 

@@ -155,10 +155,10 @@ def test_golden_queries_are_tests_where_they_are_named(project, pytester):
         asked.stdout.fnmatch_lines([line])
     assert project.start("check", "--update").code == 1
     text = (project.top / ".vmrag/queries.yaml").read_text()
-    project.write(".vmrag/queries.yaml", text.replace("version: 2", "version: 1"))
+    project.write(".vmrag/queries.yaml", text.replace("version: 3", "version: 1"))
     outdated = run(pytester, ".vmrag/queries.yaml")
     outdated.assert_outcomes(passed=2, failed=2)
-    outdated.stdout.fnmatch_lines(["*the ranking's version was 1 and is 2*"])
+    outdated.stdout.fnmatch_lines(["*the ranking's version was 1 and is 3*"])
     project.write(".vmrag/queries.yaml", "queries: 3")
     broken = run(pytester, ".vmrag/queries.yaml")
     broken.assert_outcomes(errors=1)

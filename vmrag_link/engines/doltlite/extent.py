@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import EngineFailed, quoted
 from vmrag_link.paths import read_regular
 
@@ -69,11 +70,14 @@ def require_whole(file: Path) -> None:
     def cut(path: Path) -> str:
         return quoted(path.with_name(f"{path.name}.cut"))
 
+    go_on = (
+        f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (goes on with what is left, and vmrag fetch "
+        "brings what was pushed; a copy of the file from a backup may have all of it)"
+    )
     raise EngineFailed(
         f"The end of {file} is gone: it has {size:,} bytes of the {noted.size:,} that were written. What was stored last is not in it: "
         "documents that were not committed, or revisions that were not pushed, are nowhere else.",
-        hint=f"cp {quoted(file)} {cut(file)} && mv {quoted(path)} {cut(path)}   (goes on with what is left, "
-        "and vmrag fetch brings what was pushed; a copy of the file from a backup may have all of it)",
+        hint=FETCH_AGAIN if size < _HEADER else go_on,
         path=str(file),
         size=size,
         expected=noted.size,

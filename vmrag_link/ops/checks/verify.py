@@ -117,7 +117,7 @@ def verify_between(
     scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
     walk, pins = _read(ws, scope)
     if not pins.read and not pins.ends:
-        flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
+        flawed = _not_comparable(ws, scope, walk, MergeBases(ws.places, *scope.ends))
         return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
     lacking = _lacking(ws, destinations.named(ws, knowledge_remote(ws, head))[0]) if ask else None
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
@@ -165,7 +165,7 @@ def _report(
     findings = _with_mended(walk, flaws, examination)
     if scope.base and scope.without and (found := examination.against(scope.without, scope.base)):
         findings.append(found)
-    findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
+    findings += _not_comparable(ws, scope, walk, merge_bases, cut=examination.cut)
     findings += examination.accepted_losses(scope.without)
     if not any(each.level == "error" for each in findings):  # what was dropped makes documents old, too
         findings += _stale(ws, scope)
@@ -173,13 +173,16 @@ def _report(
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 
 
-def _not_comparable(scope: Scope, walk: Walk, merge_bases: MergeBases, *, cut: bool = False) -> Iterator[PinFinding]:
+def _not_comparable(
+    ws: Workspace, scope: Scope, walk: Walk, merge_bases: MergeBases, *, cut: bool = False
+) -> Iterator[PinFinding]:
     """The error of a shallow clone that does not have what decides about a range, or of a whole
     history nothing but commits without their parents. Of one that goes further it is only said
     that it is cut.
     """
-    alone = not scope.without and bool(walk.parents) and walk.parents.keys() <= walk.cut
-    if alone or (scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents))):
+    alone = not scope.without and walk.parents.keys() <= walk.cut
+    lacking = alone and any(objects.parents(ws.places, each) for each in walk.parents)  # git cuts at a root, too
+    if lacking or (scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents))):
         yield not_comparable(scope.tip, scope.shown)
 
 

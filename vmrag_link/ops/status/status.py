@@ -114,6 +114,8 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     merge, unmergeable = _open_merge(ws)
     if state == "in_sync" and merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
         state, hint = "merging", _finishing(merge)
+    if state == "in_sync" and unmergeable:
+        state, hint = "merging", RESOLVE
     reasons += _interrupted_commit(ws) + unmergeable + _waiting(ws, target, merge) + _uncommitted_pin(ws, target)
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
