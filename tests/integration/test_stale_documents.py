@@ -5,6 +5,7 @@ document says so.
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 
@@ -12,9 +13,11 @@ from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import Project
+from vmrag_link.conversion.process import ConvertingProcess
 from vmrag_link.documents import imported_paths
 from vmrag_link.git import versions
 from vmrag_link.ops.documents import file_changes
+from vmrag_link.ops.documents import stale_files
 from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
@@ -312,3 +315,38 @@ def test_what_git_converts_on_checkout_is_not_compared_as_it_is_stored(project):
     project.git("add", "-A")
     project.git("commit", "-qm", "a pointer")
     assert outdated(project, "HEAD~1..HEAD") == []
+
+
+@pytest.mark.parametrize("command", [("query", "Ada's program"), ("verify", "HEAD~3..HEAD")])
+def test_versions_that_take_long_to_convert_are_looked_at_for_a_bounded_time(project, monkeypatch, command):
+    """A stranger's history holds as many as it likes; the document is of none of them."""
+    asked = []
+    convert = ConvertingProcess.convert
+
+    def slow(self, *given):
+        asked.append(given)
+        time.sleep(0.2)
+        return convert(self, *given)
+
+    monkeypatch.setattr(stale_files, "HISTORY_SECONDS", 1.0)
+    monkeypatch.setattr(stale_files, "TREE_SECONDS", 1.0)
+    project.write("docs/table.csv", "name,age\nAda's program,36\n")
+    project.vmrag("import", "docs/table.csv", "--collection", "handbook")
+    with terminal.opened(project) as ws:
+        update(ws, "handbook", [DocumentUpdate("table.csv", text="Ada's program, as edited.\n")])
+    project.vmrag("commit", "-m", "edited")
+    for age in range(37, 49):
+        project.write("docs/table.csv", f"name,age\nAda's program,{age}\n")
+        project.git("add", "-A")
+        project.git("commit", "-qm", "another age")
+    monkeypatch.setattr(ConvertingProcess, "convert", slow)
+    counts = []
+    for _ in range(40):
+        asked.clear()
+        project.vmrag(*command)
+        counts.append(len(asked))
+        if len(asked) < 3:
+            break
+    assert max(counts) < 10, counts
+    assert counts[-1] < 3, f"what was converted is remembered: {counts}"
+    assert 20 < sum(counts) < 60, f"and once all are, no more is asked: {counts}"

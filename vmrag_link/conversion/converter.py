@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -36,10 +38,14 @@ class Converter:
 
     A child process is started for the first file that needs one, serves the next ones, and ends
     with the block. One that dies of a file is replaced for the next.
+
+    `seconds`: for all files together. Then the child is given no other, and `late` is true.
     """
 
-    def __init__(self, limits: ConversionLimits | None = None) -> None:
+    def __init__(self, limits: ConversionLimits | None = None, *, seconds: float = math.inf) -> None:
         self._limits = limits or ConversionLimits()
+        self._until = time.monotonic() + seconds
+        self.late = False
         self._process: ConvertingProcess | None = None
 
     def __enter__(self) -> Self:
@@ -79,6 +85,9 @@ class Converter:
         if found.where == "here":
             read = reading.page(decode(data, charset), found.file_type)
             return Converted(read.content, read.title, found.file_type, read.metadata)
+        if time.monotonic() >= self._until:
+            self.late = True
+            raise ContentUnreadable("was not converted, because others took too long")
         from vmrag_link.conversion.frames import ConversionTask
 
         answer = self._running().convert(ConversionTask(found.file_type, charset), data)

@@ -105,6 +105,10 @@ class FileRecord:
         """What files of this text have been here, under whatever path."""
         return [each for each in self._texts.values() if each.content_hash == text_hash]
 
+    def version(self, content: bytes) -> SeenText | None:
+        """What is remembered of a file of that content."""
+        return self._texts.get(_digest(content))
+
     def remember_version(self, content: bytes, text: SeenText) -> None:
         """What a file held once, wherever that was read."""
         self._texts[_digest(content)] = text

@@ -7,6 +7,7 @@ document whose text is none of these was edited in the knowledge base, and is no
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,11 @@ from vmrag_link.documents.seen_files import FileRecord, SeenText, converted, lin
 from vmrag_link.git import versions
 from vmrag_link.models import DocumentHeader, metadata_of
 from vmrag_link.paths import Places
+
+HISTORY_SECONDS = 10.0
+"""For converting what files said before, unless somebody waits for that alone: a stranger's history
+may hold a thousand versions, each of which takes the converter a minute.
+"""
 
 
 class Differing(NamedTuple):
@@ -59,14 +65,14 @@ def imported_before(
     if not left or not commit:
         return found
     of_file = versions.versions(places, commit, {each.path for each in left})
-    held = _texts(places, of_file, converter)
+    held = _texts(places, of_file, seen, converter)
     for each in left:
         matching = [pair for blob in of_file.get(each.path, ()) for pair in held.get((each.path, blob), ())]
         match = next((pair for pair in matching if says(each.header, pair[1])), None)
         if match:
             seen.remember_version(*match)
             found.add(each.header.key)
-        else:
+        elif converter is None or not converter.late:
             seen.remember_edited(each.path, keys[each])
     return found
 
@@ -76,17 +82,28 @@ def _was_seen(seen: FileRecord, header: DocumentHeader) -> bool:
 
 
 def _texts(
-    places: Places, of_file: Mapping[str, Iterable[str]], converter: Converter | None
+    places: Places, of_file: Mapping[str, Iterable[str]], seen: FileRecord, converter: Converter | None
 ) -> dict[tuple[str, str], list[tuple[bytes, SeenText]]]:
-    """What each blob of a path says, with each kind of line ends."""
+    """What each blob of a path says, with each kind of line ends. Files that end alike say the
+    same.
+    """
     paths: dict[str, list[str]] = {}
     for path, blobs in of_file.items():
         for blob in blobs:
             paths.setdefault(blob, []).append(path)
-    return {
-        (path, blob): [
-            (each, text) for each in line_end_variants(content) if (text := converted(path, each, converter))
-        ]
-        for blob, content in versions.contents(places, paths)
-        for path in paths[blob]
-    }
+    found = {}
+    for blob, content in versions.contents(places, paths):
+        by_ending: dict[str, list[tuple[bytes, SeenText]]] = {}
+        for path in paths[blob]:
+            ending = os.path.splitext(path)[1]  # noqa: PTH122  thousands of them
+            if ending not in by_ending:
+                by_ending[ending] = [
+                    (each, text)
+                    for each in line_end_variants(content)
+                    if (text := seen.version(each) or converted(path, each, converter))
+                ]
+            found[path, blob] = by_ending[ending]
+    if converter and converter.late:  # the next call goes on from here
+        for pair in (pair for pairs in found.values() for pair in pairs):
+            seen.remember_version(*pair)
+    return found

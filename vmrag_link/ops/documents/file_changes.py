@@ -21,7 +21,7 @@ from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
 from vmrag_link.git import heads, listing
 from vmrag_link.models import At, DocumentHeader, Record
 from vmrag_link.ops.documents import import_commands
-from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says, says_content
+from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
 from vmrag_link.ops.documents.import_commands import FileDifference, Kind
 from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.documents.source_files import base_of, shown_path
@@ -53,7 +53,7 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
     found: list[FileDifference] = []
     commands: list[str] = []
     unknown = 0
-    with Converter(limits_of(ws.config.ingest)) as converter:
+    with Converter(limits_of(ws.config.ingest), seconds=HISTORY_SECONDS) as converter:
         comparison = FileComparison(ws.places, seen, converter)
         for collection in ws.engine.collections(at):
             base = base_of(ws.places, collection)

@@ -11,10 +11,13 @@ from vmrag_link.conversion.limits import limits_of
 from vmrag_link.documents.seen_files import FileRecord
 from vmrag_link.git import versions
 from vmrag_link.models import Collection, Document
-from vmrag_link.ops.documents.earlier_texts import Differing, imported_before, says_content
+from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says_content
 from vmrag_link.ops.documents.file_changes import FileComparison
 from vmrag_link.ops.documents.source_files import SourcedDocument, base_of
 from vmrag_link.workspace import Workspace
+
+TREE_SECONDS = 60.0
+"""As `HISTORY_SECONDS`, where a commit, a push or a CI job waits."""
 
 
 def in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> list[SourcedDocument]:
@@ -24,7 +27,7 @@ def in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]
         by_collection.setdefault(collection.name, (collection, []))[1].append(document)
     seen = FileRecord(ws.places.seen_files)
     found: list[SourcedDocument] = []
-    with Converter(limits_of(ws.config.ingest)) as converter:
+    with Converter(limits_of(ws.config.ingest), seconds=HISTORY_SECONDS) as converter:
         comparison = FileComparison(ws.places, seen, converter)
         for collection, some in by_collection.values():
             base = base_of(ws.places, collection)
@@ -51,7 +54,7 @@ def in_tree(
     `commit`: in whose history files are looked up.
     """
     seen = FileRecord(ws.places.seen_files)
-    with Converter(limits_of(ws.config.ingest)) as converter:
+    with Converter(limits_of(ws.config.ingest), seconds=TREE_SECONDS) as converter:
         held = dict(versions.contents(ws.places, {files[each.source] for each in documents}))
         differing = [
             Differing(each.source, each.header)
