@@ -16,8 +16,7 @@ from tests.support.terminal import Project
 from vmrag_link.conversion.process import ConvertingProcess
 from vmrag_link.documents import imported_paths
 from vmrag_link.git import versions
-from vmrag_link.ops.documents import file_changes
-from vmrag_link.ops.documents import stale_files
+from vmrag_link.ops.documents import file_changes, stale_files
 from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
