@@ -177,7 +177,7 @@ class _Line:
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """What is asked meanwhile is cut off after so many seconds; `cut_off`: whether it was."""
+        """End the block's request after so many seconds; `cut_off` says whether that happened."""
         request, self.cut_off = object(), False
         self._request = request
         timer = threading.Timer(seconds, self._cut, (request,))

@@ -1,8 +1,8 @@
 """Every hint that a command prints is run, in the state that printed it: it has to help.
 
-`VMRAG_WALK_HINTS=1 pytest …` walks the hints of all commands that tests type (a long run does); a
-sample is in every run (`tests/integration/test_hints.py`). The repositories of a test lie in one
-folder; while a hint is tried, a copy stands in its place, at the same paths, and is thrown away.
+`VMRAG_WALK_HINTS=1 pytest …` walks the hints of all commands that these tests type; a sample is in
+every run (`tests/integration/test_hints.py`). The repositories of a test lie in one folder; while a
+hint is tried, a copy stands in its place, at the same paths, and is thrown away.
 """
 
 from __future__ import annotations
