@@ -740,7 +740,7 @@ def test_a_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
         for command in (["merge", "--continue"], ["merge", "--abort"], ["resolve", "--ours"], ["merge", "feature"]):
             error = refused(torn, *command, code=3)
             assert (error["code"], str(open_merge(torn)) in error["hint"]) == ("FILE_SYSTEM_ERROR", True)
-        assert torn.status()["state"] == "in_sync"
+        assert torn.status()["state"] == "merging"
         assert any(str(open_merge(torn)) in each for each in torn.status()["reasons"])
     assert torn.texts() == TORN
     open_merge(torn).unlink()

@@ -115,8 +115,13 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     if state == "in_sync" and merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
         state, hint = "merging", _finishing(merge)
     if state == "in_sync" and unmergeable:
-        state, hint = "merging", RESOLVE
-    reasons += _interrupted_commit(ws) + unmergeable + _waiting(ws, target, merge) + _uncommitted_pin(ws, target)
+        state, hint = "merging", unmergeable.hint
+    reasons += (
+        _interrupted_commit(ws)
+        + ([unmergeable.sentence] if unmergeable else [])
+        + _waiting(ws, target, merge)
+        + _uncommitted_pin(ws, target)
+    )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
     chroma = ws.chroma.state() if ws.binding else None
@@ -224,12 +229,12 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     return reasons
 
 
-def _open_merge(ws: Workspace) -> tuple[MergeState | None, list[str]]:
+def _open_merge(ws: Workspace) -> tuple[MergeState | None, VmragError | None]:
     """The merge that is open, or why it cannot be made."""
     try:
-        return merge_state.current(ws), []
+        return merge_state.current(ws), None
     except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
-        return None, [error.sentence]
+        return None, error
 
 
 def _after_resolve(found: PendingChanges) -> PendingChanges:
