@@ -149,6 +149,7 @@ def parent_of(child):
     return child
 
 attempts = {
+    "join its parent's group": lambda: libc.setpgid(0, os.getpgid(parent)),
     "read": lambda: libc.open(home + b"/.ssh/id", os.O_RDONLY),
     "read of its parent": lambda: libc.open(f"/proc/{parent}/environ".encode(), os.O_RDONLY),
     "list": lambda: libc.opendir(home) or -1,

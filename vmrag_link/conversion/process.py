@@ -92,6 +92,7 @@ class ConvertingProcess:
         if self._process.poll() is None:  # its number may be another's by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()  # it may have left its group where the kernel lets it
 
     def _failure(self) -> ContentUnreadable:
         """Why there was no answer."""

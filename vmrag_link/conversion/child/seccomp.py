@@ -26,6 +26,8 @@ _REFUSED = (
     # What changes or reads other processes; `kill`, `tgkill` and `prlimit64` are below.
     "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, tkill 200 130",
     "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30",
+    # Whoever ends a conversion ends its group of processes.
+    "setpgid 109 154, setsid 112 157",
     "migrate_pages 256 238, move_pages 279 239",
     # What of files Landlock leaves, or older kernels' Landlock.
     "chmod 90 -, fchmod 91 52, fchmodat 268 53, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54",
