@@ -33,6 +33,9 @@ __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_
 AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
+WITHOUT_EFFECT = {"index.keep": "index.keep_mb"}
+"""Settings of earlier versions that are accepted, and what there is instead."""
+
 _REQUIRES = "requires"
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
@@ -113,6 +116,9 @@ def load(
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
         found |= {name: _added_up(name, item, found.get(name)) for name, item in source.items()}
+    for name, instead in WITHOUT_EFFECT.items():
+        if name in found:
+            warnings.append(f"{found[name].place.label}: {name} has no effect any more; see {instead}.")
     config = _built(found)
     if config.chunking.overlap >= config.chunking.size:
         place = (found.get("chunking.overlap") or found["chunking.size"]).place
@@ -191,8 +197,9 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     """Sentences about keys that are nearly a setting's. Others in that section are not ours to
     judge.
     """
-    names = [key.git_name for key in KEYS.values() if key.in_git]
-    near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
+    names = {key.git_name: key.name for key in KEYS.values() if key.in_git}
+    useful = [name for name, key in names.items() if key not in WITHOUT_EFFECT]
+    near = {name: nearest(name, useful, cutoff=0.9) for name in overrides if name not in names}
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 

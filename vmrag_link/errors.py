@@ -716,6 +716,15 @@ def no_space(folder: Path) -> FileFailed:
     return FileFailed(f"The disk is full: {folder} cannot be written.", hint=_SPACE, path=str(folder))
 
 
+def unusable(index: Path, problem: str) -> IndexFailed:
+    """`index`: the folder of a view or of a segment."""
+    return IndexFailed(
+        f"The index {index.name} does not verify: {problem}.",
+        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
+        folder=str(index),
+    )
+
+
 def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFailed:
     return FileFailed(
         f"The disk is too full for {what}: {needed / 1e6:,.0f} MB are needed below {folder}, {free / 1e6:,.0f} MB are free.",

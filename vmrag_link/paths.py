@@ -66,12 +66,18 @@ class Places(NamedTuple):
         return self.shared / "kb"
 
     @property
-    def snapshots(self) -> Path:
-        return self.shared / "snapshots"
+    def views(self) -> Path:
+        """What the index of each revision holds; derived."""
+        return self.shared / "views"
+
+    @property
+    def segments(self) -> Path:
+        """The pieces of which indexes consist; derived."""
+        return self.shared / "segments"
 
     @property
     def chroma(self) -> Path:
-        """Chroma's stores of snapshots; derived."""
+        """Chroma's stores of views; derived."""
         return self.shared / "chroma"
 
     @property
@@ -81,7 +87,8 @@ class Places(NamedTuple):
 
     @property
     def working_copies(self) -> Path:
-        return self.shared / "working"
+        """The views of uncommitted documents; derived."""
+        return self.shared / "uncommitted"
 
     @property
     def embeddings(self) -> Path:
@@ -148,6 +155,11 @@ class Places(NamedTuple):
         return self.shared / "local" / "index"
 
     @property
+    def local_segments(self) -> Path:
+        """The pieces of which it consists; derived."""
+        return self.shared / "local" / "segments"
+
+    @property
     def trust_id(self) -> Path:
         """Holds an id that tells this repository from another one at the same path."""
         return self.shared / "trust-id"
@@ -155,9 +167,18 @@ class Places(NamedTuple):
     @property
     def folders(self) -> tuple[Path, ...]:
         """All folders of ours, outer ones before those in them; not each of them is there."""
-        shared = (self.shared, self.kb, self.snapshots, self.chroma, self.builder, self.working_copies, self.shims)
+        shared = (
+            self.shared,
+            self.kb,
+            self.views,
+            self.segments,
+            self.chroma,
+            self.builder,
+            self.working_copies,
+            self.shims,
+        )
         upkeep = (self.locks, self.journal, self.logs, self.quarantine, self.migration, self.shared / "leases")
-        local = (self.local_kb.parent, self.local_kb, self.local_index)
+        local = (self.local_kb.parent, self.local_kb, self.local_index, self.local_segments)
         return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.own)
 
     # -- of this work tree

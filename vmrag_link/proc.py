@@ -14,7 +14,7 @@ import functools
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -173,15 +173,13 @@ def run(
     stdin: bytes | None = None,
     show_stderr: bool = False,
     timeout: float | None = None,
-    meanwhile: Callable[[], object] | None = None,
 ) -> Finished:
     """Run a program to its end with captured output; never through a shell. Raises
     FileNotFoundError if it is absent.
 
     `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that
     is captured. After `timeout` seconds it is ended, with all that it has started, and TimeoutError
-    is raised; such a program must not ask anything at the terminal. `meanwhile` is called while one
-    without a timeout runs.
+    is raised; such a program must not ask anything at the terminal.
     """
     words, environ = _prepared(argv, cwd, env)
     if timeout is not None:
@@ -190,8 +188,6 @@ def run(
     shown = None if show_stderr else subprocess.PIPE
     with subprocess.Popen(words, cwd=cwd, env=environ, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
         try:
-            if meanwhile:
-                meanwhile()
             said, complained = process.communicate(stdin)
         except BaseException:
             _clear_up(process)

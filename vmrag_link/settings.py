@@ -173,13 +173,21 @@ class RetrievalSettings(Record, frozen=True):
 
 
 class IndexSettings(Record, frozen=True):
+    keep_mb: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="How many megabytes of the index stay for revisions that no work tree is at, so that going back costs nothing.",
+            extra=_agreed(),
+        ),
+    ] = 500
     keep: Annotated[
         int,
         Meta(
             ge=0,
             le=1000,
-            description="How many spare index snapshots are kept, so that going back costs nothing.",
-            extra=_agreed(),
+            description="Has no effect any more; see `index.keep_mb`.",
         ),
     ] = 4
     chroma: Annotated[
@@ -203,7 +211,7 @@ class ChromaSettings(Record, frozen=True):
     mode: Annotated[
         Literal["embedded", "http", "cloud"],
         Meta(
-            description="Whether index snapshots are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
+            description="Whether indexes are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
             "(`http`), or through Chroma Cloud (`cloud`, untested). To a server, texts and vectors are sent.",
             extra=_agreed(_first_of("embedded", "http", "cloud"), free=("embedded",)),
         ),

@@ -17,7 +17,7 @@ committed: everybody who clones has it.
 retrieval:
   mode: vector
   k: 10
-index.keep: 8        # the same as a section `index:` with the line `keep: 8`
+index.keep_mb: 800   # the same as a section `index:` with the line `keep_mb: 800`
 remote: "git:"       # a value that ends in a colon needs the quotes
 ```
 

@@ -19,7 +19,7 @@ from vmrag_link.index.verify import SUFFIX
 from vmrag_link.models import canonical_json
 from vmrag_link.settings import Config
 
-LAYOUT = "vmrag-1"
+LAYOUT = "vmrag-2"
 """Rises with what a cache holds."""
 
 NOT_AUTOMATIC = ("release", "pull_request_target", "workflow_run")

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.hooks("on")
-def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
+def test_a_push_is_brought_to_its_pin_and_the_next_job_embeds_nothing(ci):
     cold = ci.on_push()
     assert cold.passed
     expected = {
@@ -49,12 +49,13 @@ def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
     assert expected.items() <= cold.outputs.items()
     assert Path(cold.outputs["index-path"]).is_dir()
     assert "built here" in cold.log
+    assert ", 0 embedded" not in cold.log
     assert len(ci.cache.entries) == 1
 
     warm = ci.on_push()
     assert warm.passed
     assert warm.outputs | {"index-path": ""} == cold.outputs | {"index-path": "", "cache-hit": "true"}
-    assert "from the cache" in warm.log
+    assert "built with vectors from the cache" in warm.log
     assert warm.step("store").outcome == "skipped"
     assert len(ci.cache.entries) == 1
     assert warm.annotations == []
@@ -88,11 +89,11 @@ def test_a_cache_of_another_revision_is_a_warm_start(ci):
     ci.ada.git("push", "-q")
     done = ci.on_push()
     assert done.outputs["cache-hit"] == "false"
-    assert "1 chunk added, 1 embedded" in done.log
+    assert "4 chunks added, 1 embedded" in done.log
     assert len(ci.cache.entries) == 2
 
 
-@pytest.mark.parametrize("spoil", [poison.forged_vectors, poison.truncated, poison.forged_words])
+@pytest.mark.parametrize("spoil", [*poison.FORGED])
 @pytest.mark.sample(1)
 def test_a_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
     good = ci.on_push()
@@ -106,12 +107,26 @@ def test_a_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
     assert ci.on_push().outputs["cache-hit"] == "true"
 
 
+@pytest.mark.parametrize("spoil", [poison.truncated, poison.altered_vectors, poison.no_database])
+@pytest.mark.sample(1)
+def test_a_cache_without_a_vector_to_use_is_none_and_is_replaced(ci, spoil):
+    good = ci.on_push()
+    spoil(ci.cache.root / ci.cache.entries[0])
+    done = ci.on_push()
+    assert done.passed
+    assert (done.outputs["cache-hit"], done.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
+    assert ", 0 embedded" not in done.log
+    assert done.annotations == []
+    assert len(ci.cache.entries) == 2
+    assert ci.on_push().outputs["cache-hit"] == "true"
+
+
 def test_a_cache_service_that_refuses_is_no_failure(ci):
     ci.cache.broken = True
     done = ci.on_push()
     assert done.passed
     assert done.outputs["in-sync"] == "true"
-    assert done.said("notice") == ["The cache was not saved; the next run builds the index again."]
+    assert done.said("notice") == ["The cache was not saved; the next run embeds the texts again."]
 
 
 @pytest.mark.parametrize(

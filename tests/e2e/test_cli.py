@@ -231,8 +231,8 @@ def test_any_chroma_client_opens_what_path_prints(project):
 def test_path_prints_what_other_programs_need(project):
     report = project.ask("path")
     assert report["kb"] == str(project.shared / "kb")
-    assert report["index"].startswith(str(project.shared / "snapshots"))
+    assert report["index"].startswith(str(project.shared / "views"))
     assert project.vmrag("path", "kb").out.strip() == report["kb"]
     assert project.vmrag("path", "index").out.strip() == report["index"]
     project.put("draft.md", "A draft.")
-    assert project.ask("path")["index"].startswith(str(project.own))
+    assert project.ask("path")["index"].startswith(str(project.shared / "uncommitted"))

@@ -20,6 +20,7 @@ import pytest
 from tests.support import cli, terminal
 from tests.support.cli import WITHOUT_RIGHTS, error_of, pages, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.indexes import segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 
@@ -195,31 +196,39 @@ def test_a_truncated_knowledge_base_is_refused_until_a_person_goes_on_with_what_
         refused(project, *command, code=1, error="PIN_MISSING_REVISION")
 
 
-def truncated_vectors(snapshot: Path) -> None:
-    os.truncate(next(snapshot.glob("*.i8")), 10)
+def a_segment(damage: Callable[[Path], None]) -> Callable[[Path], None]:
+    return lambda view: damage(segments_of(view)[0])
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "a deleted file": lambda snapshot: (snapshot / "keywords.sqlite").unlink(),
-    "truncated vectors": truncated_vectors,
-    "a deleted seal": lambda snapshot: (snapshot / "seal.json").unlink(),
-    "a garbage manifest": lambda snapshot: (snapshot / "manifest.sqlite").write_bytes(b"garbage" * 1000),
+def truncated_vectors(segment: Path) -> None:
+    os.truncate(next(segment.glob("*.i8")), 10)
+
+
+FOLDERS: dict[str, Callable[[Path], None]] = {
+    "a deleted seal": lambda folder: (folder / "seal.json").unlink(),
     "no directory": shutil.rmtree,
-    "an empty directory": lambda snapshot: (shutil.rmtree(snapshot), snapshot.mkdir()),
-    "a file in its place": lambda snapshot: (shutil.rmtree(snapshot), snapshot.write_bytes(b"garbage")),
+    "an empty directory": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
+    "a file in its place": lambda folder: (shutil.rmtree(folder), folder.write_bytes(b"garbage")),
 }
 
-
-def snapshot(project: Project) -> Path:
-    return next(path for path in (project.shared / "snapshots").glob(f"{project.pinned}-*") if path.is_dir())
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a deleted file of a segment": a_segment(lambda segment: (segment / "keywords.sqlite").unlink()),
+    "truncated vectors": a_segment(truncated_vectors),
+    "a garbage manifest": a_segment(lambda segment: (segment / "manifest.sqlite").write_bytes(b"garbage" * 1000)),
+    **{f"{name}, of a segment": a_segment(damage) for name, damage in FOLDERS.items()},
+    "a deleted file of the view": lambda view: (view / "view").unlink(),
+    "a truncated view": lambda view: os.truncate(view / "view", 10),
+    "a garbage view": lambda view: (view / "view").write_bytes(b"garbage" * 1000),
+    **{f"{name}, of the view": damage for name, damage in FOLDERS.items()},
+}
 
 
 @pytest.mark.parametrize("pin", ["sound", "malformed"])
 @pytest.mark.parametrize("command", ["query faq", "sync"])
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.sample(9)
-def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
-    DAMAGES[damage](snapshot(project))
+@pytest.mark.sample(16)
+def test_a_damaged_index_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
+    DAMAGES[damage](view_of(project))
     pinned = (project.top / ".dolt-version").read_bytes()
     if pin == "malformed":
         (project.top / ".dolt-version").write_text("garbage")
@@ -236,10 +245,19 @@ def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, d
 
 
 @pytest.mark.parametrize("name", ["keywords.sqlite", "seal.json", "manifest.sqlite", "*"])
-def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, name):
-    for path in snapshot(project).rglob(name) if name == "*" else [snapshot(project) / name]:
-        if path.is_file():
-            path.write_bytes(b"\1" * path.stat().st_size)
+@pytest.mark.parametrize("of", ["a segment", "the view"])
+def test_an_index_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, of, name):
+    if of == "a segment":
+        [folder] = segments_of(view_of(project))
+    else:
+        folder, name = (
+            view_of(project),
+            name.replace("keywords.sqlite", "view").replace("manifest.sqlite", "proven.json"),
+        )
+    paths = [path for path in folder.rglob(name) if path.is_file()]
+    assert paths
+    for path in paths:
+        path.write_bytes(b"\1" * path.stat().st_size)
     for command in [("query", "faq"), ADD, ("query", "install")]:
         done = project.run_quietly(*command, "--json")
         assert done.code == 0, done
@@ -251,9 +269,11 @@ def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_built_again(p
 @pytest.mark.hooks("on")
 def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp_path):
     project.git("switch", "-q", "feature")
-    shutil.rmtree(snapshot(project))
+    shutil.rmtree(view_of(project))
     project.git("switch", "-q", "main")
-    for path in snapshot(project).rglob("*.sqlite*"):
+    damaged = [path for segment in segments_of(view_of(project)) for path in segment.rglob("*.sqlite*")]
+    assert damaged
+    for path in damaged:
         if path.name != "manifest.sqlite":
             path.write_bytes(b"\1" * path.stat().st_size)
     project.git("switch", "-q", "feature")
@@ -261,7 +281,7 @@ def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp
     assert_whole(project, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("content", [b"", b"\0garbage", b"[]", b'{"revision": 1, "snapshot": null}', b"{}"])
+@pytest.mark.parametrize("content", [b"", b"\0garbage", b"[]", b'{"revision": 1, "view": null}', b"{}"])
 @pytest.mark.parametrize("name", ["workspace.json", "applied"])
 @pytest.mark.sample(4)
 def test_a_garbage_workspace_file_is_written_again(project, tmp_path, name, content):
@@ -594,7 +614,7 @@ SETTINGS = {
     "embedding:\n  model: [\n": 2,
     "embedding:\n\tmodel: hash\n": 2,
     "embeding:\n  model: hash\n": 1,
-    "index:\n  keep: many\n": 2,
+    "index:\n  keep_mb: many\n": 2,
     "embedding:\n  model: gpt\n": 2,
     "# a comment\nengine: &x doltlite\n": 2,
     "embedding:\n  model: hash\n  model: hash\n": 3,

@@ -1,4 +1,4 @@
-"""Chroma's store follows the bound snapshots: in the background, for whoever waits, after kills,
+"""Chroma's store follows the bound views: in the background, for whoever waits, after kills,
 beside other work trees.
 """
 
@@ -25,7 +25,8 @@ from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
 from vmrag_link.errors import Busy
 from vmrag_link.git import plumbing
-from vmrag_link.index import directories
+from vmrag_link.index import directories, view
+from vmrag_link.index.verify import segments_beside
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
@@ -434,7 +435,7 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
         wanted = ws.chroma.of(project.pinned)
-        exchange = locks.exclusive(directories.lock_of(wanted.snapshot), purpose="replace a snapshot", timeout=5)
+        exchange = locks.exclusive(directories.lock_of(wanted.view), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
             chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET)
         assert chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET).is_dir()
@@ -474,7 +475,7 @@ def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     monkeypatch.setenv("VMRAG_INDEX_STORE_DOCUMENTS", "false")
     assert findings(project) == [], "it is of other settings"
     monkeypatch.delenv("VMRAG_INDEX_STORE_DOCUMENTS")
-    (path / "manifest.sqlite").unlink()
+    (path / stores.HELD).unlink()
     assert chroma(project)["state"] == "following"
     build(project)
     assert chroma(project)["state"] == "ready"
@@ -542,11 +543,14 @@ def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, 
     assert stripped(seen(client, project.ask("path", "chroma"))) == pinned(project)
 
 
-def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone):
+@pytest.mark.parametrize("damaged", ["view", "segment"])
+def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone, damaged):
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        folder = ws.snapshots.path(project.pinned)
-    (folder / "vectors-1.i8").write_bytes(b"\0")
+        folder = ws.views.path(project.pinned)
+    [part] = view.read(folder).parts
+    file = folder / view.FILE if damaged == "view" else segments_beside(folder) / part.segment / "vectors-1.i8"
+    file.write_bytes(b"\0")
     assert build(project) == []
     assert chroma(project)["state"] == "following"
     project.vmrag("query", "rest")

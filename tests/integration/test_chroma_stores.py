@@ -30,9 +30,10 @@ from vmrag_link.chroma.stores import Stores
 from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import directories
-from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.index import directories, view
+from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.seal import SEAL
+from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import content_hash
 
 kb = knowledge.kb
@@ -42,11 +43,15 @@ def shelf(kb: Knowledge, *, store_documents: bool = True) -> Stores:
     return Stores(kb.folder / "chroma", store_documents=store_documents)
 
 
+def problem(kept: Stores, path: Path, index: Path) -> str:
+    return kept.problem(path, lambda: view.unembedded(index))
+
+
 def vectors(kb: Knowledge):
-    def of(_: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+    def of(_: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         model = kb.model_for(held.collection)
         found, _ = vectors_for(kb.cache, model, {content_hash(text): text for text in texts.values()})
-        return {slot: found[content_hash(text)] for slot, text in texts.items()}
+        return {row: found[content_hash(text)] for row, text in texts.items()}
 
     return of
 
@@ -54,7 +59,7 @@ def vectors(kb: Knowledge):
 def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> MadeStore:
     kept = given.pop("kept", None) or shelf(kb)
     kept.root.mkdir(exist_ok=True)
-    with contextlib.closing(OpenIndex(folder or kb.snapshots.path(revision))) as index:
+    with contextlib.closing(OpenIndex(folder or kb.views.path(revision))) as index:
         return building.build(kept, index, kept.path(revision), vectors=given.pop("vectors", vectors(kb)), **given)
 
 
@@ -73,7 +78,7 @@ def page_rows(store, each: str):
 
 
 def grown(kb: Knowledge) -> tuple[str, str]:
-    """Two revisions with their snapshots: documents changed, added and removed, a collection
+    """Two revisions with their views: documents changed, added and removed, a collection
     redefined and one new.
     """
     rows = [doc(f"d{n}", f"text number {n}", title=f"t{n}", metadata={"even": n % 2 == 0}) for n in range(20)]
@@ -156,11 +161,11 @@ def test_without_texts_and_with_them_are_different_stores(kb):
     made = make(kb, first, kept=bare)
     assert {text for text, *_ in held(made.path)["guide"].values()} == {None}
     assert made.path != shelf(kb).path(first)
-    assert bare.problem(made.path, kb.snapshots.path(first)) == ""
+    assert problem(bare, made.path, kb.views.path(first)) == ""
     assert make(kb, first).how == "fresh"
 
 
-@pytest.mark.parametrize("damage", ["the database", "an index file", "the manifest", "the seal"])
+@pytest.mark.parametrize("damage", ["the database", "an index file", "what it was made of", "the seal"])
 @pytest.mark.sample(2)
 def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     many = [doc(f"d{n}", f"text {n}") for n in range(1_100)]  # enough for Chroma to write its HNSW index out
@@ -173,7 +178,7 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
         with contextlib.closing(open_store(base)) as store:
             store.delete(store.collections()["guide"], ["d5_chunk_0"])
     else:
-        name = {"an index file": "data_level0.bin", "the manifest": "manifest.sqlite", "the seal": SEAL}[damage]
+        name = {"an index file": "data_level0.bin", "what it was made of": stores.HELD, "the seal": SEAL}[damage]
         [path] = base.rglob(name)
         flip(path, path.stat().st_size // 2, 3) if damage != "the seal" else path.write_bytes(path.read_bytes()[:-9])
     made = make(kb, second)
@@ -201,9 +206,10 @@ def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(k
 def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
     first, _ = grown(kb)
 
-    def wrong(folder: Path, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
-        found = dict(vectors(kb)(folder, each, texts))
-        return found | {slot: found[max(found)] for slot in found if slot == 0}
+    def wrong(index: IndexReader, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+        found = dict(vectors(kb)(index, each, texts))
+        first = index.rows_of([("guide", "d0")])
+        return found | {row: found[max(found)] for rows in first.values() for row in rows if row in found}
 
     with pytest.raises(IndexFailed, match="vector of 'd0_chunk_0' of 'guide'"):
         make(kb, first, vectors=wrong)
@@ -215,7 +221,7 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
 def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
     first, _ = grown(kb)
     path = make(kb, first).path
-    with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
+    with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
         assert check.difference(path, index, with_texts=True) == ""
         with contextlib.closing(open_store(path)) as store:
             guide = store.collections()["guide"]
@@ -240,23 +246,20 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
 def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     first, _ = grown(kb)
     copied = kb.copied(first, "without")
-    with kb.store(copied) as store:
-        store.unseal()
-        with store.manifest:
-            store.manifest.note_unembedded({"old": "nobody answers"})
-
+    with kb.draft(copied) as draft:
+        draft.note_unembedded({"old": "nobody answers"})
         stand_in = featureless(collection().embedding_dimensions)
-        store.embed("old", {f"o{n}": stand_in for n in range(3)})
-        store.manifest.connection.execute("DELETE FROM meta WHERE key = 'given_vectors'")
-        store.seal(revision=first)
+        draft.embed("old", {f"o{n}": stand_in for n in range(3)})
+        draft._given = False
+        draft.publish(copied, revision=first)
     made = make(kb, first, folder=copied)
-    assert shelf(kb).problem(made.path, copied) == ""
-    assert "does not verify" in shelf(kb).problem(made.path, kb.folder / "gone")
-    assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
+    assert problem(shelf(kb), made.path, copied) == ""
+    assert "does not verify" in problem(shelf(kb), made.path, kb.folder / "gone")
+    assert problem(shelf(kb), made.path, kb.views.path(first)) == "vectors were made since"
     again = make(kb, first)
     assert again.how == "delta"  # from itself: two collections stay
     assert again.added == 3
-    assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == ""
+    assert problem(shelf(kb), made.path, kb.views.path(first)) == ""
 
 
 # -- kills, readers, removal -----------------------------------------------------------------------
@@ -285,7 +288,7 @@ def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     assert said(killed) == "there"
     assert killed.wait() == -signal.SIGKILL
     kept = shelf(kb)
-    assert kept.problem(kept.path(second), kb.snapshots.path(second)) == "it is not there"
+    assert problem(kept, kept.path(second), kb.views.path(second)) == "it is not there"
     assert len(kept.sweep()) == 1
     assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.path(first).name}
     assert make(kb, second).how == "delta"
@@ -306,9 +309,8 @@ def test_an_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
     first, _ = grown(kb)
     folder = kb.copied(first, "soon-gone")
     with contextlib.closing(OpenIndex(folder)) as index:
-        assert index.in_place
         shutil.rmtree(folder)
-        assert not index.in_place
+        shutil.rmtree(kb.views.segments.root)
         kept = shelf(kb)
         kept.root.mkdir()
         made = building.build(kept, index, kept.path(first), vectors=vectors(kb))
@@ -357,13 +359,12 @@ def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, t
 def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
     first, _ = grown(kb)
     path = make(kb, first).path
-    index = kb.snapshots.path(first)
-    (path / "manifest.sqlite").unlink()
-    assert shelf(kb).problem(path, index) == "manifest.sqlite has -1 bytes instead of " + str(
-        (index / "manifest.sqlite").stat().st_size
-    )
+    index = kb.views.path(first)
+    size = (path / stores.HELD).stat().st_size
+    (path / stores.HELD).unlink()
+    assert problem(shelf(kb), path, index) == f"{stores.HELD} has -1 bytes instead of {size}"
     assert make(kb, first).how != "reused"
-    assert shelf(kb).problem(path, index) == ""
+    assert problem(shelf(kb), path, index) == ""
     seal = msgspec.json.decode((path / SEAL).read_bytes())
     assert seal["revision"] == first
 
@@ -380,8 +381,8 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
         " guide.metadata['revision'], guide.get(where={'source_id': 'd3'})['documents'])\n"
     )
     assert end(reader).strip() == f"20 ['d7_chunk_0'] ['d11_chunk_0'] {first} ['text number 3']"
-    assert shelf(kb).problem(path, kb.snapshots.path(first)) == ""
-    with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
+    assert problem(shelf(kb), path, kb.views.path(first)) == ""
+    with contextlib.closing(OpenIndex(kb.views.path(first))) as index:
         assert check.difference(path, index, with_texts=True) == ""
 
 

@@ -17,6 +17,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
+from tests.support.indexes import unfinished
 from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
@@ -37,8 +38,9 @@ STEPS = {
     ),
     "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
     "once the pin is staged": "import vmrag_link.journal as m; m.Journal.finish = die",
-    "during the snapshot": "from vmrag_link.index.store import IndexStore as m; m.seal = die",
-    "before the snapshot's rename": "from vmrag_link.index.snapshots import Snapshots as m; m.publish = die",
+    "while the index is derived": "from vmrag_link.index.draft import Draft as m; m._finish = die",
+    "between its segments and its view": "from vmrag_link.index import draft as m; m.seal_view = die",
+    "before the view's rename": "from vmrag_link.index.views import Views as m; m.publish = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
     "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
     "before the spares are removed": "from vmrag_link.sync import eviction as m; m.tidy = die",
@@ -87,9 +89,7 @@ def finished(project: Project, scratch: Path, before: str) -> None:
 def settled(project: Project) -> None:
     project.vmrag("sync")
     assert [path.name for path in (project.shared / "journal").iterdir()] == []
-    assert not [
-        path for path in (project.shared / "snapshots").iterdir() if path.name.startswith(".") and path.is_dir()
-    ]
+    assert unfinished(project) == []
     assert not list(project.top.glob(".*.tmp"))
 
 

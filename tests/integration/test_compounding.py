@@ -244,9 +244,12 @@ def test_other_documentation_is_indexed_and_never_stored(tools, project):
     (project.top / "manual" / "setup.md").unlink()
     left = tools("search_external_docs", query="pump", min_relevance_score=0)
     assert [each["path"] for each in left["results"]] == ["./manual/deep/oil.md"]
-    indexes = [*(project.own / "external").glob("*/*-*/seal.json")]
-    assert len(indexes) == 1, "the former index goes"
-    indexes[0].with_name("keywords.sqlite").write_bytes(b"\1" * 5000)
+    external = project.own / "external"
+    [_], [segment] = ([*external.glob(f"*/{kind}/*-*/seal.json")] for kind in ("views", "segments"))  # the former go
+    segment.with_name("keywords.sqlite").write_bytes(b"\1" * 5000)
+    assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
+    [vectors] = external.glob("*/segments/*-*/vectors-1.i8")
+    vectors.write_bytes(bytes(-each & 255 for each in vectors.read_bytes()))  # what was near is far
     assert tools("search_external_docs", query="pump", min_relevance_score=0)["results"] == left["results"]
     assert not tools("list_doc_types")["kb"]["dirty"]
     assert not any("oil" in text for text in rows(project).values())

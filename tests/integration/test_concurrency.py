@@ -16,16 +16,18 @@ import pytest
 from tests.support import cli
 from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
 from tests.support.compare import assert_whole
+from tests.support.indexes import folders, unfinished, view_of
 from tests.support.long import crossed
 from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Done, Project
+from vmrag_link.index.views import segments_of
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
 library, stocked = cli.library, cli.stocked
 
 IMPORT = ("import", "more", "--collection", "handbook", "--base", "more")
-NOTHING_KEPT = {"VMRAG_INDEX_KEEP": "0"}
+NOTHING_KEPT = {"VMRAG_INDEX_KEEP_MB": "0"}
 
 
 def all_done(*running: Running) -> list[Done]:
@@ -201,7 +203,7 @@ def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answer
 # -- the gaps between two steps --------------------------------------------------------------------
 
 
-def test_a_snapshot_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
+def test_a_view_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
     """Another work tree evicts everything that nobody is bound to, at the very moment before this
     one binds.
     """
@@ -212,33 +214,33 @@ def test_a_snapshot_is_not_evicted_between_its_building_and_its_binding(stocked,
         "import subprocess\nfrom vmrag_link.sync import apply as m\nswap = m._swap\n"
         "def then(*a):\n"
         f"    subprocess.run([sys.executable, '-P', '-m', 'vmrag_link.cli.main', '-C', {str(walker.top)!r}, 'sync', '--rebuild'],"
-        " check=True, env=os.environ | {'VMRAG_INDEX_KEEP': '0'})\n"
+        " check=True, env=os.environ | {'VMRAG_INDEX_KEEP_MB': '0'})\n"
         "    return swap(*a) if a[2].path.is_dir() else os._exit(7)\nm._swap = then"
     )
     assert driven(stocked, body, "sync").code == 0
-    snapshots = {path.name.partition("-")[0] for path in (stocked.shared / "snapshots").iterdir() if path.is_dir()}
-    assert stocked.pinned in snapshots
+    assert stocked.pinned in {path.name.partition("-")[0] for path in folders(stocked.shared / "views")}
     assert stocked.status()["state"] == "in_sync"
     assert_whole(stocked, scratch(tmp_path))
 
 
 def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
-    """The list of bound snapshots was read before another work tree bound one of the spares."""
+    """The list of bound views was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
-        spares = [each.path for each in workspace.snapshots.all()]
+        spares = workspace.views.spare(bound=set(), keep_bytes=0)
+        # That of the empty knowledge base takes no room, so it stays in any case.
+        assert {*spares} == {each.path for each in workspace.views.all() if segments_of(each.path)}
+        assert len(spares) > 1
         lists = iter([set(), *[set(spares)] * len(spares)])
-        assert workspace.snapshots.evict(bound=lambda: next(lists), keep=0) == []
+        assert workspace.views.evict(bound=lambda: next(lists), keep_bytes=0) == []
         assert all(path.is_dir() for path in spares)
     finally:
         workspace.close()
 
 
-def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by_none(stocked, tmp_path):
+def test_a_base_that_is_evicted_before_it_is_read_is_replaced_by_another_or_by_none(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
-    for path in (stocked.shared / "snapshots").glob(f"{stocked.pinned}-*"):
-        if path.is_dir():
-            path.rename(tmp_path / "gone")
+    view_of(stocked).rename(tmp_path / "gone")
     body = (
         "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._nearest\n"
         "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._nearest = then"
@@ -252,7 +254,7 @@ def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by
 def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
-        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.snapshots.path(ws.revision()))\n    return done\nm.reconcile = then"
+        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.views.path(ws.revision()))\n    return done\nm.reconcile = then"
     )
     done = driven(stocked, body, "query", "garden", "--json")
     assert done.code == 0, done
@@ -280,7 +282,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
     for number in range(3):
         stocked.put("note.md", f"Note {number}.")
         stocked.vmrag("commit", "-m", "note")
-    assert [path for path in (stocked.shared / "working").iterdir() if path.is_dir()] == []
+    assert folders(stocked.shared / "uncommitted") == []
 
 
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
@@ -296,9 +298,10 @@ def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_cha
 
 
 def test_what_killed_processes_left_is_swept_by_a_sync_that_has_nothing_else_to_do(stocked):
-    (stocked.shared / "snapshots" / ".building-0123456789ab" / "deep").mkdir(parents=True)
+    for name in ("views", "segments"):
+        (stocked.shared / name / ".building-0123456789ab" / "deep").mkdir(parents=True)
     stocked.vmrag("sync")
-    assert not (stocked.shared / "snapshots" / ".building-0123456789ab").exists()
+    assert unfinished(stocked) == []
 
 
 # -- waiting in vain -------------------------------------------------------------------------------
@@ -367,9 +370,14 @@ def knowledge_gone(project: Project) -> None:
     (project.shared / "kb" / DATABASE_FILE).unlink()
 
 
-def snapshots_a_file(project: Project) -> None:
-    (project.shared / "snapshots").rename(project.shared / "aside")
-    (project.shared / "snapshots").write_text("not a folder")
+def views_a_file(project: Project) -> None:
+    (project.shared / "views").rename(project.shared / "aside")
+    (project.shared / "views").write_text("not a folder")
+
+
+def segments_a_file(project: Project) -> None:
+    (project.shared / "segments").rename(project.shared / "aside")
+    (project.shared / "segments").write_text("not a folder")
 
 
 def journal_a_file(project: Project) -> None:
@@ -381,7 +389,15 @@ def settings_broken(project: Project) -> None:
     project.write(".vmrag.yaml", "embedding: [\n")
 
 
-BROKEN = [interpreter_gone, knowledge_broken, knowledge_gone, snapshots_a_file, journal_a_file, settings_broken]
+BROKEN = [
+    interpreter_gone,
+    knowledge_broken,
+    knowledge_gone,
+    views_a_file,
+    segments_a_file,
+    journal_a_file,
+    settings_broken,
+]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ import subprocess
 import pytest
 
 from tests.support import terminal
+from vmrag_link.index import view
+from vmrag_link.index.manifest import FILE, PAGE_SIZE
+from vmrag_link.index.verify import segments_beside
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.documents import put
 from vmrag_link.ops.documents.import_files import import_files
@@ -99,10 +102,13 @@ def test_a_killed_commit_is_finished_after_its_code_branch_was_renamed(project, 
 
 
 def test_a_damaged_index_is_built_again_by_the_next_query(project):
-    manifest = next(project.top.glob(f".git/vmrag/snapshots/{project.pinned}-*/manifest.sqlite"))
+    [folder] = project.top.glob(f".git/vmrag/views/{project.pinned}-*/")
+    [part] = view.read(folder).parts
+    manifest = segments_beside(folder) / part.segment / FILE
     before = project.answers()
-    size = manifest.stat().st_size
-    manifest.write_bytes(manifest.read_bytes()[:4096] + b"\xff" * (size - 4096))
+    size, rest = manifest.stat().st_size, PAGE_SIZE
+    assert size > rest
+    manifest.write_bytes(manifest.read_bytes()[:rest] + b"\xff" * (size - rest))
     assert project.vmrag("list").code == 0
     assert project.answers() == before
     assert project.consistent()

@@ -22,6 +22,7 @@ from tests.support import chroma_server, terminal
 from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.indexes import copy_of, folders, segments_of, view_of
 from tests.support.long import one_of_each
 from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, new_project
@@ -31,6 +32,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import confinement
 from vmrag_link.git import plumbing
+from vmrag_link.index.manifest import PAGE_SIZE
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background
@@ -72,7 +74,11 @@ def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
 
 
 def obeyed(project: Project, fix: str) -> None:
-    """Type the printed command; in this process, where it is one of ours, to save its start."""
+    """Type the printed command, without what is said about it behind three spaces; in this process,
+    where it is one of ours, to save its start.
+    """
+    fix, _, remark = fix.partition("   (")
+    assert not remark or remark.endswith(")")
     words = shlex.split(fix)
     if fix == "vmrag trust":
         words.append("--yes")  # it asks on a terminal
@@ -223,9 +229,14 @@ def husky(project: Project) -> None:
 
 
 def husky_again(project: Project) -> None:
+    """On a branch whose scripts, which husky starts, do not start ours yet."""
     husky(project)
     project.vmrag("install")
     husky(project)
+    assert not {"HOOK_REPLACED", "HOOK_MISSING"} & findings(project).keys(), "its scripts start ours"
+    for path in (project.top / ".husky").iterdir():
+        if path.is_file():
+            path.unlink()
 
 
 def interpreter_not_recorded(project: Project) -> None:
@@ -298,7 +309,7 @@ def attributes_ignored(project: Project) -> None:
 
 
 def setting_misspelled(project: Project) -> None:
-    project.git("config", "vmrag.index.keeep", "2")
+    project.git("config", "vmrag.index.keeep-mb", "2")
 
 
 def setting_not_trusted(project: Project) -> None:
@@ -387,45 +398,66 @@ def embeddings_damaged(project: Project) -> None:
     path.write_bytes(content[:middle] + b"\xff" * 4096 + content[middle + 4096 :])
 
 
-def snapshot_of(project: Project, revision: str) -> Path:
-    [path] = [path for path in (project.shared / "snapshots").glob(f"{revision}-*") if path.is_dir()]
-    return path
+def spare(project: Project) -> Path:
+    return view_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"])
 
 
-def truncated(snapshot: Path) -> None:
-    (snapshot / "keywords.sqlite").write_bytes(b"SQLite")
+def truncated(segment: Path) -> None:
+    (segment / "keywords.sqlite").write_bytes(b"SQLite")
 
 
 def truncated_spare(project: Project) -> None:
-    truncated(snapshot_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]))
+    """A segment that the bound index does not count."""
+    [segment, *_] = (each for each in segments_of(spare(project)) if each not in segments_of(view_of(project)))
+    truncated(segment)
+
+
+def truncated_view_of_a_spare(project: Project) -> None:
+    os.truncate(spare(project) / "view", 10)
 
 
 def index_with_a_flipped_bit(project: Project) -> None:
-    folder = snapshot_of(project, project.pinned)
-    flip(folder / "vectors-1.i8", 10, 3)
-    unnoticed(folder)
+    segment = segments_of(view_of(project))[0]
+    flip(segment / "vectors-1.i8", 10, 3)
+    unnoticed(segment)
+
+
+def view_with_a_flipped_bit(project: Project) -> None:
+    flip(view_of(project) / "view", 10, 3)
+    unnoticed(view_of(project))
 
 
 def truncated_bound(project: Project) -> None:
-    truncated(snapshot_of(project, project.pinned))
+    truncated(segments_of(view_of(project))[0])
+
+
+def truncated_bound_view(project: Project) -> None:
+    os.truncate(view_of(project) / "view", 10)
 
 
 def manifest_scribbled_on(project: Project) -> None:
     """Of the right size, so that only reading it tells."""
-    path = snapshot_of(project, project.pinned) / "manifest.sqlite"
+    path = segments_of(view_of(project))[0] / "manifest.sqlite"
     content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    path.write_bytes(content[:PAGE_SIZE] + b"\xff" * (len(content) - PAGE_SIZE))
 
 
 def working_copy_truncated(project: Project) -> None:
+    """Of its segments one that only it counts."""
     project.put("draft.md", "A draft.")
-    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
-    truncated(copy)
+    there = {each for view in folders(project.shared / "views") for each in segments_of(view)}
+    [segment, *_] = (each for each in segments_of(copy_of(project)) if each not in there)
+    truncated(segment)
+
+
+def working_copy_with_a_truncated_view(project: Project) -> None:
+    project.put("draft.md", "A draft.")
+    os.truncate(copy_of(project) / "view", 10)
 
 
 def chroma_truncated(project: Project) -> None:
     store = project.ask("path", "chroma", env={"VMRAG_INDEX_CHROMA": "follow"})["chroma"]
-    (Path(store) / "manifest.sqlite").write_bytes(b"")
+    (Path(store) / "held").write_bytes(b"")
 
 
 def checked_out_without_hooks(project: Project) -> None:
@@ -496,7 +528,8 @@ def lease_of_a_gone_work_tree(project: Project) -> None:
 
 def temporaries_left(project: Project) -> None:
     aged(project.write(f".git/vmrag/.applied.{'a' * 12}.tmp", "x"))
-    (project.shared / "snapshots" / ".building-0123").mkdir()
+    (project.shared / "views" / ".building-0123").mkdir()
+    (project.shared / "segments" / ".building-0123").mkdir()
 
 
 def many_links_queued(project: Project) -> None:
@@ -578,10 +611,14 @@ BROKEN = [
     Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),
+    Broken(truncated_view_of_a_spare, "SNAPSHOT_DAMAGED", "warning"),
     Broken(index_with_a_flipped_bit, "INDEX_DAMAGED", "error"),
+    Broken(view_with_a_flipped_bit, "INDEX_DAMAGED", "error"),
     Broken(truncated_bound, "NOT_SYNCED", "warning"),
+    Broken(truncated_bound_view, "NOT_SYNCED", "warning"),
     Broken(manifest_scribbled_on, "NOT_SYNCED", "warning"),
     Broken(working_copy_truncated, "WORKING_COPY_DAMAGED", "warning"),
+    Broken(working_copy_with_a_truncated_view, "WORKING_COPY_DAMAGED", "warning"),
     Broken(chroma_truncated, "CHROMA_DAMAGED", "warning"),
     Broken(checked_out_without_hooks, "NOT_SYNCED", "warning"),
     Broken(background_failed, "BACKGROUND_FAILED", "warning"),
@@ -589,7 +626,7 @@ BROKEN = [
     Broken(open_to_others, "OPEN_TO_OTHERS", "warning"),
     Broken(closed_although_shared, "NOT_SHARED", "note", fixed=False),
     Broken(holder_killed, "HOLDER_STALE", "note"),
-    Broken(git_killed, "GIT_LOCK_STALE", "warning", fixed=False),
+    Broken(git_killed, "GIT_LOCK_STALE", "warning", printed=False, fixed=False),
     Broken(work_tree_removed, "WORK_TREE_GONE", "note", fixed=False),
     Broken(lease_of_a_gone_work_tree, "LEASE_STALE", "note"),
     Broken(temporaries_left, "LEFTOVERS", "note"),
@@ -797,7 +834,7 @@ def knowledge_base(project: Project) -> Path:
 
 
 def test_settings_that_cannot_be_read_hide_nothing_else(project):
-    project.write(".vmrag.yaml", "index:\n\tkeep: 4\n")
+    project.write(".vmrag.yaml", "index:\n\tkeep_mb: 4\n")
     hook_missing(project)
     embeddings_foreign(project)
     pin_not_staged_by_hand = project.write(".dolt-version", "{")
@@ -951,7 +988,7 @@ def test_what_cannot_be_written_is_named(project):
     with read_only(project.shared):
         done = start(project, "doctor", "--json", program=(*WITHOUT_RIGHTS, *VMRAG)).done()
     found = [each for each in findings_of(json.loads(done.out)) if each["code"] == "READ_ONLY"]
-    assert {Path(each["subject"]).name for each in found} >= {"vmrag", "kb", "kb.doltlite", "snapshots"}
+    assert {Path(each["subject"]).name for each in found} >= {"vmrag", "kb", "kb.doltlite", "views", "segments"}
     assert all(each["fix"].startswith("chmod u+w ") for each in found)
     assert done.code == 1
 

@@ -16,7 +16,7 @@ from vmrag_link import proc
 from vmrag_link.documents.importing import MAX_BYTES
 from vmrag_link.errors import FileFailed, GitFailed
 from vmrag_link.git import plumbing
-from vmrag_link.index import snapshots
+from vmrag_link.index import directories
 
 template, project = terminal.template, terminal.project
 
@@ -66,11 +66,11 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return put
 
 
-def test_a_copy_of_an_index_that_is_killed_names_program_and_signal(project: Project, tmp_path: Path, killed) -> None:
-    source = next(each for each in (project.shared / "snapshots").iterdir() if each.is_dir())
+def test_a_copy_of_a_folder_that_is_killed_names_program_and_signal(project: Project, tmp_path: Path, killed) -> None:
+    source = next(each for each in (project.shared / "views").iterdir() if each.is_dir())
     killed("cp", "KILL")
     with pytest.raises(FileFailed, match="cp was killed by SIGKILL") as failed:
-        snapshots.copy(source, tmp_path / "copy")
+        directories.copy_tree(source, tmp_path / "copy")
     assert failed.value.hint
 
 

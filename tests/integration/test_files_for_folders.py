@@ -27,10 +27,11 @@ def folders(top: Path) -> list[str]:
 NAMES = [
     *(
         "kb",
-        "snapshots",
+        "views",
+        "segments",
         "chroma",
         "builder",
-        "working",
+        "uncommitted",
         "shims",
         "locks",
         "journal",
@@ -38,7 +39,7 @@ NAMES = [
         "quarantine",
         "migration",
     ),
-    *("leases", "remotes", "remotes.git", "local", "local/kb", "local/index"),
+    *("leases", "remotes", "remotes.git", "local", "local/kb", "local/index", "local/segments"),
 ]
 
 

@@ -11,9 +11,7 @@ numbers):
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
-import sqlite3
 import struct
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -26,9 +24,10 @@ from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.long import examples
 from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index import contents, keywords
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index import contents, draft
+from vmrag_link.index import view as views
 from vmrag_link.index.metadata import chunk_id, document_metadata, place
+from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
@@ -136,19 +135,16 @@ def nested(rng: random.Random, leaf: Any, depth: int = 0) -> dict[str, Any]:
 class Both(NamedTuple):
     """The same chunks in an index and in a store of Chroma's; `values` is their metadata there."""
 
-    manifest: Manifest
-    words: sqlite3.Connection
+    index: IndexReader
     names: dict[int, str]
     store: ChromaStore
     made: str
     values: dict[str, dict[str, Any]]
 
     def ours(self, where: filters.Normal | None, where_document: filters.Normal | None) -> set[str]:
-        [held] = self.manifest.collections().values()
-        passing = ChunkFilter(where, where_document)
-        slots = passing.slots(held, self.manifest, functools.partial(keywords.scan, self.words))
-        assert slots == sorted(set(slots))
-        return {self.names[slot] for slot in slots}
+        rows = ChunkFilter(where, where_document).rows(self.index, "guide")
+        assert rows == sorted(set(rows))
+        return {self.names[row] for row in rows}
 
     def chromas(self, where: filters.Normal | None, where_document: filters.Normal | None) -> set[str]:
         return passing(self.store, self.made, where, where_document)
@@ -167,8 +163,14 @@ def both(tmp_path_factory) -> Iterator[Both]:
         for number in range(DOCUMENTS)
     ]
     kb, guide = Knowledge(folder), collection(chunking=Chunking(size=60, overlap=10))
-    path = kb.index(kb.commit(*documents, collections=[guide])).path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draft, "SMALL", 0)
+        half = kb.commit(*documents[::2], doc("d1", "changed later"), doc("gone", "alpha"), collections=[guide])
+        kb.index(half)
+        whole = kb.commit(*documents[1::2], remove=[("guide", "gone")])
+        path = kb.index(whole, base=half).path
     kb.close()
+    assert [bool(part.pieces["guide"].dead) for part in views.read(path).parts] == [True, False]
     rows = Rows([], [], [], [])
     assert rows.documents is not None
     texts = contents.rows_of(path, "guide")
@@ -186,14 +188,11 @@ def both(tmp_path_factory) -> Iterator[Both]:
     made = store.create("guide", space="cosine", metadata={"embedding_model": "m"})
     store.add(made, rows)
     values = dict(zip(rows.ids, map(dict, rows.metadatas), strict=True))
-    with (
-        contextlib.closing(store),
-        contextlib.closing(Manifest(path, frozen=True)) as manifest,
-        contextlib.closing(keywords.connect(path, frozen=True)) as words,
-    ):
-        placed = manifest.placed(manifest.collections()["guide"])
-        names = {slot: chunk_id(header.doc_id, n) for header, slots in placed for n, slot in enumerate(slots)}
-        yield Both(manifest, words, names, store, made, values)
+    with contextlib.closing(store), IndexReader.open(path) as index:
+        names = {
+            row: chunk_id(header.doc_id, n) for header, rows in index.placed("guide") for n, row in enumerate(rows)
+        }
+        yield Both(index, names, store, made, values)
 
 
 def converted(normal: filters.Normal, values: Mapping[str, Any]) -> filters.Normal:

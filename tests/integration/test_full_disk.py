@@ -21,7 +21,7 @@ def test_gc_makes_its_own_room_on_a_full_disk(project, left):
     project.git("switch", "-q", "main")
     project.put("note.md", "A note about zebras.")
     texts = project.texts()
-    spare = [path for path in (project.shared / "snapshots").iterdir() if path.is_dir()]
+    spare = [path for path in (project.shared / "views").iterdir() if path.is_dir()]
     assert len(spare) > 1
     with small_disk(project.shared, kilobytes=12_000) as fill:
         fill(left)
@@ -36,7 +36,7 @@ def test_gc_makes_its_own_room_on_a_full_disk(project, left):
 
 def test_gc_says_what_it_could_not_do_for_want_of_room(project):
     project.vmrag("gc", "--apply")
-    for path in (project.shared / "snapshots").glob("*"):
+    for path in (project.shared / "views").glob("*"):
         if path.is_dir() and not path.name.startswith(project.pinned):
             terminal.shutil.rmtree(path)
     with small_disk(project.shared / "kb", kilobytes=2_000) as fill:
@@ -53,10 +53,11 @@ def test_gc_says_what_it_could_not_do_for_want_of_room(project):
         assert project.consistent()
 
 
-def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project):
+@pytest.mark.parametrize("full", ["views", "segments"])
+def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project, full):
     before = project.pinned
-    with small_disk(project.shared / "snapshots", kilobytes=6_000) as fill:
-        for path in (project.shared / "snapshots").iterdir():
+    with small_disk(project.shared / full, kilobytes=6_000) as fill:
+        for path in (project.shared / "views").iterdir():
             if path.is_dir() and not path.name.startswith(before):
                 terminal.shutil.rmtree(path)
         project.git("switch", "-q", "feature", env={"VMRAG": "0"})
@@ -67,7 +68,7 @@ def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project):
         assert "uv.md" in {each["doc_id"] for each in project.ask("list")["documents"]}, "rows need no index"
         project.vmrag("rm", "uv.md", "--collection", "handbook")
         assert error_of(project.run_quietly("sync", "--json"))["hint"].count("vmrag gc --apply")
-        (project.shared / "snapshots" / "filler").unlink()
+        (project.shared / full / "filler").unlink()
         assert project.ask("query", "rest and sleep")["kb"]["in_sync"]
     assert project.consistent()
 

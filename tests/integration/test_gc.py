@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.cli import killed, lasted
+from tests.support.indexes import copy_of, folders, segments_of, view_of
 from tests.support.terminal import Project
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.ops.upkeep import gc as operation
@@ -68,7 +70,7 @@ def test_every_commit_that_git_knows_can_be_queried_after_branches_were_deleted_
     assert len(set(known.values())) >= 7
     before = {commit: project.ask("query", ASKED, "-k", "20", "--at", commit) for commit in known}
     here = project.answers()
-    project.git("config", "vmrag.index.keep", "0")
+    project.git("config", "vmrag.index.keep-mb", "0")
     report = project.ask("gc", "--apply")
     assert report["applied"] is True
     assert project.status()["state"] == "in_sync"
@@ -104,7 +106,7 @@ def needed(project: Project) -> list[str]:
 
 
 def test_without_apply_it_only_says_what_it_would_do(project):
-    project.git("config", "vmrag.index.keep", "0")
+    project.git("config", "vmrag.index.keep-mb", "0")
     project.git("branch", "-q", "-D", "feature")
     before = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()}
     report = project.ask("gc")
@@ -334,9 +336,10 @@ def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
 
 
 def test_what_killed_processes_left_goes(project):
-    shelf, working = project.shared / "snapshots", project.shared / "working"
+    shelf, segments, working = (project.shared / name for name in ("views", "segments", "uncommitted"))
     project.vmrag("gc", "--apply")
     (shelf / ".building-0123" / "deep").mkdir(parents=True)
+    (segments / ".building-4567" / "deep").mkdir(parents=True)
     working.mkdir(exist_ok=True)
     names = [
         shelf / "gone-12345678.lock",
@@ -354,18 +357,47 @@ def test_what_killed_processes_left_goes(project):
     young.write_text("somebody is at it")
     locks = sorted(path.name for path in shelf.glob("*.lock") if path.with_suffix("").exists())
     expected = project.ask("gc")["leftovers"]["files"]
-    assert set(expected["names"]) == {path.name for path in (*names, *temporaries, shelf / ".building-0123")}
+    builders = [shelf / ".building-0123", segments / ".building-4567"]
+    assert set(expected["names"]) == {path.name for path in (*names, *temporaries, *builders)}
     assert project.ask("gc", "--apply")["leftovers"]["files"]["names"]
-    assert not any(path.exists() for path in (*names, *temporaries, shelf / ".building-0123"))
+    assert not any(path.exists() for path in (*names, *temporaries, *builders))
     assert young.exists()
     assert sorted(path.name for path in shelf.glob("*.lock")) == locks
     assert project.ask("gc")["leftovers"]["files"]["names"] == []
 
 
+def test_segments_that_no_view_counts_any_more_go(project):
+    """As after a view was removed by hand, which doctor advises for a damaged one."""
+    feature = view_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"])
+    shutil.rmtree(feature)
+
+    def uncounted() -> set[str]:
+        counted = {path for view in folders(project.shared / "views") for path in segments_of(view)}
+        return {path.name for path in {*folders(project.shared / "segments")} - counted}
+
+    left = uncounted()
+    assert left
+    assert {*project.ask("gc")["leftovers"]["snapshots"]["names"]} == left
+    assert {*project.ask("gc", "--apply")["leftovers"]["snapshots"]["names"]} == left
+    assert uncounted() == set()
+    assert project.consistent()
+
+
+def test_a_second_run_writes_no_segment_anew(project, tmp_path):
+    """Not even where a document lies in the segments of two views, and only one of them is worn."""
+    project.git("config", "vmrag.index.keep-mb", "0")
+    project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
+    Project(tmp_path / "side").vmrag("sync")
+    project.vmrag("gc", "--apply")
+    before = {*folders(project.shared / "segments")}
+    project.vmrag("gc", "--apply")
+    assert {*folders(project.shared / "segments")} == before
+
+
 def test_working_copies_of_committed_documents_go_and_those_of_drafts_stay(project):
     project.git("config", "vmrag.hooks.sync", "off")
     project.put("draft.md", "A draft.")
-    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
+    copy = copy_of(project)
     (copy.parent / ("0" * 16)).mkdir()
     (copy.parent / ("0" * 16) / "file").write_text("12345")
     report = project.ask("gc", "--apply")["leftovers"]["working_copies"]

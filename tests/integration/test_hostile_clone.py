@@ -37,7 +37,7 @@ embedding:
   openai_url: http://127.0.0.1:{port}/v1
   cohere_url: http://127.0.0.1:{port}
   model_path: /etc
-index.keep: 1000
+index.keep_mb: 1000000
 hooks:
   on_dirty: commit
   quiet: true

@@ -19,8 +19,8 @@ from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
-from vmrag_link.index import keywords, manifest, seal, vectors
-from vmrag_link.index.verify import problem_of
+from vmrag_link.index import draft, keywords, lengths, manifest, seal, vectors, view
+from vmrag_link.index.verify import problem_of, segments_beside
 from vmrag_link.sync import indexer
 
 kb = knowledge.kb
@@ -40,98 +40,159 @@ def problem(kb: Knowledge, folder: Path, revision: str) -> str:
     return problem_of(folder, revision=revision)
 
 
+def segments(folder: Path) -> list[Path]:
+    """Those that a view counts, in its order."""
+    return [segments_beside(folder) / part.segment for part in view.read(folder).parts]
+
+
 def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
-    folder, rng = kb.snapshots.path(revision), random.Random(13)
-    files = [path for path in folder.iterdir() if path.name != seal.PROVEN]
-    assert {path.name for path in files} == {
-        "vectors-1.i8",
-        "lengths-1.u32",
-        keywords.FILE,
-        seal.SEAL,
-        "manifest.sqlite",
-    }
+    folder, rng = kb.views.path(revision), random.Random(13)
+    [segment] = segments(folder)
+    files = [path for each in (folder, segment) for path in sorted(each.iterdir()) if path.name != seal.PROVEN]
+    names = {"vectors-1.i8", "lengths-1.u32", keywords.FILE, seal.SEAL, "manifest.sqlite"}
+    assert {path.name for path in segment.iterdir()} == {*names, seal.PROVEN}
+    assert {path.name for path in folder.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
     for path in files:
         for _ in range(3):
             place = rng.randrange(path.stat().st_size), rng.randrange(8)
             flip(path, *place)
-            unnoticed(folder)
+            unnoticed(path.parent)
             # An ordinary query reads nothing of the other files.
-            assert problem(kb, folder, revision) == "" or path.name == seal.SEAL
-            restarted(folder)
+            assert problem(kb, folder, revision) == "" or path.name in (seal.SEAL, view.FILE)
+            restarted(path.parent)
             assert problem(kb, folder, revision) != "", path.name
             flip(path, *place)
             assert problem(kb, folder, revision) == ""
 
 
+def test_a_flipped_bit_in_the_name_of_the_list_of_segments_hides_none(kb, revision):
+    folder = kb.views.path(revision)
+    flip(folder / seal.SEAL, (folder / seal.SEAL).read_bytes().index(b'"segments"') + 3, 0)
+    restarted(folder)
+    assert problem(kb, folder, revision) != ""
+    assert kb.views.segments.spare([kb.views.root]) == []
+
+
 def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
-    copied = tmp_path / "copied"
-    shutil.copytree(kb.snapshots.path(revision), copied)
-    flip(copied / vectors.file_name(1), 100, 2)
+    copied = tmp_path / "elsewhere" / "views" / "copied"
+    shutil.copytree(kb.views.path(revision), copied)
+    [segment] = segments(kb.views.path(revision))
+    [damaged] = segments(copied)
+    shutil.copytree(segment, damaged)
+    flip(damaged / vectors.file_name(1), 100, 2)
     assert "vectors-1.i8 is not what was written" in problem(kb, copied, revision)
+    assert problem(kb, kb.views.path(revision), revision) == ""
 
 
-def test_an_index_without_a_seal_is_built_again(kb, revision):
-    folder = kb.snapshots.path(revision)
+@pytest.mark.parametrize("of", ["view", "segment"])
+def test_what_has_no_seal_is_built_again(kb, revision, of):
+    folder = kb.views.path(revision)
+    bare = folder if of == "view" else segments(folder)[0]
     for name in (seal.SEAL, seal.PROVEN):
-        (folder / name).unlink()
-    assert kb.index(revision).how == "fresh"
+        (bare / name).unlink()
+    built = kb.index(revision, base=revision)
+    assert (built.how, built.changes.added) == ("fresh" if of == "view" else "delta", 20)
     assert problem(kb, folder, revision) == ""
 
 
-def test_no_index_is_made_from_one_that_is_damaged(kb, revision):
-    folder = kb.snapshots.path(revision)
-    flip(folder / vectors.file_name(1), 100, 2)
-    unnoticed(folder)
+def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
+    """It is proven when it becomes part of another one."""
+    folder = kb.views.path(revision)
+    [segment] = segments(folder)
+    flip(segment / vectors.file_name(1), 100, 2)
+    unnoticed(segment)
     later = kb.commit(doc("new", "something new"))
-    assert kb.index(later, base=revision).how == "fresh"
+    built = kb.index(later, base=revision)
+    assert (built.how, built.changes.added) == ("delta", 21), "without the segment, all of it is indexed again"
+    assert segment not in segments(built.path)
     assert "not what was written" in problem(kb, folder, revision)  # which is known now
+    latest = kb.commit(doc("d7", "changed"))
+    built = kb.index(latest, base=revision)
+    assert (built.how, built.changes.added) == ("delta", 21), "without the segment, all of it is indexed again"
+    assert segment not in segments(built.path)
 
 
-def test_an_index_whose_damage_confuses_the_next_one_is_no_base_either(kb, revision):
-    """It is proven beside the change, which may fail first, with any error."""
-    folder = kb.snapshots.path(revision)
-    with contextlib.closing(sqlite3.connect(folder / manifest.FILE, isolation_level=None)) as connection:
-        connection.execute("UPDATE documents SET first = 'nowhere'")
-    unnoticed(folder)
+def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(kb, revision):
+    """What is read of it fails first, with any error."""
+    folder = kb.views.path(revision)
+    [segment] = segments(folder)
+    with contextlib.closing(sqlite3.connect(segment / manifest.FILE, isolation_level=None)) as connection:
+        connection.execute("UPDATE documents SET first = 'nowhere' || first")
+    unnoticed(segment)
     later = kb.commit(doc("d7", "changed"))
-    assert kb.index(later, base=revision).how == "fresh"
+    built = kb.index(later, base=revision)
+    assert (built.how, built.changes.added) == ("delta", 20)
+    assert segment not in segments(built.path)
     assert "not what was written" in problem(kb, folder, revision)
+
+
+def test_a_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_with_the_next_start(
+    kb, revision, monkeypatch
+):
+    monkeypatch.setattr(draft, "SMALL", 0)
+    folder = kb.views.path(revision)
+    [segment] = segments(folder)
+    flip(segment / vectors.file_name(1), 100, 2)
+    unnoticed(segment)
+    later = kb.commit(doc("new", "something new"))
+    built = kb.index(later, base=revision)
+    assert segment in segments(built.path)
+    restarted(segment)
+    assert "not what was written" in problem(kb, built.path, later)
+    assert kb.index(later, base=later).changes.added == 20
+    assert problem(kb, built.path, later) == ""
 
 
 def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     order: list[str] = []
-    through, rename = seal.write_through, Path.rename
-    monkeypatch.setattr(seal, "write_through", lambda folder: (through(folder), order.append("written"))[0])
-    monkeypatch.setattr(paths, "fsync", lambda path: order.append(f"fsync {path.name}"))
-    monkeypatch.setattr(Path, "rename", lambda path, to: (order.append("renamed"), rename(path, to))[1])
+    rename = Path.rename
+
+    def renamed(path: Path, to: Path) -> Path:
+        order.append(f"renamed {to.parent.name}")
+        return rename(path, to)
+
+    for module in (paths, draft):
+        monkeypatch.setattr(module, "fsync", lambda path: order.append(f"fsync {path.name}"))
+    monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)
-    published = order.index("renamed")
-    for name in (vectors.file_name(1), keywords.FILE, "manifest.sqlite", seal.SEAL):
-        assert f"fsync {name}" in order[:published]
-    assert "written" in order[:published]
-    assert order[published + 1] == f"fsync {kb.snapshots.root.name}"
+    made, published = order.index("renamed segments"), order.index("renamed views")
+    for name in (vectors.file_name(1), lengths.file_name(1), keywords.FILE, manifest.FILE, seal.SEAL):
+        assert f"fsync {name}" in order[:made]
+    assert order[made - 1].startswith("fsync .building-")
+    assert order[made + 1] == "fsync segments"
+    assert made < published
+    for name in (view.FILE, seal.SEAL):
+        assert f"fsync {name}" in order[made:published]
+    assert order[published - 1].startswith("fsync .building-")
+    assert order[published + 1] == "fsync views"
 
 
 # -- as a person meets it
 
 
 def bound(project: Project) -> Path:
-    [path] = [path for path in (project.shared / "snapshots").glob(f"{project.pinned}-*") if path.is_dir()]
+    [path] = [path for path in (project.shared / "views").glob(f"{project.pinned}-*") if path.is_dir()]
     return path
 
 
+def segment_of(folder: Path) -> Path:
+    """The one segment of a view."""
+    [segment] = segments(folder)
+    return segment
+
+
 def damaged(project: Project) -> None:
-    folder = bound(project)
+    segment = segment_of(bound(project))
     for byte in range(0, 200, 3):
-        flip(folder / vectors.file_name(1), byte, 6)
-    unnoticed(folder)
+        flip(segment / vectors.file_name(1), byte, 6)
+    unnoticed(segment)
 
 
 def test_a_damaged_index_is_built_again_after_a_start_of_the_machine_and_says_so_in_one_line(project):
     before = project.answers()
     damaged(project)
     assert project.answers() != before
-    restarted(bound(project))
+    restarted(segment_of(bound(project)))
     said = project.vmrag("query", "rest").err
     assert said.count("does not verify: vectors-1.i8 is not what was written. It is built again.") == 1
     assert len(said.splitlines()) == 1
@@ -201,10 +262,11 @@ class Swapped(HashModel):
 def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(project):
     project.put("draft.md", "A draft about rest.")
     before = project.answers()
-    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
+    [copy] = [path for path in (project.shared / "uncommitted").iterdir() if path.is_dir()]
+    segment = segment_of(copy)
     for byte in range(0, 200, 3):
-        flip(copy / vectors.file_name(1), byte, 6)
-    unnoticed(copy)
+        flip(segment / vectors.file_name(1), byte, 6)
+    unnoticed(segment)
     assert project.answers() != before
     project.put("other.md", "Another draft.")
     project.drop("other.md")
@@ -213,19 +275,19 @@ def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(proje
 
 def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project):
     before = project.answers()
-    folder = bound(project)
-    size = (folder / keywords.FILE).stat().st_size
-    (folder / keywords.FILE).write_bytes((folder / keywords.FILE).read_bytes()[:4096] + b"\xff" * (size - 4096))
-    unnoticed(folder)
+    segment = segment_of(bound(project))
+    path, rest = segment / keywords.FILE, 4 * keywords.PAGE_SIZE
+    path.write_bytes(path.read_bytes()[:rest] + b"\xff" * (path.stat().st_size - rest))
+    unnoticed(segment)
     done = project.vmrag("query", "rest")
     assert "It is built again." in done.err
     assert project.answers() == before
 
 
-@pytest.mark.parametrize("name", ["workspace.json", "snapshots/{bound}/proven.json"])
+@pytest.mark.parametrize("name", ["workspace.json", "views/{bound}/proven.json", "segments/{segment}/proven.json"])
 def test_bytes_that_are_no_text_in_a_derived_file_count_as_no_file(project, name):
     before = project.answers()
-    path = project.shared / name.format(bound=bound(project).name)
+    path = project.shared / name.format(bound=bound(project).name, segment=segment_of(bound(project)).name)
     flip(path, path.read_bytes().index(b":") + 3, 7)
     assert project.answers() == before
     assert project.vmrag("doctor").code == 0

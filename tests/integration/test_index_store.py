@@ -1,4 +1,4 @@
-"""One index directory: what it holds, what it refuses to serve."""
+"""One index, a view and its segments: what it holds, what it refuses to serve."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
-from vmrag_link.index import floats, keywords, seal, vectors
+from vmrag_link.index import contents, floats, keywords, lengths, seal, vectors, view
 from vmrag_link.index.contents import HeldRow, rows_of
-from vmrag_link.index.manifest import FILE, Manifest
+from vmrag_link.index.draft import Draft
+from vmrag_link.index.manifest import FILE
 from vmrag_link.index.metadata import chunk_id, document_metadata
-from vmrag_link.index.store import IndexStore
-from vmrag_link.index.verify import problem_of
+from vmrag_link.index.segment import SegmentWriter
+from vmrag_link.index.verify import problem_of, segments_beside
 from vmrag_link.models import Chunking, Working
 
 kb = knowledge.kb
@@ -39,25 +41,20 @@ def held_chunks(folder: Path, name: str) -> dict[str, HeldRow]:
 
 def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     """The parts hold the same chunks, whatever way the index came about."""
-    fresh = kb.folder / "compare"
-    with kb.store(fresh, create=True) as store:
-        kb.indexer.update(store, revision, base=None)
-        store.seal(revision=revision)
+    fresh = kb.folder / "copies" / "compare"
+    kb.fresh(revision, fresh)
     seen = []
     for each in (folder, fresh):
-        manifest = Manifest(each, frozen=True)
-        held = manifest.collections()
-        seen.append(
-            (
-                manifest.headers(),
-                manifest.chunk_counts(),
-                {name: (row.collection, row.slots - row.dead) for name, row in held.items()},
-                {name: held_chunks(each, name) for name in held},
-            )
-        )
-        manifest.close()
+        held = contents.contents(each)
+        chunks = {name: held_chunks(each, name) for name in held.collections}
+        seen.append((held.headers, held.chunks, dict(held.collections), chunks))
     shutil.rmtree(fresh)
     assert seen[0] == seen[1]
+
+
+def segments(folder: Path) -> list[Path]:
+    """Those that a view counts, in its order."""
+    return [segments_beside(folder) / part.segment for part in view.read(folder).parts]
 
 
 # -- contents --------------------------------------------------------------------------------------
@@ -118,16 +115,15 @@ def test_collections_come_go_and_change_their_definition(kb):
     before = first
     for fields in changed:
         revision = kb.commit(doc("c", str(fields)), collections=[collection(**fields)])
-        path = kb.folder / "changed"
-        shutil.copytree(kb.snapshots.path(before), path)
-        with kb.store(path) as store:
-            brought = kb.indexer.update(store, revision, base=before)
-            store.manifest.forget_touched()
-            store.seal(revision=revision, added=brought.plan.add)
+        path = kb.copied(before, "changed")
+        with kb.draft(path) as draft:
+            brought = kb.indexer.update(draft, revision, base=before)
+            draft.forget_touched()
+            draft.publish(path, revision=revision)
         assert_whole(kb, path, revision)
         assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
         before = revision
-        path.rename(kb.snapshots.path(revision))
+        path.rename(kb.views.path(revision))
     dropped = kb.commit(drop=["notes"])
     last = kb.index(dropped, base=before)
     assert_whole(kb, last.path, dropped)
@@ -142,18 +138,19 @@ def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
     assert set(chunk_ids(path)) == {"a_chunk_0", "new_chunk_0"}
     kb.write(doc("a", LONG), doc("b", LONG), remove=[("guide", "new")])
     kb.bring_working(path, revision)
-    assert chunk_ids(path) == chunk_ids(kb.snapshots.path(revision))
+    assert chunk_ids(path) == chunk_ids(kb.views.path(revision))
     assert_whole(kb, path, revision)
 
 
-def test_after_sealing_no_file_of_the_index_is_open(kb):
+def test_after_publishing_no_file_of_the_index_is_open(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
     kb.search(path, "text", where={"source_id": "a"})
     deadline = time.monotonic() + 5
-    while open_files(kb.snapshots.root) and time.monotonic() < deadline:
+    roots = (kb.views.root, kb.views.segments.root)
+    while any(map(open_files, roots)) and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert open_files(kb.snapshots.root) == []
+    assert [*map(open_files, roots)] == [[], []]
 
 
 # -- metadata --------------------------------------------------------------------------------------
@@ -175,92 +172,149 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
 # -- sealing finds what does not agree -------------------------------------------------------------
 
 
-def _extra_words_row(store: IndexStore) -> None:
-    keywords.add(store._words, [(keywords.row_id(1, 99), "extra")])
+def _delete_words(writer: SegmentWriter, doc_id: str) -> None:
+    [placed] = writer._manifest.find(1, [doc_id])
+    for slot in range(placed.first, placed.first + placed.chunks):
+        writer._words.execute("DELETE FROM keywords WHERE rowid = ?", (keywords.row_id(1, slot),))
 
 
-def _words_row_missing(store: IndexStore) -> None:
-    first = keywords.row_id(1, store.manifest.slots_of([("guide", "a")])["guide", "a"].start)
-    keywords.remove(store._words, [range(first, first + 1)])
-    keywords.add(store._words, [(keywords.row_id(1, 99), "another")])
+def _extra_words_row(writer: SegmentWriter) -> None:
+    keywords.add(writer._words, [(keywords.row_id(1, 99), "extra")])
 
 
-def _vectors_cut(store: IndexStore) -> None:
-    path = store.folder / vectors.file_name(1)
+def _words_row_missing(writer: SegmentWriter) -> None:
+    _delete_words(writer, "a")
+    keywords.add(writer._words, [(keywords.row_id(1, 99), "another")])
+
+
+def _vectors_cut(writer: SegmentWriter) -> None:
+    path = writer.folder / vectors.file_name(1)
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def _vectors_gone(store: IndexStore) -> None:
-    (store.folder / vectors.file_name(1)).unlink()
+def _vectors_gone(writer: SegmentWriter) -> None:
+    (writer.folder / vectors.file_name(1)).unlink()
 
 
-def _document_row_lost(store: IndexStore) -> None:
-    store.manifest.connection.execute("DELETE FROM documents WHERE doc_id = 'b'")
+def _lengths_cut(writer: SegmentWriter) -> None:
+    path = writer.folder / lengths.file_name(1)
+    path.write_bytes(path.read_bytes()[:-1])
 
 
-def _document_row_and_words_lost(store: IndexStore) -> None:
-    slots = store.manifest.slots_of([("guide", "b")])["guide", "b"]
-    keywords.remove(store._words, [range(keywords.row_id(1, slots.start), keywords.row_id(1, slots.stop))])
-    _document_row_lost(store)
+def _document_row_lost(writer: SegmentWriter) -> None:
+    writer._manifest.connection.execute("DELETE FROM documents WHERE doc_id = 'b'")
 
 
-def _collection_lost(store: IndexStore) -> None:
-    store.manifest.connection.execute("DELETE FROM collections")
+def _document_row_and_words_lost(writer: SegmentWriter) -> None:
+    _delete_words(writer, "b")
+    _document_row_lost(writer)
 
 
-def _more_floats_than_rows(store: IndexStore) -> None:
-    floats.write(store.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
+def _more_floats_than_rows(writer: SegmentWriter) -> None:
+    floats.write(writer.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
 
 
 BREAKS = [
-    _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone, _document_row_lost, _document_row_and_words_lost,
-    _collection_lost, _more_floats_than_rows,
+    _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone, _lengths_cut, _document_row_lost,
+    _document_row_and_words_lost, _more_floats_than_rows,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", BREAKS, ids=lambda each: each.__name__.strip("_"))
 def test_parts_that_disagree_are_never_sealed(kb, damage):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
-    path = kb.folder / "index"
-    with kb.store(path, create=True) as store:
-        brought = kb.indexer.update(store, revision, base=None)
-        damage(store)
+    path = kb.folder / "copies" / "index"
+    with kb.draft() as draft:
+        kb.indexer.update(draft, revision, base=None)
+        assert draft._writer is not None
+        draft._writer.written()  # words are added beside
+        damage(draft._writer)
         with pytest.raises(IndexFailed, match="does not verify"):
-            store.seal(revision=revision, added=brought.plan.add)
+            draft.publish(path, revision=revision)
     assert problem_of(path, revision=revision) != ""
+    assert kb.views.segments.newest() == []
 
 
-def test_an_index_that_is_being_changed_is_not_served(kb):
-    revision = kb.commit(doc("a"), collections=[collection()])
+@pytest.mark.parametrize("wrong", ["documents", "chunks"])
+def test_a_view_whose_totals_are_not_those_of_its_segments_is_never_published(kb, wrong):
+    revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     path = kb.copied(revision, "changed")
-    with kb.store(path) as store:
-        store.unseal()
+    there = view.read(path)
+    held = {"guide": structs.replace(there.collections["guide"], **{wrong: 3})}
+    changed = structs.replace(there, collections=held)
+    with Draft(segments_beside(path), changed) as draft, pytest.raises(IndexFailed, match=r"hold \(2, 2\)"):
+        draft.publish(path, revision=revision)
+    assert view.read(path) == there
+    assert problem_of(path, revision=revision) == ""
+
+
+def test_an_index_that_is_being_changed_answers_as_before_until_that_is_published(kb):
+    revision = kb.commit(doc("a", "the owl"), doc("b", "an owl"), collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "changed")
+
+    def found() -> set[str]:
+        assert problem_of(path, revision=revision) == ""
+        return {hit.doc_id for hit in kb.search(path, "owl", mode="keyword")}
+
+    for published in (False, True):
+        with kb.draft(path) as draft:
+            draft.remove("guide", ["a"])
+            assert found() == {"a", "b"}
+            if published:
+                draft.publish(path, revision=revision)
+        assert found() == ({"b"} if published else {"a", "b"})
+        assert not kb.views.segments.unfinished()
+
+
+def test_a_view_that_was_never_sealed_is_not_served(kb):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "unfinished")
+    (path / seal.SEAL).unlink()
     assert problem_of(path, revision=revision) == "it was never finished"
 
 
 @pytest.mark.parametrize("truncate", [False, True], ids=["deleted", "truncated"])
 def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
-    revision = kb.commit(doc("a", LONG), collections=[collection()])
+    revision = kb.commit(doc("a", LONG), doc("b", "short"), collections=[collection()])
     kb.index(revision)
     source = kb.copied(revision, "source")
-    with kb.store(source) as store:
-        store.unseal()
-        floats.write(source, 1, {0: struct.pack("<256f", *[0.0625] * 256)})
-        store.seal(revision=revision)
-    names = {path.name for path in source.iterdir()}
-    assert names == {FILE, keywords.FILE, "vectors-1.i8", "floats-1.f32", "lengths-1.u32", seal.SEAL, seal.PROVEN}
-    for name in names - {seal.PROVEN}:  # which says that nothing has to be looked at
-        path = kb.folder / "damaged"
-        shutil.copytree(source, path)
+    with kb.draft(source) as draft:
+        draft.embed("guide", {"b": struct.pack("<256f", *[0.0625] * 256)})
+        draft.publish(source, revision=revision)
+    [segment] = segments(source)
+    files = {path.name for path in segment.iterdir()}
+    assert files == {FILE, keywords.FILE, "vectors-1.i8", "floats-1.f32", "lengths-1.u32", seal.SEAL, seal.PROVEN}
+    assert {path.name for path in source.iterdir()} == {view.FILE, seal.SEAL, seal.PROVEN}
+    places = [path.relative_to(kb.folder) for folder in (source, segment) for path in folder.iterdir()]
+    for place in places:
+        if place.name == seal.PROVEN:  # which says that nothing has to be looked at
+            continue
+        damaged = kb.folder / "damaged"
+        for folder in (source, segment):
+            shutil.copytree(folder, damaged / folder.relative_to(kb.folder))
+        path = damaged / source.relative_to(kb.folder)
         assert problem_of(path, revision=revision) == ""
         if truncate:
-            with (path / name).open("r+b") as file:
-                file.truncate((source / name).stat().st_size // 2)
+            with (damaged / place).open("r+b") as file:
+                file.truncate((kb.folder / place).stat().st_size // 2)
         else:
-            (path / name).unlink()
-        assert problem_of(path, revision=revision) != "", name
-        shutil.rmtree(path)
+            (damaged / place).unlink()
+        assert problem_of(path, revision=revision) != "", place
+        shutil.rmtree(damaged)
+
+
+def test_a_view_that_lacks_a_segment_is_not_served(kb):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    path = kb.index(revision).path
+    assert problem_of(path, revision=revision) == ""
+    [segment] = segments(path)
+    shutil.rmtree(segment)
+    assert problem_of(path, revision=revision) != ""
+    with pytest.raises(IndexFailed):
+        kb.search(path, "text")
 
 
 def test_an_index_of_another_revision_or_format_is_not_served(kb):
@@ -271,9 +325,9 @@ def test_an_index_of_another_revision_or_format_is_not_served(kb):
     assert problem_of(path / "absent", revision=revision) == "it is not there"
     changed = kb.copied(revision, "changed")
     sealed = seal.read(changed)
-    seal.write(changed, format="1", revision=revision)
+    seal.write(changed, format="1", revision=revision, segments=sealed.segments)
     assert "was sealed as" in problem_of(changed, revision=revision)
-    seal.write(changed, format=sealed.format, revision=revision)
+    seal.write(changed, format=sealed.format, revision=revision, segments=sealed.segments)
     assert problem_of(changed, revision=revision) == ""
     (changed / seal.SEAL).write_text("garbage")
     assert "cannot be read" in problem_of(changed, revision=revision)
@@ -282,13 +336,24 @@ def test_an_index_of_another_revision_or_format_is_not_served(kb):
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
 def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     revision = kb.commit(doc("a"), collections=[collection()])
-    kb.index(revision)
-    path = kb.copied(revision, "damaged")
-    (path / FILE).write_bytes(content)
+    path = kb.index(revision).path
+    [segment] = segments(path)
+    (segment / FILE).write_bytes(content)
     assert "manifest.sqlite is not what was written" in problem_of(path, revision=revision)
     with pytest.raises(IndexFailed):
         kb.search(path, "text")
-    assert (path / FILE).read_bytes() == content
+    assert (segment / FILE).read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
+def test_a_view_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    path = kb.index(revision).path
+    (path / view.FILE).write_bytes(content)
+    assert "view is not what was written" in problem_of(path, revision=revision)
+    with pytest.raises(IndexFailed, match="view cannot be read"):
+        kb.search(path, "text")
+    assert (path / view.FILE).read_bytes() == content
 
 
 def test_looking_at_a_folder_without_an_index_makes_none(kb, tmp_path):
@@ -308,10 +373,10 @@ def test_a_mass_deletion_that_no_history_explains_is_refused(kb):
     kb.index(full)
     path = kb.copied(full, "index")
     emptied = kb.commit(remove=[("guide", f"d{n}") for n in range(150)])
-    with kb.store(path) as store, pytest.raises(MassDeletion):
-        kb.indexer.update(store, emptied, base=None)
-    with kb.store(path) as store:
-        assert kb.indexer.update(store, emptied, base=full).plan.changes.removed == 150
+    with kb.draft(path) as draft, pytest.raises(MassDeletion):
+        kb.indexer.update(draft, emptied, base=None)
+    with kb.draft(path) as draft:
+        assert kb.indexer.update(draft, emptied, base=full).plan.changes.removed == 150
 
 
 CHANGES = st.lists(
@@ -349,17 +414,15 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
     kb.write(doc("z"), collections=[collection()])
     _apply(kb, base)
     revision = kb.commit(doc("marker", "1", collection="always"), collections=[collection("always")])
-    path = kb.folder / "index"
-    with kb.store(path, create=True) as store:
-        kb.indexer.update(store, revision, base=None)
-        store.manifest.forget_touched()
-        _apply(kb, touched)
-        kb.indexer.update(store, Working(BRANCH), base=revision)
-        _apply(kb, later)
-        by_diff, _ = kb.indexer._plan(store.manifest, Working(BRANCH), revision)
-        by_rows, _ = kb.indexer._plan(store.manifest, Working(BRANCH), None)
-        assert by_diff == by_rows
-        kb.indexer.update(store, Working(BRANCH), base=revision)
-        assert store.manifest.headers() == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
-        store.seal(revision=revision)
+    path = kb.folder / "copies" / "index"
+    kb.fresh(revision, path)
+    _apply(kb, touched)
+    kb.bring_working(path, revision)
+    _apply(kb, later)
+    with kb.draft(path) as draft:
+        by_diff, _ = kb.indexer._plan(draft, Working(BRANCH), revision)
+        by_rows, _ = kb.indexer._plan(draft, Working(BRANCH), None)
+    assert by_diff == by_rows
+    kb.bring_working(path, revision)
+    assert contents.contents(path).headers == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
     kb.close()

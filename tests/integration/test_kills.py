@@ -19,6 +19,7 @@ import pytest
 from tests.support import cli
 from tests.support.cli import error_of, killed, lasted, pages, start, text_of
 from tests.support.compare import assert_whole
+from tests.support.indexes import unfinished
 from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project, opened
 from vmrag_link import pin as pins
@@ -81,7 +82,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     assert report["state"] == "in_sync"
     assert report["pin"]["dolt_commit"] == pin.dolt_commit == report["index"]["revision"]
     if command == ("sync",):
-        assert not [path for path in (project.shared / "snapshots").glob(".building-*") if path.is_dir()]
+        assert unfinished(project) == []
     assert not list((project.shared / "journal").glob("*.json"))
 
 
@@ -90,7 +91,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
 def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
     dice = Dice(f"sync {part}", 4)
     # Spares are evicted at once: every sync builds, binds and evicts.
-    stocked.git("config", "vmrag.index.keep", "0")
+    stocked.git("config", "vmrag.index.keep-mb", "0")
     stocked.git("switch", "-q", BRANCHES[-1])
     stocked.put("note.md", "An uncommitted note on the last branch.")
     kept, duration = BRANCHES[-1], 0.0
@@ -291,7 +292,7 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
 @pytest.mark.sample(1)
 def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 3)
-    stocked.git("config", "vmrag.index.keep", "0")
+    stocked.git("config", "vmrag.index.keep-mb", "0")
     stocked.git("switch", "-q", BRANCHES[-1])
     duration = 0.0
     for number in dice.rounds():

@@ -133,7 +133,7 @@ def test_raw_texts_are_stored_and_in_no_index_or_dropped(tools, project):
     assert json.loads(row.source_key).items() >= raw.items()
     assert "swordfish" not in row.content + row.metadata + row.title
     tools("dolt_commit", message="chat")
-    for path in (project.top / ".git" / "vmrag" / "snapshots").rglob("*"):
+    for path in (project.top / ".git" / "vmrag" / "views").rglob("*"):
         assert not path.is_file() or b"swordfish" not in path.read_bytes(), path
     assert "swordfish" not in str(
         tools("chroma_get_documents", collection_name="chat_history_v1", include=["metadatas"])

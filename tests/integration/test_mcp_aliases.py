@@ -31,7 +31,7 @@ def test_without_sync_an_index_that_lies_behind_is_left_to_the_next_call(notes, 
     done = tools("commit", message="one", sync="false")
     assert (warned(done), done["sync"]["chunks"], done["kb"]["in_sync"]) == (set(), 1, True)  # it did not lie behind
     put(notes, e="epsilon")
-    shutil.rmtree(notes.shared / "working")
+    shutil.rmtree(notes.shared / "uncommitted")
     done = tools("commit", message="two", sync=False)
     assert ("INDEX_PENDING" in warned(done), done["sync"]["chunks"]) == (True, 0)
     assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (notes.pinned, False)

@@ -13,8 +13,8 @@ from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.contents import held_collections
+from vmrag_link.index.draft import Draft
 from vmrag_link.index.metadata import description
-from vmrag_link.index.store import IndexStore
 from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
@@ -355,7 +355,7 @@ def test_rows_that_are_stored_while_the_index_cannot_follow_are_a_success_with_a
         raise IndexFailed("The disk has other plans.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(IndexStore, "drop_collection", failing)
+        patch.setattr(Draft, "drop_collection", failing)
         done = tools("chroma_delete_collection", collection_name="notes", confirm=True)
     assert warned(done) == {"INDEX_PENDING"}
     tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="notes")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
+import sqlite3
 import threading
 import uuid
 from pathlib import Path
@@ -15,8 +16,6 @@ from tests.support import notes
 from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS, indexed
 from vmrag_link.engines.base import Write
-from vmrag_link.index import seal
-from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -259,7 +258,9 @@ def test_a_chunks_id_gives_that_chunk_unless_a_document_is_called_so(tools):
 
 
 def test_without_embeddings_the_index_is_not_needed(project, tools):
-    for path in project.shared.glob("snapshots/*/chroma/chroma.sqlite3"):
+    damaged = list(project.shared.glob("segments/*/*.*"))
+    assert damaged
+    for path in damaged:
         path.write_bytes(b"\1" * path.stat().st_size)
     assert got(tools, ids=["a"], where={"n": 1}, where_document={"$contains": "alpha"}) == {"a": TEXTS["a"]}
 
@@ -446,17 +447,22 @@ def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools,
 
 
 def test_embeddings_given_to_an_earlier_version_are_named_before_they_go(project, tools, swapped):
-    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
-    before = copy.with_name("0123456789abcdef")
-    shutil.copytree(copy, before)
-    with contextlib.closing(Manifest(before)) as manifest, manifest:  # as that version left it
-        manifest.set(format="1", revision=project.pinned)
-    (before / seal.SEAL).unlink()
+    before = project.shared / "working" / "0123456789abcdef"
+    before.mkdir(parents=True)
+    with (
+        contextlib.closing(sqlite3.connect(before / "manifest.sqlite")) as manifest,
+        manifest,
+    ):  # as that version left it
+        manifest.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        manifest.execute("INSERT INTO meta VALUES ('given_vectors', 'true')")
+    (before / "seal.json").write_text(f'{{"format":"3","revision":"{project.pinned}","files":{{}}}}')
     said = project.vmrag("sync", "--rebuild").err
-    assert "have those of their texts again: notes/b." in said
-    assert project.pinned[:7] in said
-    assert not before.exists()
+    assert f"Embeddings that a client gave on {project.pinned[:7]} are not taken over" in said
+    assert "have those of their texts again" in said
+    assert before.exists(), "an earlier version of the program may still run"
+    os.utime(before, (0, 0))
     assert "earlier version" not in project.vmrag("sync", "--rebuild").err
+    assert not before.exists()
 
 
 def test_an_embedding_that_cannot_be_is_refused(tools):
@@ -530,13 +536,13 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_written(project, to
 
 def test_rows_that_the_index_could_not_follow_are_stored_and_found_later(project, tools, monkeypatch):
     from vmrag_link.errors import IndexFailed
-    from vmrag_link.index.store import IndexStore
+    from vmrag_link.index.draft import Draft
 
     def failing(*_: object, **__: object) -> None:
         raise IndexFailed("Chroma failed.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(IndexStore, "add", failing)
+        patch.setattr(Draft, "add", failing)
         added = tools("chroma_add_documents", **NOTES, documents=["owls hunt at night"], ids=["owl"])
     assert (warned(added), added["chunks_created"]) == ({"INDEX_PENDING"}, 0)
     assert found(tools, "owls hunt at night")[0] == "owl"

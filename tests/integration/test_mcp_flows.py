@@ -14,7 +14,7 @@ from tests.support.contract_states import OFF, State, with_model
 from tests.support.mcp import Tools, warned
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import EmbeddingFailed, IndexFailed
-from vmrag_link.index.store import IndexStore
+from vmrag_link.index.draft import Draft
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -163,7 +163,7 @@ def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, m
         raise IndexFailed("The index cannot be written.", hint="vmrag sync")
 
     with monkeypatch.context() as patch:
-        patch.setattr(IndexStore, "add", failing)
+        patch.setattr(Draft, "add", failing)
         added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
         assert "INDEX_PENDING" in warned(added)
         assert ids(tools) == ["a", "b", "c", "d"]
@@ -208,7 +208,10 @@ def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
 def test_a_deleted_chroma_store_is_no_loss(world):
     state = world.state("notes")
     tools = Tools(state.top)
+    state.vmrag("sync", env={"VMRAG_INDEX_CHROMA": "wait"})
     before = answers(tools)
-    for path in list((state.shared / "snapshots").glob("*/chroma")):
+    stores = [path for path in (state.shared / "chroma").iterdir() if path.is_dir()]
+    assert stores
+    for path in stores:
         shutil.rmtree(path)
     assert answers(tools) == before

@@ -289,7 +289,7 @@ def test_a_merge_whose_index_cannot_follow_is_made_and_says_so(notes, tools, mon
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(provide, "snapshot", fail)
+        patch.setattr(provide, "view", fail)
         done = tools("merge_branch", source="topic")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert notes.pinned == done["to_commit"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
+from vmrag_link.index.views import segments_of
 from vmrag_link.models import Document, content_hash
 
 pytestmark = pytest.mark.hooks("off")
@@ -140,10 +140,12 @@ def test_with_the_indexes_deleted_everything_is_built_again_and_answers_are_the_
     assert tools("sync_all")["totals"] == NOTHING
 
 
-@pytest.mark.parametrize("name", ["manifest.sqlite", "chroma/chroma.sqlite3"])
+@pytest.mark.parametrize("name", ["segments/*/manifest.sqlite", "segments/*/vectors-1.i8", "views/*/view"])
 def test_an_index_that_is_damaged_without_looking_so_is_made_again(project: Project, tools: Tools, name: str) -> None:
     answers = project.answers()
-    for path in (project.shared / "snapshots").glob(f"*/{name}"):
+    damaged = list(project.shared.glob(name))
+    assert damaged
+    for path in damaged:
         path.write_bytes(b"\1" * path.stat().st_size)
     tools("get_sync_status")
     assert tools("sync_all")["failed"] == []
@@ -235,14 +237,16 @@ def test_tables_and_collections_that_are_not_there(tools: Tools) -> None:
 def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Project, tools: Tools) -> None:
     project.put("one.md", "One uncommitted frequent rest.")
     answers, marks = project.answers(), project.marks()
-    [before] = (project.shared / "snapshots").glob(f"{project.pinned}-*/manifest.sqlite")
-    stood = before.stat().st_ino
+    [before] = (project.shared / "views").glob(f"{project.pinned}-*/view")
+    stood, held = before.stat().st_ino, segments_of(before.parent)
     found = tools("force_full_resync", collection="all")
     assert (found["collection"], found["rebuilt"], found["sync_status"]) == ("all", True, "synced")
     assert numbers(found) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
     assert found["seconds"] > 0
     assert found["kb"]["dirty"] is True
     assert before.stat().st_ino != stood
+    assert held
+    assert held.keys().isdisjoint(segments_of(before.parent))
     assert (project.answers(), project.marks()) == (answers, marks)
     assert tools("force_full_resync", collection="handbook")["collection"] == "handbook"
     assert project.consistent()
@@ -296,9 +300,10 @@ def test_who_reads_the_old_index_for_too_long_is_named_as_the_reason(project: Pr
 
 def test_a_damaged_index_is_replaced(project: Project, tools: Tools) -> None:
     answers = project.answers()
-    for folder in Path(project.shared / "snapshots").iterdir():
-        if folder.is_dir():
-            (folder / "keywords.sqlite").unlink()
+    damaged = list(project.shared.glob("segments/*/keywords.sqlite"))
+    assert damaged
+    for path in damaged:
+        path.unlink()
     assert only(tools("get_sync_status")["collections"])["sync_status"] == "pending"
     tools("force_full_resync", collection="all")
     assert project.answers() == answers

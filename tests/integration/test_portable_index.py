@@ -1,16 +1,17 @@
-"""An index that comes back from a store that anybody may have written to is used as it is, or built
-again: never another answer.
+"""Vectors that come back from a store that anybody may have written to make the same index as none,
+or are thrown away: never another answer.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tests.support import people, poison
 from tests.support.people import User, World
-from vmrag_link.errors import IndexFailed
 from vmrag_link.ops.index.portable import VECTORS, Provided, pack, provide
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -21,10 +22,16 @@ shared, world = people.shared, people.world
 @pytest.fixture
 def folder(world: World, tmp_path: Path) -> Path:
     """What Ada's machine has written."""
-    ws = Workspace.open(world.ada.top, QUIET)
-    pack(ws, tmp_path / "store")
-    ws.close()
+    packed(world.ada, tmp_path / "store")
     return tmp_path / "store"
+
+
+def packed(user: User, folder: Path) -> None:
+    ws = Workspace.open(user.top, QUIET)
+    try:
+        assert pack(ws, folder) == sum(each.stat().st_size for each in folder.iterdir())
+    finally:
+        ws.close()
 
 
 def brought(user: User, folder: Path) -> Provided:
@@ -35,10 +42,11 @@ def brought(user: User, folder: Path) -> Provided:
         ws.close()
 
 
-def test_nothing_is_built_where_the_index_came_back(world, folder):
+def test_nothing_is_embedded_where_the_vectors_came_back(world, folder):
     bob = world.join("bob")
     provided = brought(bob, folder)
     assert (provided.reused, provided.rejected, provided.sync.chunks.embedded) == (True, (), 0)
+    assert provided.vectors >= provided.sync.chunks.cached == provided.verified.chunks
     assert provided.verified.fingerprint == world.ada.fingerprint()
     assert provided.verified.recomputed == provided.verified.vectors == provided.verified.chunks > 0
     assert bob.answers() == world.ada.answers()
@@ -49,44 +57,66 @@ def test_no_vector_is_computed_again_where_another_revision_came_back(world, fol
     world.ada.git("push", "-q")
     provided = brought(world.join("bob"), folder)
     assert not provided.reused
-    assert provided.sync.chunks.embedded == provided.sync.chunks.added == 1
+    assert provided.sync.chunks.embedded == 1
+    assert provided.sync.chunks.added == provided.sync.chunks.cached + 1 == provided.verified.chunks > 1
 
 
 def test_without_a_store_it_is_built(world, tmp_path):
     provided = brought(world.join("bob"), tmp_path / "nowhere")
-    assert (provided.reused, provided.rejected) == (False, ())
+    assert (provided.vectors, provided.reused, provided.rejected) == (0, False, ())
     assert provided.sync.chunks.embedded == provided.verified.chunks
 
 
-@pytest.mark.parametrize("spoil", poison.POISONS, ids=lambda each: each.__name__)
-@pytest.mark.sample(5)
-def test_a_spoilt_index_is_found_and_built_again(world, folder, spoil):
+@pytest.mark.parametrize("spoil", poison.FORGED, ids=lambda each: each.__name__)
+def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(world, folder, tmp_path, spoil):
     spoil(folder)
     bob = world.join("bob")
     provided = brought(bob, folder)
     assert not provided.reused
     assert len(provided.rejected) == 1
+    assert provided.sync.chunks.embedded == provided.verified.chunks > 0
+    assert provided.verified.fingerprint == world.ada.fingerprint()
     assert bob.answers() == world.ada.answers()  # `provide` has verified what it built
+    packed(bob, tmp_path / "next")  # nothing of them is left
+    assert brought(world.join("carol"), tmp_path / "next").reused
 
 
-def test_vectors_that_are_no_database_are_left_out(world, folder):
-    poison.no_database(folder)
-    provided = brought(world.join("bob"), folder)
-    assert provided.reused
-    assert provided.verified.vectors == 0  # none is proven by the cache
-    assert provided.verified.recomputed == provided.verified.chunks
+@pytest.mark.parametrize("spoil", poison.LEFT_OUT, ids=lambda each: each.__name__)
+@pytest.mark.sample(5)
+def test_what_holds_no_vectors_to_use_is_left_out(world, folder, spoil):
+    spoil(folder)
+    bob = world.join("bob")
+    provided = brought(bob, folder)
+    assert (provided.reused, provided.rejected) == (False, ())
+    assert provided.sync.chunks.embedded == provided.verified.vectors == provided.verified.chunks > 0
+    assert provided.verified.fingerprint == world.ada.fingerprint()
+    assert bob.answers() == world.ada.answers()
 
 
 def test_what_is_packed_names_no_place_of_this_machine(world, folder):
     held = b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
     assert str(world.top).encode() not in held
-    assert {each.name for each in folder.iterdir()} == {"snapshots", VECTORS}
+    assert {each.name for each in folder.iterdir()} == {VECTORS}
 
 
-def test_a_damaged_index_is_not_packed(world, tmp_path):
-    ws = Workspace.open(world.ada.top, QUIET)
-    path = ws.snapshots.path(ws.revision()) / "manifest.sqlite"
+def test_a_damaged_vector_that_was_packed_is_made_again(world, tmp_path):
+    with contextlib.closing(sqlite3.connect(world.ada.shared / VECTORS)) as cache, cache:
+        [wanted] = cache.execute("SELECT count(*) FROM vectors").fetchone()
+        cache.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE rowid = 1")
+    packed(world.ada, tmp_path / "store")
+    bob = world.join("bob")
+    provided = brought(bob, tmp_path / "store")
+    assert (provided.vectors, provided.reused, provided.rejected) == (wanted - 1, False, ())
+    assert provided.sync.chunks.embedded == 1
+    assert bob.answers() == world.ada.answers()
+
+
+def test_a_damaged_index_that_is_there_is_built_again(world, folder):
+    bob = world.join("bob")
+    brought(bob, folder)
+    [path] = bob.shared.glob("segments/*/manifest.sqlite")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(IndexFailed):
-        pack(ws, tmp_path / "store")
-    ws.close()
+    provided = brought(bob, folder)
+    assert (provided.reused, provided.rejected, provided.verified.problems) == (True, (), ())
+    assert provided.sync.chunks.added == provided.verified.chunks > 0
+    assert bob.answers() == world.ada.answers()

@@ -25,7 +25,7 @@ template, project = terminal.template, terminal.project
 pytestmark = pytest.mark.hooks("on")
 
 DERIVED = re.compile(
-    r"/__pycache__/|/\.git/vmrag/(snapshots|working|chroma|builder|remotes|remotes\.git|local/index|leases|embeddings\.sqlite|workspace\.json$"
+    r"/__pycache__/|/\.git/vmrag/(views|segments|uncommitted|chroma|builder|remotes|remotes\.git|local/index|local/segments|leases|embeddings\.sqlite|workspace\.json$"
     r"|applied$|seen-files\.json$|index-failures\.json$|pushed$|imported\b)"
 )
 """Names of what is made again when it is missing or empty."""

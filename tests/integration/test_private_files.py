@@ -97,7 +97,14 @@ def peek(paths: list[Path]) -> list[str]:
 def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Project) -> None:
     assert openness(kept(project)) == {}
     names = {each.name for each in kept(project)}
-    assert {"remotes.git", "keywords.sqlite", "embeddings.sqlite", "links.queue", "remote.doltlite", "working"} <= names
+    assert {
+        "remotes.git",
+        "keywords.sqlite",
+        "embeddings.sqlite",
+        "links.queue",
+        "remote.doltlite",
+        "uncommitted",
+    } <= names
     umasked = [project.top / ".dolt-version", project.top / ".git" / "hooks" / "post-commit"]
     assert [oct(stat.S_IMODE(each.stat().st_mode)) for each in umasked] == ["0o644", "0o755"]
 
@@ -121,11 +128,13 @@ def test_what_an_earlier_version_left_open_is_closed_by_the_next_write(place: Pa
 def test_a_proof_that_is_written_anew_is_as_open_as_its_index(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)
-    for proof in project.shared.glob("snapshots/*/proven.json"):
+    kinds = ("views", "segments")
+    for proof in (each for kind in kinds for each in project.shared.glob(f"{kind}/*/proven.json")):
         proof.unlink()
     project.vmrag("query", "install")
-    (proof,) = project.shared.glob("snapshots/*/proven.json")
-    assert stat.S_IMODE(proof.stat().st_mode) == 0o600
+    for kind in kinds:
+        (proof,) = project.shared.glob(f"{kind}/*/proven.json")
+        assert stat.S_IMODE(proof.stat().st_mode) == 0o600
 
 
 def test_what_somebody_closed_even_more_stays_so(place: Path) -> None:

@@ -13,10 +13,12 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link.index.views import segments_of
 from vmrag_link.ops.follow.lazy_fetch import pinned_at
 from vmrag_link.ops.index.query import query, ranked_at
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query
+from vmrag_link.sync.context import SyncContext
 from vmrag_link.workspace import Workspace
 
 pytestmark = pytest.mark.hooks("off")
@@ -45,21 +47,47 @@ def tasks() -> Tasks:
 
 @pytest.fixture
 def workspace(project: Project, tasks: Tasks) -> Iterator[Workspace]:
-    """Of the template: HEAD on main, whose snapshot alone is there."""
-    project.git("config", "vmrag.index.keep", "0")
-    project.vmrag("gc", "--apply")
-    project.git("config", "vmrag.index.keep", "4")
+    """Of the template, with a branch `other`: HEAD on main, whose view alone is there."""
+    prepared(project)
     opened = Workspace.open(project.top, tasks)
+    assert built(opened) == {path_of(opened, "main")}
     yield opened
     opened.close()
 
 
+def prepared(project: Project) -> None:
+    project.git("switch", "-q", "-c", "other", "first")
+    project.record("other", other="Something else.")
+    project.git("switch", "-q", "main")
+    project.vmrag("sync")
+    project.git("config", "vmrag.index.keep-mb", "0")
+    project.vmrag("gc", "--apply")
+    project.git("config", "--unset", "vmrag.index.keep-mb")
+    with terminal.opened(project) as opened:
+        for path in built(opened):  # that of the empty knowledge base takes no room, so it stayed
+            assert segments_of(path) or opened.views.discard(path)
+
+
+def keep(monkeypatch: pytest.MonkeyPatch, spares: int) -> None:
+    """Let room be for so many spare indexes. Each of this project takes a hundredth of a
+    megabyte, which is the least that a setting can say.
+    """
+    made = Workspace.sync_context.fget
+    assert made is not None
+
+    def limited(workspace: Workspace) -> SyncContext:
+        sizes = [sum(segments_of(each).values()) for each in built(workspace)]
+        return made(workspace)._replace(keep_bytes=spares * max(sizes))
+
+    monkeypatch.setattr(Workspace, "sync_context", property(limited))
+
+
 def built(workspace: Workspace) -> set[Path]:
-    return {each.path for each in workspace.snapshots.all()}
+    return {each.path for each in workspace.views.all()}
 
 
 def path_of(workspace: Workspace, ref: str) -> Path:
-    return workspace.snapshots.path(pinned_at(workspace, ref))
+    return workspace.views.path(pinned_at(workspace, ref))
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
@@ -86,41 +114,51 @@ def cached(project: Project) -> dict[str, list[tuple]]:
         return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names if name != "uses"}
 
 
-@pytest.mark.parametrize("keep", [0, 1, 2])
-def test_the_limit_of_spares_holds_after_every_query_and_the_bound_snapshot_stays(project, tasks, keep):
-    project.git("config", "vmrag.index.keep", str(keep))
-    project.vmrag("gc", "--apply")
-    opened = Workspace.open(project.top, tasks)
-    bound = path_of(opened, "main")
-    refs = ("feature", "first", "feature", "first")
+@pytest.mark.parametrize("spares", [0, 1, 2])
+def test_the_limit_of_spares_holds_after_every_query_and_the_bound_view_stays(project, workspace, monkeypatch, spares):
+    keep(monkeypatch, spares)
+    bound = path_of(workspace, "main")
+    refs = ("feature", "other", "feature", "other")
     for number, ref in enumerate(refs):
-        query(opened, Query("uv"), at=ranked_at(opened, ref))
-        last = list(dict.fromkeys(reversed(refs[: number + 1])))[:keep]
-        assert {bound, *(path_of(opened, each) for each in last)} <= built(opened)
-        assert len(built(opened)) <= keep + 1
-    opened.close()
-
-
-def test_the_spare_that_was_not_used_for_longest_goes(project, workspace):
-    project.record("more", more="One more revision.")
-    for ref in ("feature", "first", "feature"):
         query(workspace, Query("uv"), at=ranked_at(workspace, ref))
-    project.git("config", "vmrag.index.keep", "2")
+        last = list(dict.fromkeys(reversed(refs[: number + 1])))[:spares]
+        assert built(workspace) == {bound, *(path_of(workspace, each) for each in last)}
+        counted = {part for view in built(workspace) for part in segments_of(view)}
+        assert {path.name for path in workspace.views.segments.newest()} == counted
+
+
+def test_by_its_setting_no_spare_stays_or_many_do(project, workspace):
+    bound = path_of(workspace, "main")
+    for megabytes, expected in (("0", {bound}), ("1", {bound, path_of(workspace, "feature")})):
+        project.git("config", "vmrag.index.keep-mb", megabytes)
+        opened = Workspace.open(project.top, Quiet())
+        query(opened, Query("uv"), at=ranked_at(opened, "feature"))
+        assert built(opened) == expected
+        opened.close()
+
+
+def test_the_spare_that_was_not_used_for_longest_goes(project, workspace, monkeypatch):
+    project.record("more", more="One more revision.")
+    for ref in ("feature", "other", "feature"):
+        query(workspace, Query("uv"), at=ranked_at(workspace, ref))
+    assert {path_of(workspace, "feature"), path_of(workspace, "other")} <= built(workspace)
+    keep(monkeypatch, 2)
     project.record("most", most="And another one.")
     opened = Workspace.open(project.top, Quiet())
     query(opened, Query("uv"), at=ranked_at(opened, "feature"))
     query(opened, Query("uv"), at=ranked_at(opened, "main~2"))
     assert path_of(opened, "feature") in built(opened)
-    assert path_of(opened, "first") not in built(opened)
+    assert path_of(opened, "other") not in built(opened)
     opened.close()
 
 
 def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
-    project.git("config", "vmrag.index.keep", "0")
+    project.git("config", "vmrag.index.keep-mb", "0")
     other = Workspace.open(project.top, tasks)
-    with workspace.reader.snapshot(pinned_at(workspace, "first")) as read:
-        query(other, Query("uv"), at=ranked_at(other, "feature"))
+    with workspace.reader.index_of(pinned_at(workspace, "feature")) as read:
+        query(other, Query("uv"), at=ranked_at(other, "other"))
         assert built(other) == {read, path_of(other, "main")}
-    query(other, Query("uv"), at=ranked_at(other, "feature"))
-    assert path_of(other, "main") in built(other)
+        assert other.views.problem(pinned_at(workspace, "feature")) == "", "its segments stay, too"
+    query(other, Query("uv"), at=ranked_at(other, "other"))
+    assert built(other) == {path_of(other, "main")}
     other.close()

@@ -50,7 +50,12 @@ def each(project: Project, commands: tuple[tuple[str, ...], ...], path: str) -> 
 
 
 def indexes(project: Project) -> list[Path]:
-    return [path for name in ("snapshots", "working") for path in (project.shared / name).glob("*") if path.is_dir()]
+    return [
+        path
+        for name in ("views", "uncommitted", "segments")
+        for path in (project.shared / name).glob("*")
+        if path.is_dir()
+    ]
 
 
 def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(project, without_extra):

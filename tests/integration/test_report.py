@@ -247,7 +247,7 @@ def test_without_golden_queries_no_index_is_made(project):
     found = report(project, "main", "feature")
     assert "no golden queries" in found["queries"]["not_compared"]
     assert found["size"]["chunks"] is None
-    assert not [each for each in (project.shared / "snapshots").glob("*") if each.is_dir()]
+    assert not [each for each in (project.shared / "views").glob("*") if each.is_dir()]
 
 
 def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
@@ -255,7 +255,7 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
     project.forget_indexes()
     found = report(project, "main~1", "main")["queries"]
     assert (found["total"], found["changed"], found["not_compared"]) == (1, [], "")
-    assert not [each for each in (project.shared / "snapshots").glob("*") if each.is_dir()]
+    assert not [each for each in (project.shared / "views").glob("*") if each.is_dir()]
     text = QUERIES.replace("    mode: keyword\n    k: 1\n", "")
     project.commit(
         "ranking", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 2\n", ".vmrag/queries.yaml": text}

@@ -16,8 +16,9 @@ from tests.support.knowledge import ROOT, Knowledge, collection, doc
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
-from vmrag_link.index import vectors
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index import draft, vectors
+from vmrag_link.index import view as views
+from vmrag_link.index.contents import contents
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.fingerprint import fingerprint
 from vmrag_link.retrieval.fusion import RANKING, Ranking
@@ -119,7 +120,8 @@ def random_document(dice: random.Random, name: str, where: str):
     return doc(name, prose(dice, dice.randint(1, 40)), collection=where, metadata=metadata)
 
 
-def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
+def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 3)
     dice = random.Random(7)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
     before = kb.commit(*[random_document(dice, f"d{n}", "guide") for n in range(40)], collections=rows)
@@ -132,21 +134,22 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
         after = kb.commit(*[random_document(dice, name, where) for where, name in (*edited, *new)], remove=gone)
         alive = alive.difference(gone) | set(new)
         built = kb.index(after, base=before)
-        kb.snapshots.discard(kb.snapshots.path(before))
+        kb.views.discard(kb.views.path(before))
         before = after
     grown = kb.answers(built.path, QUERIES)
-    manifest = Manifest(built.path, frozen=True)
-    assert sum(held.dead for held in manifest.collections().values()) > 0
-    headers = manifest.headers().values()
+    parts = views.read(built.path).parts
+    assert len(parts) > 1
+    assert any(piece.dead for part in parts for piece in part.pieces.values())
+    headers = contents(built.path).headers.values()
     assert fingerprint(RANKING, rows, headers) == fingerprint(
         RANKING, kb.engine.collections(before), kb.engine.headers(before)
     )
-    manifest.close()
     shutil.rmtree(built.path)
     rebuilt = kb.index(before)
     assert rebuilt.how == "fresh"
     assert kb.answers(rebuilt.path, QUERIES) == grown
-    restored = shutil.copytree(rebuilt.path, kb.folder / "restored" / "elsewhere")
+    shutil.copytree(kb.views.segments.root, kb.folder / "restored" / "segments")
+    restored = shutil.copytree(rebuilt.path, kb.folder / "restored" / "views" / "elsewhere")
     assert kb.answers(restored, QUERIES) == grown
     (elsewhere := kb.folder / "elsewhere").mkdir()
     other = Knowledge(elsewhere)
@@ -240,6 +243,27 @@ def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
         found = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
         assert [hit.doc_id for hit in found] == ["long", "d0", "d1", "d2", "d3"]
         assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
+
+
+# -- several collections ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_changes_in_one_collection_reorders_nothing_of_another(kb, mode):
+    dice = random.Random(23)
+    rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
+    guide = [doc(f"d{n}", prose(dice, dice.choice([5, 60]))) for n in range(30)]
+    before = kb.commit(*guide, doc("n", "owl at night", collection="notes"), collections=rows)
+    paths = [kb.index(before).path]
+    many = [doc(f"n{n}", " ".join(["owl night river"] * dice.randint(1, 30)), collection="notes") for n in range(40)]
+    paths.append(kb.index(kb.commit(*many), base=before).path)
+    for text in ("owl at night", "the river stone"):
+        alone = [places(kb.search(path, text, k=1000, mode=mode, collections=("guide",))) for path in paths]
+        assert alone[0] == alone[1]
+        both = [places(kb.search(path, text, k=1000, mode=mode)) for path in paths]
+        assert {each[0] for each in both[1]} == {"guide", "notes"}
+        for answer in both:
+            assert [each[:3] for each in answer if each[0] == "guide"] == [each[:3] for each in alone[0]]
 
 
 # -- words of the document -------------------------------------------------------------------------

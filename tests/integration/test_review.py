@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import terminal
+from tests.support import indexes, terminal
 from tests.support.cli import driven, error_of
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
@@ -30,7 +30,8 @@ def add(project, metadata, code):
 
 
 def test_a_manifest_damaged_at_its_size_is_drift_and_the_hint_mends_it(project):
-    manifest = Path(project.ask("status")["index"]["path"]) / "manifest.sqlite"
+    [segment] = indexes.segments_of(Path(project.ask("status")["index"]["path"]))
+    manifest = segment / "manifest.sqlite"
     with contextlib.closing(sqlite3.connect(manifest)) as connection:
         page = connection.execute("PRAGMA page_size").fetchone()[0]
         roots = connection.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'documents'").fetchall()

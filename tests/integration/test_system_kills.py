@@ -40,7 +40,7 @@ m.document_row = row"""
 """Dies in the transaction, after so many rows of documents."""
 
 AFTER = {
-    "before the index is whole": "from vmrag_link.index.store import IndexStore as m; m.seal = die",
+    "before the index is whole": "from vmrag_link.index import draft as m; m.seal_view = die",
     "before the index follows": "from vmrag_link.workspace.reader import Reader as m; m.update_copy = die",
 }
 STEPS = ("among its rows", "before its rows", *AFTER)

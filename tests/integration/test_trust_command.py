@@ -286,18 +286,18 @@ def test_what_is_not_stated_any_more_is_shown_with_what_counts_now(project):
     """What was agreed to and widens something does not count without its line; what narrows
     does.
     """
-    stated(project, WIDE + "index.keep: 9\n")
+    stated(project, WIDE + "index.keep_mb: 9\n")
     project.vmrag("trust", "--yes")
     stated(project, "embedding.model: hash\n")
     assert counting(project) == ("warn", "file:///srv/kb")  # nobody's knowledge goes elsewhere because a line is gone
     shown = project.vmrag("trust", code=1).out.splitlines()
     assert "  hooks.on_dirty: warn" in shown
     assert "  remote: git:   (now: file:///srv/kb)" in shown
-    assert "  index.keep: 4   (now: 9)" in shown
+    assert "  index.keep_mb: 500   (now: 9)" in shown
 
 
 def test_status_says_once_what_does_not_count(project):
-    stated(project, "index.keep: 9\n")
+    stated(project, "index.keep_mb: 9\n")
     for arguments in (("status",), ("status", "--json")):
         done = project.vmrag(*arguments)
         assert (done.out + done.err).count("does not count until you agree") == 1
@@ -315,7 +315,7 @@ def test_what_is_missing_because_its_remote_is_not_trusted_gets_the_hint_that_he
 
 
 def test_a_service_that_was_agreed_to_is_shown(project):
-    stated(project, "index.keep: 9\n")
+    stated(project, "index.keep_mb: 9\n")
     project.vmrag("trust", "--yes")
     project.vmrag("trust", "--service", "openai")
     assert "may ask openai" in project.vmrag("trust").out

@@ -68,7 +68,7 @@ def test_tools_write_and_find_all_of_it_here_and_nothing_of_it_is_in_the_knowled
     project.git("commit", "-qam", "delta")
     project.git("push", "-q", "origin", "main")
     project.vmrag("push")
-    for folder in ("kb", "snapshots", "remotes", "remotes.git"):
+    for folder in ("kb", "views", "segments", "remotes", "remotes.git"):
         assert not holding(project.shared / folder, b"swordfish"), folder
     assert holding(project.shared / "local", b"swordfish")
     project.git("clone", "-q", str(tmp_path / "hub.git"), str(tmp_path / "clone"))
@@ -85,6 +85,17 @@ def test_every_work_tree_and_branch_has_the_same_and_git_may_be_in_the_middle_of
     assert think(tools, "foxes do not", 3)["previous_thoughts_count"] == 2
     found = other("chroma_find_similar_thoughts", query="foxes", threshold=0.1)["similar_thoughts"]
     assert [each["id"] for each in found] == ["thought_plan_3"]
+
+
+def test_gc_leaves_no_trace_of_what_was_removed_and_not_looked_for_since(tools, project):
+    think(tools, "the password is swordfish", 1)
+    tools("chroma_find_similar_thoughts", query="swordfish", threshold=0.1)
+    think(tools, "bats are not", 2)
+    tools("chroma_find_similar_thoughts", query="bats", threshold=0.1)
+    assert holding(project.shared / "local" / "segments", b"swordfish")
+    project.vmrag("rm", "thinking_sessions_v1/thought_plan_1")
+    project.vmrag("gc", "--apply")
+    assert not holding(project.shared / "local", b"swordfish")
 
 
 def test_a_person_reads_and_removes_it_by_the_commands_for_documents_and_gc_leaves_no_trace(project):

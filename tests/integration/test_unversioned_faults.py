@@ -95,7 +95,7 @@ def test_a_kill_while_the_index_follows_leaves_one_that_is_made_again(tools, pro
     think(tools, "owls sleep by day", 1)
     assert found(tools, "owls") == ["thought_plan_1"]
     think(tools, "bats sleep as well", 2)
-    step = "from vmrag_link.index.store import IndexStore as m; m.seal = die"
+    step = "from vmrag_link.index import draft as m; m.seal_view = die"
     asked = ("query", "bats", "--collection", "thinking_sessions_v1")
     assert driven(project, step, *asked).code == -signal.SIGKILL
     assert found(tools, "bats") == ["thought_plan_2", "thought_plan_1"]
@@ -162,7 +162,9 @@ def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools
         writing.write(ws.local, plan, "test")
     query = {"collection_name": collections.EVIDENCE, "query_texts": ["evidence 7"], "n_results": 100}
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
-    for path in (project.shared / "local" / "index").glob("*/keywords.sqlite"):
+    damaged = [*(project.shared / "local" / "segments").glob("*/keywords.sqlite")]
+    assert damaged
+    for path in damaged:
         path.write_bytes(path.read_bytes()[:4096])
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
     gone = [f"e{number}" for number in range(10, 230)]

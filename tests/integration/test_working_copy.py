@@ -10,8 +10,7 @@ import pytest
 from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.errors import Busy
-from vmrag_link.index import snapshots
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.working import Standing, WorkingCopy, sweep
 
 kb = knowledge.kb
@@ -40,30 +39,20 @@ def working(kb: Knowledge, revision: str, *, timeout: float = 0.2, branch: str =
 
 
 def other(kb: Knowledge, revision: str, body: str):
-    return child(
-        BODY.format(folder=str(kb.folder), root=str(kb.folder / "working"), revision=revision)
-        + "from vmrag_link.index import snapshots\n"
-        + body
-    )
+    return child(BODY.format(folder=str(kb.folder), root=str(kb.folder / "working"), revision=revision) + body)
 
 
 def write(kb: Knowledge, copy: WorkingCopy, name: str) -> Standing:
     """As the workspace does; returns how the copy stood before."""
     with copy.writing() as stood:
         kb.write(doc(name, f"the text of {name}"))
-        if stood == "gone":
-            copy.path.parent.mkdir(parents=True, exist_ok=True)
-            snapshots.copy(kb.snapshots.path(copy.base), copy.path)
-        kb.bring_working(copy.path, copy.base)
+        kb.bring_working(copy.path, copy.base, base=kb.views.path(copy.base) if stood == "gone" else None)
     return stood
 
 
 def held(copy: WorkingCopy) -> set[str]:
-    manifest = Manifest(copy.path, frozen=True)
-    try:
-        return {doc_id for _, doc_id in manifest.headers()}
-    finally:
-        manifest.close()
+    with IndexReader.open(copy.path) as reader:
+        return {doc_id for _, doc_id in reader.headers()}
 
 
 DOCUMENTS = {f"d{n}" for n in range(5)}
@@ -99,8 +88,11 @@ def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revi
     writer = other(
         kb,
         revision,
-        "with copy.writing():\n    kb.write(doc('half'))\n    store = kb.store(copy.path)\n"
-        "    store.unseal(); store.remove('guide', ['d1'])\n    print('half', flush=True); sys.stdin.read()",
+        "from vmrag_link.index import seal\nwhole = seal.write\n"
+        "def half(folder, **given):\n    if folder != copy.path: return whole(folder, **given)\n"
+        "    print('half', flush=True); sys.stdin.read()\n"
+        "seal.write = half\n"
+        "with copy.writing():\n    kb.write(doc('half'))\n    kb.bring_working(copy.path, copy.base)",
     )
     assert said(writer) == "half"
     with pytest.raises(Busy), copy.reading():
@@ -116,9 +108,8 @@ def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revi
 def test_two_processes_write_one_after_the_other(kb, copy, revision):
     body = (
         "def write(name):\n    with copy.writing() as stood:\n        kb.write(doc(name))\n"
-        "        if stood == 'gone':\n            copy.path.parent.mkdir(parents=True, exist_ok=True)\n"
-        "            snapshots.copy(kb.snapshots.path(copy.base), copy.path)\n"
-        "        kb.bring_working(copy.path, copy.base)\n"
+        "        base = kb.views.path(copy.base) if stood == 'gone' else None\n"
+        "        kb.bring_working(copy.path, copy.base, base=base)\n"
         "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"
     )
     writers = [other(kb, revision, f"name = {name!r}\n" + body) for name in ("left", "right")]

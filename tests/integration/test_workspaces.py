@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.indexes import folders, segments_of, view_of
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 
@@ -368,16 +369,35 @@ def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_pa
 def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, tmp_path):
     project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
     side = Project(tmp_path / "side")
-    project.git("config", "vmrag.index.keep", "0")
+    project.git("config", "vmrag.index.keep-mb", "0")
+    before = {*folders(side.shared / "segments")}
     for branch in ("first", "main", "first", "main"):
         project.git("switch", "-q", "--detach", branch)
         project.vmrag("sync")
+    assert before - {*folders(side.shared / "segments")}
     project.vmrag("gc", "--apply")
-    assert {path.name.split("-")[0] for path in (side.shared / "snapshots").iterdir() if path.is_dir()} == {
-        project.pinned,
-        side.pinned,
-    }
+    bound = {path for view in (view_of(project), view_of(side)) for path in segments_of(view)}
+    assert {*folders(side.shared / "segments")} == bound
+    for view in folders(side.shared / "views"):  # a spare one may stay where it costs nothing
+        assert {*segments_of(view)} <= bound
     assert side.status()["state"] == "in_sync"
+
+
+@pytest.mark.hooks("on")
+def test_a_new_branch_with_the_same_pin_is_in_sync_before_any_command_and_has_its_own_documents(project):
+    """The checkout starts no Python for it: what its hook would note, the next command does."""
+    applied = (project.own / "applied").read_bytes()
+    assert project.run("switch", "-q", "-c", "twin").stderr == ""
+    assert (project.own / "applied").read_bytes() == applied
+    report = project.status()
+    assert (report["state"], report["reasons"]) == ("in_sync", [])
+    project.put("draft.md", "A draft on twin.")
+    assert (project.own / "applied").read_bytes() != applied
+    project.git("switch", "-q", "main")
+    assert "draft.md" not in project.texts()
+    project.git("switch", "-q", "twin")
+    assert project.texts()["draft.md"] == "A draft on twin."
+    assert project.consistent()
 
 
 @pytest.mark.hooks("on")
@@ -488,7 +508,7 @@ def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project
 def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
     before = project.answers()
     folder = Path(project.status()["index"]["path"])
-    (folder / "keywords.sqlite").unlink()
+    (segments_of(folder)[0] / "keywords.sqlite").unlink()
     report = project.ask("status", code=1)
     assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
     assert "cannot be served" in report["reasons"][0]

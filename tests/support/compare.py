@@ -4,16 +4,15 @@ elsewhere, of the same documents?
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.index import keywords, vectors
-from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.store import IndexStore
+from vmrag_link.index.draft import Draft
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.index.verify import segments_beside
 from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
@@ -73,27 +72,23 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
     indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
-    with IndexStore(scratch / "fresh", create=True) as store:
-        indexer.update(store, at, base=None)
-        store.manifest.forget_touched()
-        store.seal(revision=revision)
-    return contents(workspace, scratch / "fresh")
+    folder = scratch / "views" / "fresh"
+    with Draft(segments_beside(folder)) as draft:
+        indexer.update(draft, at, base=None)
+        draft.forget_touched()
+        draft.publish(folder, revision=revision)
+    return contents(workspace, folder)
 
 
 def contents(workspace: Workspace, folder: Path) -> Contents:
-    with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-        collections, headers, counts = manifest.collections(), manifest.headers(), manifest.chunk_counts()
-        slots = manifest.slots_of(headers)
-    texts, rows = {}, {}
-    with contextlib.closing(keywords.connect(folder, frozen=True)) as words:
-        for (name, doc_id), places in slots.items():
-            held = collections[name]
-            size = held.collection.embedding_dimensions
-            data = (folder / vectors.file_name(held.id)).read_bytes()
-            named = keywords.texts(words, [keywords.row_id(held.id, slot) for slot in places])
-            for number, slot in enumerate(places):
-                texts[name, doc_id, number] = named[keywords.row_id(held.id, slot)]
-                rows[name, doc_id, number] = data[slot * size : (slot + 1) * size]
+    with IndexReader.open(folder) as reader:
+        collections, headers, counts = reader.collections, reader.headers(), reader.chunk_counts()
+        texts, rows = {}, {}
+        for (name, doc_id), places in reader.rows_of(headers).items():
+            named = reader.texts(places)
+            for number, row in enumerate(places):
+                texts[name, doc_id, number] = named[row]
+                rows[name, doc_id, number] = reader.vector(row)
     searcher = Searcher(folder, workspace.models.of)
     try:
         answers = [
@@ -101,5 +96,5 @@ def contents(workspace: Workspace, folder: Path) -> Contents:
         ]
     finally:
         searcher.close()
-    described = {name: held.collection for name, held in collections.items()}
+    described = dict(collections)
     return Contents(headers, described, counts, texts, rows, answers)

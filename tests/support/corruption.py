@@ -68,7 +68,7 @@ class Verdict:
 def build(top: Path) -> Project:
     """A repository with everything that can lie below `.git/vmrag`.
 
-    Two branches, snapshots of both and a spare one, uncommitted documents, a commit that was killed
+    Two branches, views of both and a spare one, uncommitted documents, a commit that was killed
     on the other branch (a journal
     entry), and a remote that was pushed to.
     """
@@ -86,7 +86,7 @@ def build(top: Path) -> Project:
     project.put("draft.md", "A draft about sleep and rest.")
     project.vmrag("query", "rest")
     assert list(project.shared.glob("journal/*"))
-    assert [path for path in project.shared.glob("working/*") if path.is_dir()]
+    assert [path for path in project.shared.glob("uncommitted/*") if path.is_dir()]
     return project
 
 

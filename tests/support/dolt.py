@@ -46,6 +46,7 @@ def await_next_second() -> None:
     now = int(time.time())
     while int(time.time()) == now:
         time.sleep(0.01)
+    time.sleep(0.02)  # C's `time` reads a clock that is a tick behind
 
 
 def copied(folder: Path, to: Path) -> Path:

@@ -69,6 +69,14 @@ def unpack(top: Path) -> Formerly:
     return Formerly(top)
 
 
+def unpack_indexes(top: Path) -> Person:
+    """A work tree with indexes of format 3, below `top`, which does not exist yet."""
+    top.mkdir()
+    with tarfile.open(DATA / "formats-3.tar.xz") as archive:
+        archive.extractall(top, filter="tar")
+    return Person(top / "ada")
+
+
 @contextlib.contextmanager
 def program(version: int) -> Iterator[None]:
     """A program that knows the schema up to this version, in this process."""

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,15 +20,16 @@ from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.index import snapshots
-from vmrag_link.index.snapshots import Snapshots
-from vmrag_link.index.store import IndexStore
-from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash, json_text
+from vmrag_link.index import view as views
+from vmrag_link.index.draft import Draft
+from vmrag_link.index.verify import problem_of_view
+from vmrag_link.index.views import Views
+from vmrag_link.models import At, Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.sync.build import Base, Built, snapshot
+from vmrag_link.sync.build import Base, Built, view
 from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +55,7 @@ def collection(name: str = "guide", *, model: str = "hash", **fields) -> Collect
 
 
 class Knowledge:
-    """One branch of documents in `folder/kb`, its snapshots in `folder/snapshots`; made if
+    """One branch of documents in `folder/kb`, its views in `folder/views`; made if
     absent.
     """
 
@@ -65,8 +68,8 @@ class Knowledge:
             root = self.engine.branch(ROOT_BRANCH)
             assert root is not None
             self.engine.create_branch(BRANCH, root.head)
-        self.snapshots = Snapshots(folder / "snapshots")
-        self.snapshots.root.mkdir(exist_ok=True)
+        self.views = Views(folder / "views")
+        self.views.root.mkdir(exist_ok=True)
         self.cache = EmbeddingCache(folder / "embeddings.sqlite")
         self.indexer = Indexer(self.engine, self.cache, self.model_for, QUIET)
         self.models: dict[str, Model] = {}
@@ -111,33 +114,49 @@ class Knowledge:
     # -- index -------------------------------------------------------------------------------------
 
     def base(self, revision: str) -> Base:
-        path = self.snapshots.path(revision)
-        return Base(path, revision, lambda: self.snapshots.reading(path))
+        path = self.views.path(revision)
+
+        @contextlib.contextmanager
+        def holding() -> Iterator[str]:
+            with self.views.reading(path):
+                yield problem_of_view(path, revision=revision)
+
+        return Base(path, revision, holding)
 
     def index(self, revision: str, *, base: str | None = None) -> Built:
-        """The snapshot of a revision; made from the snapshot of `base`, or from nothing."""
-        return snapshot(
+        """The view of a revision; derived from that of `base`, or made from nothing."""
+        return view(
             revision,
             engine=self.engine,
-            snapshots=self.snapshots,
+            kept=self.views,
             bases=[self.base(base)] if base else [],
             indexer=lambda: self.indexer,
         )
 
-    def store(self, folder: Path, *, create: bool = False) -> IndexStore:
-        return IndexStore(folder, create=create)
+    def draft(self, base: Path | None = None, *, segments: Path | None = None) -> Draft:
+        """A view in the making, derived from the one in `base`, if given."""
+        return Draft(segments or self.views.segments.root, views.read(base) if base else None)
+
+    def fresh(self, at: At, folder: Path, *, revision: str = "") -> None:
+        """An index that is made from nothing, in `folder`."""
+        with self.draft() as draft:
+            self.indexer.update(draft, at, base=None)
+            draft.forget_touched()
+            draft.publish(folder, revision=revision or (at if isinstance(at, str) else ""))
 
     def copied(self, revision: str, name: str) -> Path:
-        """A copy of a revision's snapshot that a test may change."""
-        target = self.folder / name
-        snapshots.copy(self.snapshots.path(revision), target)
+        """A copy of a revision's view, with the same segments, that a test may change."""
+        target = self.folder / "copies" / name
+        shutil.copytree(self.views.path(revision), target)
         return target
 
-    def bring_working(self, folder: Path, revision: str) -> IndexUpdate:
-        """Let an index that stands at a revision follow the uncommitted documents."""
-        with self.store(folder) as store:
-            brought = self.indexer.update(store, Working(BRANCH), base=revision)
-            store.seal(revision=revision, added=brought.plan.add)
+    def bring_working(self, folder: Path, revision: str, *, base: Path | None = None) -> IndexUpdate:
+        """Let an index that stands at a revision follow the uncommitted documents, or make it from
+        the view `base`.
+        """
+        with self.draft(base or folder) as draft:
+            brought = self.indexer.update(draft, Working(BRANCH), base=revision)
+            draft.publish(folder, revision=revision, durable=False)
         return brought
 
     def search(self, path: Path, text: str, *, ranking: Ranking = RANKING, **fields) -> list:

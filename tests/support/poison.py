@@ -1,8 +1,9 @@
-"""Ways to spoil an index that travels by a store that anybody may write to."""
+"""Ways to spoil vectors that travel by a store that anybody may write to."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import struct
@@ -10,21 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link.embedding import cache_table
-from vmrag_link.index import seal
-from vmrag_link.ops.index.portable import INDEXES, VECTORS
+from vmrag_link.ops.index.portable import VECTORS
 
 Poison = Callable[[Path], None]
-
-
-def _index(folder: Path) -> Path:
-    [found] = (folder / INDEXES).iterdir()
-    return found
-
-
-def _resealed(index: Path) -> None:
-    """A forger seals what was changed."""
-    known = seal.read(index)
-    seal.write(index, format=known.format, revision=known.revision)
 
 
 @contextlib.contextmanager
@@ -33,105 +22,117 @@ def _changing(database: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def truncated(folder: Path) -> None:
-    path = _index(folder) / "manifest.sqlite"
-    path.write_bytes(path.read_bytes()[:4096])
+def _forged(folder: Path, forge: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Give every key another vector, with the proof that a forger makes."""
+    with _changing(folder / VECTORS) as cache:
+        found = cache.execute("SELECT rowid, key, vector FROM vectors ORDER BY rowid").fetchall()
+        for (row, key, _), vector in zip(found, forge([vector for *_, vector in found]), strict=True):
+            proof = hashlib.blake2b(vector, digest_size=8, key=key).digest()
+            assert cache_table.is_proven(key, vector, proof)
+            cache.execute("UPDATE vectors SET vector = ?, checksum = ? WHERE rowid = ?", (vector, proof, row))
 
 
-def unsealed(folder: Path) -> None:
-    (_index(folder) / seal.SEAL).unlink()
-
-
-def forged_text(folder: Path) -> None:
-    index = _index(folder)
-    with _changing(index / "keywords.sqlite") as words:
-        words.execute("UPDATE keywords SET text = text || ' forged'")
-    _resealed(index)
-
-
-def forged_words(folder: Path) -> None:
-    """The texts stay, and the lists say that the words are elsewhere."""
-    index = _index(folder)
-    with _changing(index / "keywords.sqlite") as words:
-        texts = words.execute("SELECT rowid, text FROM keywords").fetchall()
-        words.executemany("UPDATE keywords SET text = 'certificates' WHERE rowid = ?", [(row,) for row, _ in texts])
-        words.executemany("UPDATE keywords_content SET c0 = ? WHERE id = ?", [(text, row) for row, text in texts])
-    _resealed(index)
-
-
-def forged_document(folder: Path) -> None:
-    index = _index(folder)
-    with _changing(index / "manifest.sqlite") as manifest:
-        manifest.execute("UPDATE documents SET content_hash = 'f00' WHERE rowid = 1")
-    _resealed(index)
+# -- proven, and not what the model makes
 
 
 def forged_vectors(folder: Path) -> None:
-    """In the index and in the cache of vectors, each with its proof."""
-    index = _index(folder)
-    for path in index.glob("vectors-*.i8"):
-        path.write_bytes(bytes(-each % 256 for each in path.read_bytes()))
-    _resealed(index)
-    with _changing(folder / VECTORS) as cache:
-        for row, key, vector in cache.execute("SELECT rowid, key, vector FROM vectors").fetchall():
-            negative = struct.pack(f"<{len(vector) // 4}f", *(-each for (each,) in struct.iter_unpack("<f", vector)))
-            proof = cache_table.checksum(key, negative)
-            cache.execute("UPDATE vectors SET vector = ?, checksum = ? WHERE rowid = ?", (negative, proof, row))
+    def negative(vector: bytes) -> bytes:
+        return struct.pack(f"<{len(vector) // 4}f", *(-each for (each,) in struct.iter_unpack("<f", vector)))
+
+    _forged(folder, lambda vectors: [negative(each) for each in vectors])
 
 
-def link(folder: Path) -> None:
-    path = _index(folder) / "manifest.sqlite"
-    path.unlink()
-    path.symlink_to("/etc/passwd")
+def swapped_vectors(folder: Path) -> None:
+    """Each text gets the vector of another one."""
+    _forged(folder, lambda vectors: [*vectors[1:], vectors[0]])
 
 
-def pipe(folder: Path) -> None:
-    os.mkfifo(_index(folder) / "more")
+def vectors_of_no_number(folder: Path) -> None:
+    _forged(folder, lambda vectors: [struct.pack("<f", float("nan")) * (len(each) // 4) for each in vectors])
 
 
-def endless_file(folder: Path) -> None:
-    """A seal that wants a file proven which has no end."""
-    path = _index(folder) / seal.SEAL
-    path.write_text(path.read_text().replace('"files":{', '"files":{"../../../../../../../../../dev/zero":"00",'))
+# -- not taken in
 
 
-def foreign_name(folder: Path) -> None:
-    index = _index(folder)
-    index.rename(index.with_name("..; rm -rf"))
-
-
-def endless_view(folder: Path) -> None:
-    """In the place of a table, in the index and in the cache of vectors."""
-    index = _index(folder)
-    for path, table, columns in (
-        (index / "manifest.sqlite", "documents", "collection_id, doc_id, title, content_hash, metadata, first, chunks"),
-        (folder / VECTORS, "vectors", "rowid, key, vector, checksum"),
-    ):
-        names = columns.split(", ")
-        first, more = ", ".join(["1"] * len(names)), ", ".join([f"{names[0]} + 1", *names[1:]])
-        with contextlib.closing(sqlite3.connect(path)) as database, database:
-            database.execute(f"DROP TABLE {table}")
-            database.execute(
-                f"CREATE VIEW {table} AS WITH RECURSIVE endless({columns}) AS (SELECT {first} UNION ALL "
-                f"SELECT {more} FROM endless) SELECT * FROM endless"
-            )
-    _resealed(index)
+def truncated(folder: Path) -> None:
+    path = folder / VECTORS
+    path.write_bytes(path.read_bytes()[:4096])
 
 
 def no_database(folder: Path) -> None:
     (folder / VECTORS).write_bytes(b"not a database" * 1000)
 
 
-POISONS: tuple[Poison, ...] = (
+def altered_vectors(folder: Path) -> None:
+    """With the proofs of before."""
+    with _changing(folder / VECTORS) as cache:
+        cache.execute("UPDATE vectors SET vector = zeroblob(length(vector))")
+
+
+def unproven_vectors(folder: Path) -> None:
+    with _changing(folder / VECTORS) as cache:
+        cache.execute("UPDATE vectors SET checksum = NULL")
+
+
+def short_vectors(folder: Path) -> None:
+    """Proven ones, of another length than the model's."""
+    _forged(folder, lambda vectors: [each[:16] for each in vectors])
+
+
+def link(folder: Path) -> None:
+    path = folder / VECTORS
+    path.rename(folder.with_name("elsewhere"))
+    path.symlink_to(folder.with_name("elsewhere"))
+
+
+def hard_link(folder: Path) -> None:
+    (folder.with_name("another")).hardlink_to(folder / VECTORS)
+
+
+def link_of_the_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("the-folder"))
+    folder.symlink_to(folder.with_name("the-folder"))
+
+
+def pipe(folder: Path) -> None:
+    (folder / VECTORS).unlink()
+    os.mkfifo(folder / VECTORS)
+
+
+def endless_file(folder: Path) -> None:
+    (folder / VECTORS).unlink()
+    (folder / VECTORS).symlink_to("/dev/zero")
+
+
+def foreign_name(folder: Path) -> None:
+    (folder / VECTORS).rename(folder / "..; rm -rf")
+
+
+def endless_view(folder: Path) -> None:
+    """In the place of the table."""
+    with contextlib.closing(sqlite3.connect(folder / VECTORS)) as database, database:
+        database.execute("DROP TABLE vectors")
+        database.execute(
+            "CREATE VIEW vectors AS WITH RECURSIVE endless(rowid, key, vector, checksum) AS (SELECT 1, 1, 1, 1 UNION "
+            "ALL SELECT rowid + 1, key, vector, checksum FROM endless) SELECT * FROM endless"
+        )
+
+
+FORGED: tuple[Poison, ...] = (forged_vectors, swapped_vectors, vectors_of_no_number)
+"""What only the model finds."""
+
+LEFT_OUT: tuple[Poison, ...] = (
     truncated,
-    unsealed,
-    forged_text,
-    forged_words,
-    forged_document,
-    forged_vectors,
+    no_database,
+    altered_vectors,
+    unproven_vectors,
+    short_vectors,
     link,
+    hard_link,
+    link_of_the_folder,
     pipe,
     endless_file,
     foreign_name,
     endless_view,
 )
+"""What gives no vector to use."""

@@ -181,8 +181,9 @@ class Project(Repo):
 
     def forget_indexes(self) -> None:
         """The index is derived: from here on it is built afresh."""
-        shutil.rmtree(self.shared / "snapshots")
-        shutil.rmtree(self.shared / "working", ignore_errors=True)
+        shutil.rmtree(self.shared / "views")
+        for name in ("segments", "uncommitted"):
+            shutil.rmtree(self.shared / name, ignore_errors=True)
 
     def consistent(self) -> bool:
         """In sync, and the index equals one that is built afresh from the knowledge base."""

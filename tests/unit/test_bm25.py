@@ -2,56 +2,83 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from vmrag_link.index import keywords, lengths
-from vmrag_link.index.keywords import row_id
-from vmrag_link.retrieval.bm25 import BILLION, WordIndex, WordScores
+from vmrag_link.index import flat, keywords, lengths
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.index.segment import CutDocument, SegmentWriter
+from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
+from vmrag_link.models import Collection, DocumentHeader
+from vmrag_link.retrieval import bm25
+from vmrag_link.retrieval.bm25 import BILLION, WordScores
 
+GUIDE, GONE = "guide", "gone"
 VOCABULARY = "owl fox river stone night get_close_matches snake_case light rain path".split()
 QUERIES = ["owl", "river fox", "night stone owl", "get_close_matches rain", "OWLS lights unknown", "snake_case owl owl"]
 
 
 class Corpus:
-    """Documents in the two tables of FTS5 that ours replaces, and in our own index."""
+    """Documents in a view, and in the two tables of FTS5 that ours replaces."""
 
     def __init__(self, folder: Path, documents: list[list[str]], order: list[int] | None = None) -> None:
-        """`order`: in which they are added; ever so often one goes away again in between."""
-        self.words = keywords.connect(folder)
-        self.words.execute("CREATE VIRTUAL TABLE pages USING fts5(text, tokenize = 'porter unicode61')")
-        self.first: dict[int, int] = {}
-        slots = 0
-        for number in order or range(len(documents)):
-            slots = self._add(folder, number, documents[number], slots)
-            if order and number % 3 == 0:
-                gone = range(row_id(1, slots), row_id(1, slots + 1))
-                slots = self._add(folder, None, ["owl that goes away"], slots)
-                keywords.remove(self.words, [gone])
-        self.words.close()
-        self.words = keywords.connect(folder, frozen=True)
-        self.index = WordIndex(
-            keywords.Postings(self.words), {1: lengths.read(folder, 1, slots=slots)}, documents=len(documents)
-        )
+        """`order`: in which they are added, to three segments one after the other; ever so often
+        one that does not count lies in between.
+        """
+        self.documents = documents
+        numbers = order or list(range(len(documents)))
+        size = -(-len(numbers) // (3 if order else 1))
+        parts = [
+            self._segment(folder, f"s{start}", numbers[start : start + size], dying=order is not None)
+            for start in range(0, len(numbers), size)
+        ]
+        held = IndexedCollection(Collection(GUIDE), len(documents), sum(map(len, documents)))
+        with IndexReader(IndexView("", {GUIDE: held}, tuple(parts)), folder) as reader:
+            tokens = reader.tokens_of(rows for _, rows in reader.placed(GUIDE))
+        self.held = msgspec.structs.replace(held, tokens=tokens)
+        self.reader = IndexReader(IndexView("", {GUIDE: self.held}, tuple(parts)), folder)
+        self.first = {int(header.doc_id): rows.start for header, rows in self.reader.placed(GUIDE)}
+        self.pages = sqlite3.connect(":memory:")
+        self.pages.execute("CREATE VIRTUAL TABLE pages USING fts5(text, tokenize = 'porter unicode61')")
+        rows = ((first, " ".join(documents[number])) for number, first in self.first.items())
+        self.pages.executemany("INSERT INTO pages(rowid, text) VALUES (?, ?)", rows)
 
-    def _add(self, folder: Path, number: int | None, chunks: list[str], slots: int) -> int:
-        rows = range(row_id(1, slots), row_id(1, slots + len(chunks)))
-        keywords.add(self.words, zip(rows, chunks, strict=True))
-        lengths.append(folder, 1, [keywords.token_counts(self.words, rows)], slots=slots)
-        if number is not None:
-            self.first[number] = rows.start
-            self.words.execute("INSERT INTO pages(rowid, text) VALUES (?, ?)", (rows.start, " ".join(chunks)))
-        return slots + len(chunks)
+    def _segment(self, folder: Path, name: str, numbers: list[int], *, dying: bool) -> CountedSegment:
+        entries: list[CutDocument] = []
+        for number in numbers:
+            entries.append(CutDocument(DocumentHeader(GUIDE, str(number), "", "", "{}"), self.documents[number]))
+            if dying and number % 3 == 0:
+                entries.append(CutDocument(DocumentHeader(GUIDE, GONE, "", "", "{}"), ["owl that goes away"]))
+        slots = sum(len(each.texts) for each in entries)
+        with contextlib.closing(SegmentWriter(folder / name)) as writer:
+            writer.add(GUIDE, entries, bytes(slots), dimensions=1)
+            written = writer.finish()[GUIDE]
+        dead, slot = bytearray(-(-slots // 8)), 0
+        for each in entries:
+            if each.header.doc_id == GONE:
+                dead[slot >> 3] |= 1 << (slot & 7)
+            slot += len(each.texts)
+        gone = sum(each.header.doc_id == GONE for each in entries)
+        piece = CollectionPiece(written.id, slots, len(entries) - gone, slots - gone, bytes(dead) if gone else b"")
+        return CountedSegment(name, {GUIDE: piece})
 
     def scores(self, query: str, weight: float) -> WordScores:
-        return self.index.scores(query, document_weight=weight)
+        found = (self.reader.occurrences(terms, [GUIDE]).get(GUIDE, []) for terms in keywords.terms(query))
+        return bm25.scores(self.held, found, self.reader.lengths(GUIDE), document_weight=weight)
 
     def sqlite(self, table: str, query: str) -> dict[int, float]:
         """What SQLite's `bm25()` says."""
         asked = " OR ".join(f'"{word}"' for word in keywords.words(query))
-        found = self.words.execute(f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?", (asked,))
+        connection = self.pages
+        if table == "keywords":
+            [piece] = self.reader.pieces(GUIDE)
+            connection = piece.segment.words
+        found = connection.execute(f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?", (asked,))
         return dict(found.fetchall())
 
 
@@ -95,6 +122,8 @@ def test_scores_depend_on_the_contents_only(tmp_path, documents):
         order = list(range(len(documents)))
         random.Random(number).shuffle(order)
         corpus = Corpus(folder, documents, order)
+        assert len(corpus.reader.view.parts) == 3
+        assert all(part.pieces[GUIDE].dead for part in corpus.reader.view.parts)
         answers.append(
             [
                 [scores.of(first + place) for each, first in sorted(corpus.first.items()) for place in range(len(documents[each]))]
@@ -120,8 +149,9 @@ def test_words_that_are_nowhere_give_nothing(tmp_path):
 
 
 def test_a_file_of_lengths_of_another_size_is_refused(tmp_path):
-    lengths.append(tmp_path, 1, [[3, 4], [5]], slots=0)
-    assert list(lengths.read(tmp_path, 1, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
-    assert list(lengths.read(tmp_path, 2, slots=0)) == []
+    lengths.append(tmp_path, 1, [[3, 4], [5]])
+    content = flat.mapped(tmp_path / lengths.file_name(1))
+    assert list(lengths.numbers(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
+    assert list(lengths.numbers(b"", slots=0)) == []
     with pytest.raises(ValueError, match="36 bytes for 4 slots"):
-        lengths.read(tmp_path, 1, slots=4)
+        lengths.numbers(content, slots=4)

@@ -79,7 +79,7 @@ def test_the_defaults_are_these():
         },
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
-        "index": {"keep": 4, "chroma": "follow", "store_documents": True},
+        "index": {"keep_mb": 500, "keep": 4, "chroma": "follow", "store_documents": True},
         "chroma": {
             "mode": "embedded",
             "url": "",
@@ -119,12 +119,12 @@ def test_the_defaults_are_these():
 
 def test_a_file_sets_what_it_names_and_leaves_the_rest():
     loaded = load(
-        "remote: org/kb\nauto_pin: False\nindex: {keep: 0, store_documents: false}\nretrieval.k: 7\nhooks:\n  sync: off\n"
+        "remote: org/kb\nauto_pin: False\nindex: {keep_mb: 0, store_documents: false}\nretrieval.k: 7\nhooks:\n  sync: off\n"
     )
     assert loaded.config == Config(
         remote="org/kb",
         auto_pin=False,
-        index=settings.IndexSettings(keep=0, store_documents=False),
+        index=settings.IndexSettings(keep_mb=0, store_documents=False),
         retrieval=settings.RetrievalSettings(k=7),
         hooks=settings.HookSettings(sync="off"),
     )
@@ -135,13 +135,28 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest():
     ("sources", "keep"),
     [
         ({}, 1),
-        ({"overrides": {"vmrag.index.keep": "2"}}, 2),
-        ({"overrides": {"vmrag.index.keep": "2"}, "environ": {"VMRAG_INDEX_KEEP": "3"}}, 3),
-        ({"environ": {"VMRAG_INDEX_KEEP": ""}}, 1),
+        ({"overrides": {"vmrag.index.keep-mb": "2"}}, 2),
+        ({"overrides": {"vmrag.index.keep-mb": "2"}, "environ": {"VMRAG_INDEX_KEEP_MB": "3"}}, 3),
+        ({"environ": {"VMRAG_INDEX_KEEP_MB": ""}}, 1),
     ],
 )
 def test_the_environment_precedes_git_config_which_precedes_the_file(sources, keep):
-    assert load("index:\n  keep: 1\n", **sources).config.index.keep == keep
+    assert load("index:\n  keep_mb: 1\n", **sources).config.index.keep_mb == keep
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"text": "engine: doltlite\nindex:\n  keep: 9\n"}, ".vmrag.yaml, line 3"),
+        ({"overrides": {"vmrag.index.keep": "9"}}, "git config vmrag.index.keep"),
+        ({"environ": {"VMRAG_INDEX_KEEP": "9"}}, "environment variable VMRAG_INDEX_KEEP"),
+    ],
+    ids=["file", "git config", "environment"],
+)
+def test_the_former_number_of_spares_is_accepted_and_a_warning_says_where_it_has_no_effect(given, place):
+    loaded = load(**given)
+    assert loaded.config == Config(index=settings.IndexSettings(keep=9))
+    assert loaded.warnings == [f"{place}: index.keep has no effect any more; see index.keep_mb."]
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
@@ -165,9 +180,9 @@ def test_the_git_remote_named_by_git_config_is_not_the_setting_remote():
 
 
 def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
-    loaded = load(overrides={"vmrag.index.kep": "3", "vmrag.install.version": "1"})
+    loaded = load(overrides={"vmrag.index.kep-mb": "3", "vmrag.install.version": "1"})
     assert loaded == config.Loaded(
-        Config(), ["git config vmrag.index.kep is not a setting; did you mean vmrag.index.keep?"]
+        Config(), ["git config vmrag.index.kep-mb is not a setting; did you mean vmrag.index.keep-mb?"]
     )
 
 
@@ -185,9 +200,9 @@ def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
 
 
 def test_the_line_stays_short_however_many_settings_a_file_states():
-    loaded = cloned(STATED + "auto_pin: false\nindex.keep: 9\nhooks.quiet: true\n")
+    loaded = cloned(STATED + "auto_pin: false\nindex.keep_mb: 9\nhooks.quiet: true\n")
     [line] = loaded.warnings
-    assert "remote (line 1), index.keep (line 4) and 2 more settings do not count until you agree." in line
+    assert "remote (line 1), index.keep_mb (line 4) and 2 more settings do not count until you agree." in line
 
 
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_agreement])
@@ -335,7 +350,11 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("index:\n  keep: [4]\n", 2, "'index.keep' holds a list"),
         ("index:\n  keep:\n    deep: 4\n", 2, "'index.keep' holds a section"),
         ("index.keep:\n  deep: 4\n", 1, "index.keep must be a whole number from 0 to 1000; found a section"),
-        ("index: 4\n", 1, "index is a section with the keys index.keep, index.chroma, index.store_documents"),
+        (
+            "index: 4\n",
+            1,
+            "index is a section with the keys index.keep_mb, index.keep, index.chroma, index.store_documents",
+        ),
         ("index:\n- keep: 4\n", 1, "'index' holds a list"),
         ("retrieval.k: 0\n", 1, "from 1 to 1000"),
         ("retrieval.k: 1001\n", 1, "from 1 to 1000"),
@@ -517,7 +536,9 @@ def test_the_documentation_is_up_to_date():
 
 def test_the_example_in_the_documentation_loads():
     example = config.documentation().partition("```yaml\n")[2].partition("```")[0]
-    assert load(example).config.index.keep == 8
+    loaded = load(example)
+    assert loaded.config.index.keep_mb == 800
+    assert loaded.warnings == []
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)

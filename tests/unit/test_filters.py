@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index.manifest import HeldColumns
 from vmrag_link.index.metadata import document_metadata
+from vmrag_link.index.reader import HeldColumns
 from vmrag_link.models import ISSUES, Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.columns import MetadataColumns

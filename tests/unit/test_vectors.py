@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import mmap
 import random
 import struct
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.index import flat, vectors
+from vmrag_link.index import flat, keywords, vectors
 from vmrag_link.index import floats as stored
-from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors
+from vmrag_link.retrieval import exact as exact_vectors
+from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors, VectorPiece
 
 
 def floats(*numbers: float) -> bytes:
@@ -25,9 +30,29 @@ def signed(*numbers: int) -> bytes:
     return struct.pack(f"{len(numbers)}b", *numbers)
 
 
-def written(folder: Path, rows: list[bytes], dimensions: int, dead: list[int] | None = None) -> ExactVectors:
-    vectors.append(folder, 1, b"".join(rows), slots=0, dimensions=dimensions)
-    return ExactVectors(folder / vectors.file_name(1), slots=len(rows), dimensions=dimensions, dead=dead or [])
+def piece(
+    folder: Path, rows: Sequence[bytes], *, segment: int = 0, number: int = 1, dead: Sequence[int] = ()
+) -> VectorPiece:
+    """What a view counts of a collection, the `number`th there, in its `segment`th segment."""
+    (place := folder / str(segment)).mkdir()
+    vectors.append(place, number, b"".join(rows))
+    bits = sum(1 << slot for slot in dead).to_bytes((len(rows) + 7) // 8, "little") if dead else b""
+    return VectorPiece(
+        keywords.row_id(number, 0, segment), flat.mapped(place / vectors.file_name(number)), len(rows), bits
+    )
+
+
+def written(folder: Path, rows: Sequence[bytes], dimensions: int, dead: Sequence[int] = ()) -> ExactVectors:
+    return ExactVectors([piece(folder, rows, dead=dead)], dimensions=dimensions)
+
+
+def row(slot: int, segment: int = 0, number: int = 1) -> int:
+    return keywords.row_id(number, slot, segment)
+
+
+def in_first(scores: dict[int, int]) -> dict[int, int]:
+    """The scores by row, of rows that are given by their slots in the first segment."""
+    return {row(slot): score for slot, score in scores.items()}
 
 
 def test_unit_vectors_become_whole_numbers_and_large_ones_are_clipped():
@@ -49,12 +74,14 @@ def test_many_vectors_are_rounded_as_few_are(monkeypatch, numpy):
     assert vectors.quantise(b"".join(few)) == b"".join(map(vectors.quantise, few))
 
 
-def test_rows_are_appended_and_what_a_killed_process_left_behind_is_overwritten(tmp_path):
-    vectors.append(tmp_path, 1, b"aaaabbbb", slots=0, dimensions=4)
-    vectors.append(tmp_path, 1, b"lost" * 3, slots=2, dimensions=4)
-    vectors.append(tmp_path, 1, b"cccc", slots=2, dimensions=4)
+def test_rows_are_appended_and_replaced_by_slot(tmp_path):
+    vectors.append(tmp_path, 1, b"aaaabbbb")
+    vectors.append(tmp_path, 1, b"")
+    vectors.append(tmp_path, 1, b"cccc")
     assert (tmp_path / vectors.file_name(1)).read_bytes() == b"aaaabbbbcccc"
     assert [flat.size(tmp_path / vectors.file_name(number)) for number in (1, 2)] == [12, 0]
+    vectors.replace(tmp_path, 1, {2: b"CCCC", 0: b"AAAA"})
+    assert (tmp_path / vectors.file_name(1)).read_bytes() == b"AAAAbbbbCCCC"
 
 
 @pytest.mark.parametrize(("rows", "dimensions"), [(1, 3), (50, 256), (20, EXACT_IN_FLOAT32), (20, 1536)])
@@ -76,24 +103,94 @@ def test_blocks_leave_no_row_out(tmp_path):
 
 def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
     exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3, 1, 3)], 1)
-    assert sorted(exact.best(signed(1), 3)) == [(0, 5), (1, 3), (2, 9), (3, 3), (5, 3)]
-    assert sorted(exact.best(signed(1), 1)) == [(2, 9)]
+    assert exact.best(signed(1), 3) == in_first({0: 5, 1: 3, 2: 9, 3: 3, 5: 3})
+    assert exact.best(signed(1), 1) == in_first({2: 9})
     assert len(exact.best(signed(1), 6)) == len(exact.best(signed(1), 600)) == 6
 
 
 def test_dead_slots_and_those_not_asked_for_never_come(tmp_path):
     exact = written(tmp_path, [signed(each) for each in (5, 3, 9, 3)], 1, dead=[2])
-    assert sorted(exact.best(signed(1), 2)) == [(0, 5), (1, 3), (3, 3)]
-    assert sorted(exact.best(signed(1), 4)) == [(0, 5), (1, 3), (3, 3)]
-    assert exact.best(signed(1), 2, among=[3]) == [(3, 3)]
-    assert exact.best(signed(1), 2, among=[2]) == []
-    assert exact.best(signed(1), 2, among=[]) == []
+    assert exact.best(signed(1), 2) == in_first({0: 5, 1: 3, 3: 3})
+    assert exact.best(signed(1), 4) == in_first({0: 5, 1: 3, 3: 3})
+    assert exact.best(signed(1), 2, among=[row(3)]) == in_first({3: 3})
+    assert exact.best(signed(1), 2, among=[row(2)]) == {}
+    assert exact.best(signed(1), 2, among=[]) == {}
+
+
+def test_every_bit_of_the_dead_is_that_of_its_slot(tmp_path):
+    dead = [0, 7, 8, 15, 17]
+    exact = written(tmp_path, [signed(slot) for slot in range(18)], 1, dead=dead)
+    assert exact.best(signed(1), 18) == in_first({slot: slot for slot in range(18) if slot not in dead})
 
 
 def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
-    none = ExactVectors(tmp_path / "absent", slots=0, dimensions=4, dead=[])
-    assert none.best(signed(1, 1, 1, 1), 3) == []
-    assert written(tmp_path, [signed(1)], 1, dead=[0]).best(signed(1), 3) == []
+    none = ExactVectors([], dimensions=4)
+    assert none.best(signed(1, 1, 1, 1), 3) == none.best(signed(1, 1, 1, 1), 3, among=[]) == {}
+    assert written(tmp_path, [signed(1)], 1, dead=[0]).best(signed(1), 3) == {}
+
+
+def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
+    for large in (3, 4):
+        monkeypatch.setattr(flat, "LARGE", large)
+        vectors.append(tmp_path, large, signed(5, -3, 9))
+        path = tmp_path / vectors.file_name(large)
+        content = flat.mapped(path)
+        path.unlink()
+        assert isinstance(content, mmap.mmap if large == 3 else bytes)
+        exact = ExactVectors([VectorPiece(row(0), content, 3, b"")], dimensions=1)
+        assert exact.best(signed(1), 3) == in_first({0: 5, 1: -3, 2: 9})
+
+
+# -- several segments
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> ExactVectors:
+    """A collection in the segments 0, 2 and 5 of a view, in each with a number of its own."""
+    first = piece(tmp_path, [signed(5, 1), signed(3, 2)], segment=0, number=1)
+    second = piece(tmp_path, [signed(9, 3), signed(3, 4), signed(8, 5)], segment=2, number=7, dead=[2])
+    third = piece(tmp_path, [signed(7, 6)], segment=5, number=2)
+    return ExactVectors([first, second, third], dimensions=2)
+
+
+def test_the_best_of_several_segments_have_their_rows(segments):
+    every = {row(0): 5, row(1): 3, row(0, 2, 7): 9, row(1, 2, 7): 3, row(0, 5, 2): 7}
+    assert segments.scores(signed(1, 0)).tolist() == [5, 3, 9, 3, -np.inf, 7]
+    assert segments.best(signed(1, 0), 6) == segments.best(signed(1, 0), 60) == every
+    assert segments.best(signed(1, 0), 2) == {row(0, 2, 7): 9, row(0, 5, 2): 7}
+    assert segments.best(signed(1, 0), 4) == every
+
+
+def test_rows_that_are_asked_for_are_found_in_their_segments_in_their_order(segments):
+    asked = [row(0, 5, 2), row(1, 2, 7), row(0), row(0, 2, 7), row(1)]
+    assert segments.scores_of(signed(0, 1), asked) == [6, 4, 1, 3, 2]
+    assert segments.scores_of(signed(0, 1), []) == []
+    assert segments.best(signed(1, 0), 9, among=asked[:2]) == {row(0, 5, 2): 7, row(1, 2, 7): 3}
+    assert segments.best(signed(1, 0), 1, among=asked[1:3]) == {row(0): 5}
+    assert segments.best(signed(1, 0), 9, among=[row(2, 2, 7)]) == {}
+    expected = [(7 * 1 + 6 * 2) / math.sqrt((49 + 36) * 5), (5 * 1 + 1 * 2) / math.sqrt((25 + 1) * 5)]
+    assert segments.cosines(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(expected, abs=1e-15)
+    mean = (12 * 1 + 7 * 2) / math.sqrt((144 + 49) * 5)
+    assert segments.mean_cosine(signed(1, 2), [asked[0], asked[2]]) == pytest.approx(mean, abs=1e-15)
+
+
+@pytest.mark.parametrize("parallel", [0, exact_vectors.PARALLEL], ids=["threads", "one thread"])
+def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path, monkeypatch, parallel):
+    monkeypatch.setattr(exact_vectors, "PARALLEL", parallel)
+    dice = random.Random(7)
+    table = [signed(*(dice.randint(-127, 127) for _ in range(3))) for _ in range(3 * BLOCK + 5)]
+    query = signed(100, -3, 55)
+    (whole_folder := tmp_path / "whole").mkdir()
+    whole = written(whole_folder, table, 3).scores(query)
+    cuts = [0, 1, BLOCK + 2, BLOCK + 3, len(table)]
+    pieces = [
+        piece(tmp_path, table[start:stop], segment=number)
+        for number, (start, stop) in enumerate(itertools.pairwise(cuts))
+    ]
+    assert np.array_equal(ExactVectors(pieces, dimensions=3).scores(query), whole)
+
+
+# -- rounding
 
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=300))
@@ -113,13 +210,21 @@ def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alo
 # -- float32 ---------------------------------------------------------------------------------------
 
 
+def held(folder: Path, slots: Iterable[int]) -> dict[int, bytes]:
+    """The vectors of three numbers that the file holds for these slots."""
+    path = folder / stored.file_name(1)
+    return stored.found(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
+
+
 def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
-    assert stored.read(tmp_path, 1, range(9), dimensions=3) == {}
+    assert held(tmp_path, range(9)) == {}
     stored.write(tmp_path, 1, {7: one})
     stored.write(tmp_path, 1, {2: other})
-    assert stored.read(tmp_path, 1, range(9), dimensions=3) == {2: other, 7: one}
-    assert stored.read(tmp_path, 1, [0, 7], dimensions=3) == {7: one}
+    assert held(tmp_path, range(9)) == {2: other, 7: one}
+    assert held(tmp_path, [0, 7]) == {7: one}
+    mapped = flat.mapped(tmp_path / stored.file_name(1))
+    assert stored.found(mapped, range(9), dimensions=3) == {2: other, 7: one}
     assert [flat.size(tmp_path / stored.file_name(number)) for number in (1, 2)] == [8 * 3 * stored.FLOAT32, 0]
 
 

@@ -13,15 +13,14 @@ from vmrag_link import permissions
 from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
 from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
-from vmrag_link.chroma.stores import Seal, Stores, read_seal
+from vmrag_link.chroma.stores import Held, HeldDocuments, Seal, Stores, read_held, read_seal
 from vmrag_link.embedding.base import featureless
 from vmrag_link.errors import IndexFailed, no_space
-from vmrag_link.index import directories, manifest
-from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index import directories
 from vmrag_link.index.metadata import chroma_name, chunk_id, description, hnsw_settings
 from vmrag_link.index.seal import boot
-from vmrag_link.index.store import indexes_equally
-from vmrag_link.models import Record
+from vmrag_link.index.view import IndexedCollection, indexes_equally
+from vmrag_link.models import Collection, DocumentHeader, Record
 from vmrag_link.progress import FOLLOWING, QUIET, Progress
 
 BATCH_CHUNKS = 1_000
@@ -69,7 +68,7 @@ def build(
     `between` is called between batches; what it raises ends the work and leaves nothing. Raises
     `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and what `vectors` raises.
     """
-    if not stores.problem(target, index.folder):
+    if not stores.problem(target, lambda: index.stand_ins):
         return MadeStore(target, "reused")
     with stores.building() as folder, _database_errors(folder):
         base, plan = _nearest(stores, index)
@@ -84,7 +83,7 @@ def build(
                 made.carry_out(plan)
         else:
             made.carry_out(plan)
-        stores.name(folder, target, problem=lambda: stores.problem(target, index.folder))
+        stores.name(folder, target, problem=lambda: stores.problem(target, lambda: index.stand_ins))
         with stores.reading(target):
             pass  # from now on it has a lock file, also for those who may write nothing
     return MadeStore(target, "delta" if base else "fresh", plan.added, plan.removed)
@@ -106,13 +105,13 @@ def _database_errors(folder: Path) -> Iterator[None]:
 def _nearest(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
     """The store from which least has to change, and what; None where a new one is no more work."""
     best: tuple[Path | None, _Plan] = None, _whole(index)
-    if index.manifest.get("given_vectors"):
+    if index.reader.view.given_vectors:
         return best  # documents that are equal have other vectors there
     for base in stores.bases():
-        seal = read_seal(base)
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(Manifest(base, frozen=True)) as before:
-            plan = _difference(before, index, seal) if seal else None
-            if plan and plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
+        seal, before = read_seal(base), read_held(base)
+        if seal and before is not None:
+            plan = _difference(before, index, seal)
+            if plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
                 best = base, plan
     return best
 
@@ -122,42 +121,42 @@ def _whole(index: OpenIndex) -> _Plan:
 
 
 def _live(index: OpenIndex) -> int:
-    return sum(held.slots - held.dead for held in index.collections.values())
+    return sum(held.chunks for held in index.collections.values())
 
 
-def _difference(before: Manifest, index: OpenIndex, sealed: Seal) -> _Plan:
-    """What to change in a store that holds what another manifest says."""
-    there = before.collections()
+def _difference(there: Held, index: OpenIndex, sealed: Seal) -> _Plan:
+    """What to change in a store that holds something else."""
     kept = {
         name: held
         for name, held in index.collections.items()
-        if name in there and _stays(there[name], held) and (name in sealed.stand_ins) == (name in index.stand_ins)
+        if name in there
+        and _stays(there[name].collection, held.collection)
+        and (name in sealed.stand_ins) == (name in index.stand_ins)
     }
     anew = [held for name, held in index.collections.items() if name not in kept]
     remove: dict[str, list[str]] = {}
     add: dict[str, list[Placed]] = {}
-    added = sum(held.slots - held.dead for held in anew)
+    added = sum(held.chunks for held in anew)
     for name, held in kept.items():
-        old = dict(before.placed(there[name]))
+        old = {DocumentHeader(name, *header): chunks for *header, chunks in there[name].documents}
         new = dict(index.placed(held))
         remove[name] = [
             chunk_id(header.doc_id, number)
-            for header, slots in old.items()
+            for header, chunks in old.items()
             if header not in new
-            for number in range(len(slots))
+            for number in range(chunks)
         ]
-        add[name] = [Placed(header, slots) for header, slots in new.items() if header not in old]
-        added += sum(len(slots) for _, slots in add[name])
+        add[name] = [Placed(header, rows) for header, rows in new.items() if header not in old]
+        added += sum(len(rows) for _, rows in add[name])
     removed = sum(map(len, remove.values()))
     drop = [name for name in there if name not in kept]
     known = sealed.boot if sealed.boot == boot() else ""
     return _Plan(drop, anew, remove, add, added, removed, sealed.dead + removed, known)
 
 
-def _stays(one: IndexedCollection, other: IndexedCollection) -> bool:
+def _stays(one: Collection, other: Collection) -> bool:
     """Whether a collection of Chroma need not be made anew."""
-    equal = indexes_equally(one.collection, other.collection)
-    return equal and hnsw_settings(one.collection) == hnsw_settings(other.collection)
+    return indexes_equally(one, other) and hnsw_settings(one) == hnsw_settings(other)
 
 
 # -- carrying out ----------------------------------------------------------------------------------
@@ -190,8 +189,7 @@ class _Making(NamedTuple):
                 hint="Run it again: vmrag sync --wait",
             )
         _sweep_segments(self.folder)
-        with contextlib.closing(sqlite3.connect(self.folder / manifest.FILE)) as copy:
-            self.source.manifest.connection.backup(copy)
+        self.stores.note_held(self.folder, self._held())
         self.stores.seal(
             self.folder, revision=self.source.revision, stand_ins=self.source.stand_ins, dead=plan.dead, boot=boot()
         )
@@ -221,13 +219,22 @@ class _Making(NamedTuple):
             for name, held in self.source.collections.items():
                 store.describe(ids[name], {**description(held.collection), "revision": self.source.revision})
 
+    def _held(self) -> Held:
+        return {
+            name: HeldDocuments(
+                held.collection,
+                [(h.doc_id, h.title, h.content_hash, h.metadata, len(rows)) for h, rows in self.source.placed(held)],
+            )
+            for name, held in self.source.collections.items()
+        }
+
     def _rows(self, held: IndexedCollection, documents: Iterable[Placed]) -> Rows:
         chunks = self.source.chunks(held, documents)
         if held.collection.name in self.source.stand_ins:
             vectors = [featureless(held.collection.embedding_dimensions)] * len(chunks)
         else:
-            found = self.vectors(self.source.folder, held, {each.slot: each.text for each in chunks})
-            vectors = [found[each.slot] for each in chunks]
+            found = self.vectors(self.source.reader, held, {each.row: each.text for each in chunks})
+            vectors = [found[each.row] for each in chunks]
         return Rows(
             [each.id for each in chunks],
             vectors,
@@ -242,7 +249,7 @@ def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:
     size = 0
     for each in documents:
         batch.append(each)
-        size += len(each.slots)
+        size += len(each.rows)
         if size >= BATCH_CHUNKS:
             yield batch
             batch, size = [], 0

@@ -21,8 +21,8 @@ from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import vectors
-from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import chroma_name, chunk_id, parse_chunk_id
+from vmrag_link.index.view import IndexedCollection
 
 PATIENCE = 30.0
 PAGE = 2_000
@@ -101,16 +101,16 @@ class _Comparison(NamedTuple):
             if found := self._page(held, page):
                 return found
             read += len(page)
-        return "" if read == _live(held) else _other_number(held, read)  # Chroma holds no id twice
+        return "" if read == held.chunks else _other_number(held, read)  # Chroma holds no id twice
 
     def _documents(self, collection_id: str, held: IndexedCollection, documents: Sequence[Placed]) -> str:
-        wanted = {chunk_id(each.header.doc_id, n) for each in self.source.placed(held) for n in range(len(each.slots))}
+        wanted = {chunk_id(each.header.doc_id, n) for each in self.source.placed(held) for n in range(len(each.rows))}
         ids = self.store.ids(collection_id)
         if len(ids) != len(wanted):
             return _other_number(held, len(ids))
         if strange := set(ids) - wanted:
             return _other_row(held, min(strange))
-        among = [chunk_id(each.header.doc_id, n) for each in documents for n in range(len(each.slots))]
+        among = [chunk_id(each.header.doc_id, n) for each in documents for n in range(len(each.rows))]
         pages = self.store.pages(collection_id, PAGE, among=among, with_vectors=True)
         return next((found for page in pages if (found := self._page(held, page))), "")
 
@@ -126,23 +126,19 @@ class _Comparison(NamedTuple):
                 or row.text != (wanted.text if self.with_texts else None)
             ):
                 return _other_row(held, row.id)
-            if not self._near(held, wanted, row):
+            if not self._near(wanted, row):
                 return f"the vector of {row.id!r} of {held.collection.name!r} in Chroma is not that of the index"
         return ""
 
-    def _near(self, held: IndexedCollection, wanted: ChunkRow, row: StoredRow) -> bool:
-        whole, floats = self.source.vector(held, wanted.slot), array.array("f", row.vector)
+    def _near(self, wanted: ChunkRow, row: StoredRow) -> bool:
+        whole, floats = self.source.reader.vector(wanted.row), array.array("f", row.vector)
         if math.isfinite(sum(floats)) and vectors.quantise(floats.tobytes()) == whole:
             return True  # nearly always, and ten times as fast
         return vectors.near(whole, floats)
 
 
-def _live(held: IndexedCollection) -> int:
-    return held.slots - held.dead
-
-
 def _other_number(held: IndexedCollection, number: int) -> str:
-    return f"Chroma holds {number} chunks of {held.collection.name!r}, the index {_live(held)}"
+    return f"Chroma holds {number} chunks of {held.collection.name!r}, the index {held.chunks}"
 
 
 def _other_row(held: IndexedCollection, name: str) -> str:

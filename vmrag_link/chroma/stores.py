@@ -3,7 +3,7 @@
     chroma/<revision>-<settings>/           a revision; <settings>: what decides a store besides
     chroma/<revision>+<contents>-<settings>/    with uncommitted documents, of a working copy
         chroma.sqlite3 and folders          Chroma's own files
-        manifest.sqlite                     what it was made of: a copy of the index's manifest
+        held                                what it was made of: collections and documents
         seal.json                           that it is finished, and the checksums of the rest
 
 Nobody changes a store. Its database changes by being read, so that one has no checksum; stores are
@@ -27,9 +27,10 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
 from vmrag_link.index.seal import SEAL, sha256_of
 from vmrag_link.index.verify import directory_suffix
+from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import Record
 
-STORE_FORMAT = "1"
+STORE_FORMAT = "2"
 """Rises with every change of what a store holds of an index."""
 
 LEASE_SECONDS = 3600.0
@@ -38,6 +39,20 @@ HNSW_WRITTEN_OUT = "index_metadata.pickle"
 """The file beside an HNSW index that holds something. Chroma writes it after 1,000 changes; until
 then everything that opens the collection writes the files of the folder again.
 """
+
+
+HELD = "held"
+
+
+class HeldDocuments(Record, frozen=True):
+    """A collection, and of each document id, title, content hash, metadata and number of chunks."""
+
+    collection: CollectionDefinition
+    documents: list[tuple[str, str, str, str, int]]
+
+
+Held = dict[str, HeldDocuments]
+"""By the collections' names."""
 
 
 class _File(Record, frozen=True):
@@ -75,8 +90,11 @@ class Stores(Directories):
 
     # -- verifying ---------------------------------------------------------------------------------
 
-    def problem(self, path: Path, index: Path) -> str:
-        """Why a store of an index cannot be handed out; empty if it can. Reads sizes alone."""
+    def problem(self, path: Path, stand_ins: Callable[[], Collection[str]]) -> str:
+        """Why a store of an index cannot be handed out; empty if it can. Reads sizes alone.
+
+        `stand_ins`: the collections of the index without vectors of their own, asked for if needed.
+        """
         seal = read_seal(path)
         if seal is None:
             return "it is not there" if not path.is_dir() else "it was never finished"
@@ -87,7 +105,7 @@ class Stores(Directories):
                 return f"{name} has {size} bytes instead of {each.size}"
         if _size(path / DATABASE_FILE) < seal.database:
             return f"{DATABASE_FILE} is shorter than it was"
-        return _stand_ins_problem(seal, index)
+        return _stand_ins_problem(seal, stand_ins)
 
     def mismatch(self, path: Path) -> str:
         """The first sealed file of a store that is not what was written; empty if all are."""
@@ -103,11 +121,9 @@ class Stores(Directories):
 
     def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
-        from vmrag_link.index import manifest  # opens SQLite, as below
-
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
-        lasting = [path for path in files if path.parent in written_out or path == folder / manifest.FILE]
+        lasting = [path for path in files if path.parent in written_out or path == folder / HELD]
         sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, sha256_of(path)) for path in lasting}
         seal = Seal(
             STORE_FORMAT,
@@ -123,6 +139,10 @@ class Stores(Directories):
         permissions.settle(folder)
         for path in (*files, folder / SEAL, *{each.parent for each in files}, folder):
             paths.fsync(path)
+
+    def note_held(self, folder: Path, held: Held) -> None:
+        """Write down what a store was made of, for `read_held`."""
+        paths.write_atomically(folder / HELD, msgspec.msgpack.encode(held), durable=False)
 
     # -- handing out and removing ------------------------------------------------------------------
 
@@ -192,6 +212,13 @@ def read_seal(folder: Path) -> Seal | None:
         return None
 
 
+def read_held(folder: Path) -> Held | None:
+    """What a store was made of; None if that cannot be read."""
+    with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return msgspec.msgpack.decode((folder / HELD).read_bytes(), type=Held)
+    return None
+
+
 @contextlib.contextmanager
 def _unchanging(database: Path) -> Iterator[None]:
     import sqlite3
@@ -203,14 +230,12 @@ def _unchanging(database: Path) -> Iterator[None]:
         yield
 
 
-def _stand_ins_problem(seal: Seal, index: Path) -> str:
+def _stand_ins_problem(seal: Seal, stand_ins: Callable[[], Collection[str]]) -> str:
     """Why stand-ins for vectors are not what the store should hold by now."""
     if not seal.stand_ins:
         return ""
-    from vmrag_link.index.contents import unembedded
-
     try:
-        made = set(seal.stand_ins) != unembedded(index).keys()
+        made = set(seal.stand_ins) != set(stand_ins())
     except IndexFailed as error:  # it was removed, or damaged, since it was bound
         return error.message.rstrip(".")
     return "vectors were made since" if made else ""

@@ -12,8 +12,8 @@ from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import SharedRow
 from vmrag_link.chroma_server.limits import ServerLimits, batches
 from vmrag_link.chroma_server.names import CollectionSeal
-from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import RESERVED_METADATA
+from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import content_hash
 
 _AT_ONCE = 500
@@ -80,9 +80,9 @@ class SharedContents(NamedTuple):
         repeated = {name for name, number in Counter(self.hashes().values()).items() if number > 1}
         first: dict[str, bytes] = {}
         for chunks in self._chunks():
-            vectors = self.vectors(self.source.folder, self.held, {each.slot: each.text for each in chunks})
+            vectors = self.vectors(self.source.reader, self.held, {each.row: each.text for each in chunks})
             for each in chunks:
-                name, vector = content_hash(each.text), vectors[each.slot]
+                name, vector = content_hash(each.text), vectors[each.row]
                 yield each, first.setdefault(name, vector) if name in repeated else vector
 
     def _chunks(self) -> Iterator[list[ChunkRow]]:

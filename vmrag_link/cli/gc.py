@@ -73,7 +73,7 @@ def _lines(report: GcReport) -> Iterator[str]:
         what = "has uncommitted documents" if kept.reason == "uncommitted" else "holds documents that were set aside"
         yield f"The branch {kept.name} {what} and stays. To bring them back: {kept.hint}"
     for noun, swept in (
-        ("spare snapshot", report.leftovers.snapshots),
+        ("spare index part", report.leftovers.snapshots),
         ("spare Chroma store", report.leftovers.chroma),
         ("old working copy", report.leftovers.working_copies),
         ("leftover file", report.leftovers.files),

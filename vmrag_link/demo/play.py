@@ -163,11 +163,11 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     )
     visits: list[Visit] = []
     for branch in WALK:
-        known = stage.snapshots()
+        known = stage.views()
         stage.run("git", "checkout", branch)
         seconds = stage.steps[-1].seconds
         revision = stage.pin().dolt_commit
-        bound = [name for name in stage.snapshots().items() if name[0].startswith(revision)]
+        bound = [name for name in stage.views().items() if name[0].startswith(revision)]
         before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
         answers = []
         for question, other in zip(story.QUESTIONS, before, strict=True):

@@ -83,9 +83,9 @@ class Stage:
         """What the checked-out code pins."""
         return parse(self.places.pin.read_bytes())
 
-    def snapshots(self) -> dict[str, int]:
-        """The existing indexes: name and inode, which differs for a new one of that name."""
-        folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
+    def views(self) -> dict[str, int]:
+        """The existing views: name and inode, which differs for a new one of that name."""
+        folders = [each for each in self.places.views.iterdir() if each.is_dir()]
         return {each.name: each.stat().st_ino for each in folders}
 
     def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:

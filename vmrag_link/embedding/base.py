@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing
+from vmrag_link.models import Chunking
 
 Vector = bytes
 """A unit vector as little-endian float32. Bytes, so that the hot path needs no numpy."""
@@ -126,3 +127,10 @@ def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
             found=found,
         )
     return content
+
+
+def within_window(chunking: Chunking, model: Model) -> Chunking:
+    """Chunks no longer than what the model takes in at once."""
+    if model.window is None or chunking.size <= model.window:
+        return chunking
+    return Chunking(chunking.strategy, model.window, min(chunking.overlap, model.window // 2))

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.embedding import services
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.embedding.protocols import SERVICES
-from vmrag_link.embedding.services import ServiceModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record
@@ -63,6 +61,8 @@ class ModelChoice(Record, frozen=True):
                 return HashModel()
             case "minilm":
                 return MiniLmModel(Path(self.folder) if self.folder else None)
+        from vmrag_link.embedding.services import ServiceModel  # sockets, which a local model does not need
+
         return ServiceModel(
             self.name, self.model, self.url, self.dimensions, permitted=self.permitted, keyed=self.keyed
         )
@@ -104,7 +104,9 @@ def choose_for(collection: Collection, settings: EmbeddingSettings, permission: 
     choice = choose(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:
         return choice
-    made = services.made_with(choice.name, collection.embedding_model)
+    from vmrag_link.embedding.services import made_with
+
+    made = made_with(choice.name, collection.embedding_model)
     if made is None or made.dimensions != collection.embedding_dimensions:
         raise EmbeddingMismatch(
             f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model!r}, which this version does "

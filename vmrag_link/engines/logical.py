@@ -9,7 +9,6 @@ documents knows nothing of these tables.
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -61,6 +60,8 @@ def collection_name(kind: str, name: str) -> str:
     if _KEPT.fullmatch(name) and len(name) <= _LONGEST:
         return f"{kind}_{name}"
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:_LONGEST].strip("-_")
+    import hashlib  # OpenSSL, which a way back to a view that is there does not need
+
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return "_".join(filter(None, (kind, f"{plain}-{digest}" if plain else digest)))
 

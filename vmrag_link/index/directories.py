@@ -27,7 +27,7 @@ MARKS = (".writing", ".lease")
 
 
 class Directories:
-    """All directories of one kind below `root`. `kind`, such as "snapshot", is for messages."""
+    """All directories of one kind below `root`. `kind`, such as "segment", is for messages."""
 
     def __init__(self, root: Path, *, kind: str) -> None:
         self.root = root
@@ -137,19 +137,16 @@ class Directories:
         return swept
 
 
-def copy_tree(source: Path, target: Path, *, meanwhile: Callable[[], object] | None = None) -> None:
-    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`.
-
-    `meanwhile` is called while the bytes are copied.
-    """
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`."""
     clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
-    copied = proc.run(["cp", "-R", *clone, str(source), str(target)], meanwhile=meanwhile)
+    copied = proc.run(["cp", "-R", *clone, str(source), str(target)])
     if copied.returncode:
         raise FileFailed(
-            f"The index {source.name} cannot be copied: {copied.failure.splitlines()[0]}",
+            f"{source.name} cannot be copied: {copied.failure.splitlines()[0]}",
             hint="Run the command again."
             if copied.killed_by
-            else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
+            else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare indexes).",
         )
     permissions.settle(target)
 

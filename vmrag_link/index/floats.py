@@ -8,6 +8,7 @@ collection with a few given vectors takes the space of these.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -27,16 +28,8 @@ def write(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
             out.write(row)
 
 
-def read(folder: Path, collection_id: int, slots: Iterable[int], *, dimensions: int) -> dict[int, bytes]:
-    """The vectors that are there, by slot."""
-    path, length = folder / file_name(collection_id), dimensions * FLOAT32
-    if not path.exists():
-        return {}
-    found = {}
-    with path.open("rb") as rows:
-        for slot in slots:
-            rows.seek(slot * length)
-            row = rows.read(length)
-            if row.strip(b"\0"):
-                found[slot] = row
-    return found
+def found(content: mmap.mmap | bytes, slots: Iterable[int], *, dimensions: int) -> dict[int, bytes]:
+    """The vectors that a file's content has, by slot."""
+    length, there = dimensions * FLOAT32, memoryview(content)
+    rows = ((slot, bytes(there[slot * length : (slot + 1) * length])) for slot in slots)
+    return {slot: row for slot, row in rows if row.strip(b"\0")}

@@ -1,16 +1,14 @@
-"""Words: one FTS5 table of the chunks' texts, which says where a word is.
+"""Words: one FTS5 table of the texts of a segment's chunks, which says where a word is.
 
-`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join.
-`retrieval.bm25` ranks.
+`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join. In a
+view the segment's place among the others is added (`SEGMENT_BITS`). `retrieval.bm25` ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import re
-import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +18,13 @@ import msgspec
 FILE = "keywords.sqlite"
 SLOT_BITS = 40
 LAST_SLOT = (1 << SLOT_BITS) - 1
+COLLECTION_BITS = 16
+SEGMENT_BITS = SLOT_BITS + COLLECTION_BITS
+LAST_ROW = (1 << SEGMENT_BITS) - 1
+MOST_COLLECTIONS = (1 << COLLECTION_BITS) - 1
 ROWS_AT_ONCE = 1_000
+PAGE_SIZE = 1024
+"""As `manifest.PAGE_SIZE`."""
 
 TOKENS = "tokenize = 'porter unicode61'"
 TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
@@ -53,12 +57,17 @@ def damage(folder: Path) -> str:
     return ""
 
 
-def row_id(collection_id: int, slot: int) -> int:
-    return (collection_id << SLOT_BITS) | slot
+def row_id(collection_id: int, slot: int, segment: int = 0) -> int:
+    return (segment << SEGMENT_BITS) | (collection_id << SLOT_BITS) | slot
 
 
-def collection_of(row: int) -> int:
+def piece_of(row: int) -> int:
+    """What all rows of a collection in one segment have in common."""
     return row >> SLOT_BITS
+
+
+def segment_of(row: int) -> int:
+    return row >> SEGMENT_BITS
 
 
 def slot_of(row: int) -> int:
@@ -66,15 +75,16 @@ def slot_of(row: int) -> int:
 
 
 def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
-    """A connection to the words of an index, made if absent, for one thread at a time. `frozen`:
-    nobody changes the file meanwhile.
+    """A connection to the words of a segment, made if absent, for one thread at a time. `frozen`:
+    the segment is finished.
     """
     if frozen:
         location = f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1"
         return sqlite3.connect(location, uri=True, isolation_level=None)
     connection = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
     try:
-        # An index that a kill left half changed is thrown away: no journal has to survive that.
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        # A segment that a kill left half made is thrown away: no journal has to survive that.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
@@ -107,28 +117,10 @@ def add(connection: sqlite3.Connection, rows: Iterable[tuple[int, str]]) -> None
             )
 
 
-def remove(connection: sqlite3.Connection, ranges: Iterable[range]) -> None:
-    """Remove the rows in these ranges."""
-    with transaction(connection):
-        # Row by row: FTS5 looks a single rowid up twenty times faster than it walks a range.
-        connection.executemany("DELETE FROM keywords WHERE rowid = ?", ((row,) for each in ranges for row in each))
-
-
 def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
     """Number of rows: all, or those in a range."""
     where, within = ("", ()) if rows is None else ("WHERE id >= ? AND id < ?", (rows.start, rows.stop))
     found = connection.execute(f"SELECT count(*) FROM keywords_docsize {where}", within)  # noqa: S608  constants
-    return int(found.fetchone()[0])
-
-
-def count_within(connection: sqlite3.Connection, ranges: Iterable[range]) -> int:
-    """Number of rows in any of these ranges, which share none."""
-    ends = json.dumps([[each.start, each.stop - 1] for each in ranges if each])
-    found = connection.execute(
-        "SELECT count(*) FROM json_each(?) AS r CROSS JOIN keywords_docsize AS d "
-        "ON d.id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')",
-        (ends,),
-    )
     return int(found.fetchone()[0])
 
 
@@ -162,11 +154,10 @@ def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]
     return found
 
 
-def scan(connection: sqlite3.Connection, collection_id: int, slots: range) -> Iterator[tuple[int, str]]:
-    """The slots in a range that hold a text, and their texts, ascending."""
-    rows = row_id(collection_id, slots.start), row_id(collection_id, slots.stop)
-    for row, text in connection.execute("SELECT rowid, text FROM keywords WHERE rowid >= ? AND rowid < ?", rows):
-        yield slot_of(row), text
+def scan(connection: sqlite3.Connection, rows: range) -> Iterator[tuple[int, str]]:
+    """The rows of a range, and their texts, ascending."""
+    ends = rows.start, rows.stop
+    yield from connection.execute("SELECT rowid, text FROM keywords WHERE rowid >= ? AND rowid < ?", ends)
 
 
 def words(query: str) -> list[str]:
@@ -185,6 +176,8 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     found: list[list[tuple[int, int]]] = [[] for _ in texts]
     if not phrases:
         return found
+    import secrets  # only where words are marked
+
     begin, end = secrets.token_hex(8), secrets.token_hex(8)  # no text can hold them
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute(TABLE)
@@ -203,54 +196,46 @@ def matches(query: str, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
 
 
 class Postings:
-    """Where words are, in an index that nobody changes meanwhile.
+    """Where words are in one finished segment, the `segment`th of a view.
 
     Looks words up in FTS5's own lists (`fts5vocab`), as the stems that its tokenizer makes of them.
     One connection takes one of these.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, segment: int) -> None:
         self._connection = connection
+        self._offset = segment << SEGMENT_BITS
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'keywords', 'instance')")
-        connection.execute(f"CREATE VIRTUAL TABLE temp.asked USING fts5(text, {TOKENS})")
-        connection.execute("CREATE VIRTUAL TABLE temp.asked_terms USING fts5vocab('temp', 'asked', 'instance')")
 
-    @property
-    def totals(self) -> tuple[int, int]:
-        """The numbers of all rows and of all their tokens, as FTS5 keeps them for its own BM25."""
-        found = self._connection.execute("SELECT block FROM keywords_data WHERE id = 1").fetchone()
-        numbers = _varints(found[0]) if found else []
-        return (numbers[0], numbers[1]) if numbers else (0, 0)
-
-    def of(self, query: str) -> Iterator[list[int]]:
-        """The rows of each word of a query that is anywhere, ascending, once an occurrence.
+    def of(self, terms: Sequence[str]) -> list[int]:
+        """The rows that hold a word, ascending, once an occurrence.
 
         A word that FTS5 takes apart (`snake_case`) is a phrase: its parts must follow each other.
         """
-        for terms in self._terms(words(query)):
-            rows = self._rows(terms[0]) if len(terms) == 1 else self._phrase(terms)
-            if rows:
-                yield rows
-
-    def _terms(self, asked: list[str]) -> list[list[str]]:
-        """What the tokenizer makes of each word."""
-        terms: dict[int, list[str]] = {}
-        self._connection.execute("BEGIN")
-        try:
-            self._connection.executemany("INSERT INTO temp.asked(rowid, text) VALUES (?, ?)", enumerate(asked))
-            for number, term in self._connection.execute("SELECT doc, term FROM temp.asked_terms ORDER BY doc, offset"):
-                terms.setdefault(number, []).append(term)
-        finally:
-            self._connection.execute("ROLLBACK")
-        return list(terms.values())
+        return self._rows(terms[0]) if len(terms) == 1 else self._phrase(terms)
 
     def _rows(self, term: str) -> list[int]:
-        return [row for (row,) in self._connection.execute("SELECT doc FROM temp.terms WHERE term = ?", (term,))]
+        found = self._connection.execute("SELECT doc + ? FROM temp.terms WHERE term = ?", (self._offset, term))
+        return [row for (row,) in found]
 
-    def _phrase(self, terms: list[str]) -> list[int]:
+    def _phrase(self, terms: Sequence[str]) -> list[int]:
         starts: set[tuple[int, int]] = set()
         for number, term in enumerate(terms):
-            found = self._connection.execute("SELECT doc, offset - ? FROM temp.terms WHERE term = ?", (number, term))
+            found = self._connection.execute(
+                "SELECT doc + ?, offset - ? FROM temp.terms WHERE term = ?", (self._offset, number, term)
+            )
             starts = starts.intersection(found) if number else set(found)
         return sorted(row for row, _ in starts)
+
+
+def terms(query: str) -> list[list[str]]:
+    """What the tokenizer makes of each word of a query."""
+    found: dict[int, list[str]] = {}
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute(f"CREATE VIRTUAL TABLE asked USING fts5(text, {TOKENS})")
+        connection.execute("CREATE VIRTUAL TABLE asked_terms USING fts5vocab('asked', 'instance')")
+        connection.executemany("INSERT INTO asked(rowid, text) VALUES (?, ?)", enumerate(words(query)))
+        for number, term in connection.execute("SELECT doc, term FROM asked_terms ORDER BY doc, offset"):
+            found.setdefault(number, []).append(term)
+    return list(found.values())

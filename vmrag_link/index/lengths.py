@@ -9,12 +9,13 @@ query's time.
 from __future__ import annotations
 
 import array
+import mmap
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.index import flat
-from vmrag_link.index.keywords import collection_of, slot_of
+from vmrag_link.index.keywords import piece_of, slot_of
 
 NUMBERS = 3
 """Numbers in a row, the chunk's tokens first."""
@@ -30,8 +31,8 @@ def file_name(collection_id: int) -> str:
     return f"lengths-{collection_id}.u32"
 
 
-def append(folder: Path, collection_id: int, documents: Iterable[Sequence[int]], *, slots: int) -> None:
-    """Add documents behind the first `slots` rows. Each is given as the tokens of its chunks."""
+def append(folder: Path, collection_id: int, documents: Iterable[Sequence[int]]) -> None:
+    """Add documents. Each is given as the tokens of its chunks."""
     rows = array.array("I")
     for tokens in documents:
         total = sum(tokens)
@@ -39,25 +40,23 @@ def append(folder: Path, collection_id: int, documents: Iterable[Sequence[int]],
             rows.extend((own, total, number))
     if sys.byteorder == "big":
         rows.byteswap()
-    flat.append(folder / file_name(collection_id), rows.tobytes(), at=slots * ROW)
+    flat.append(folder / file_name(collection_id), rows.tobytes())
 
 
-def read(folder: Path, collection_id: int, *, slots: int) -> Sequence[int]:
-    """All numbers, row by row, memory-mapped. Raises `ValueError` for a file of another size."""
-    if not slots:
-        return ()
-    content = flat.mapped(folder / file_name(collection_id))
-    if len(content) != slots * ROW:
-        raise ValueError(f"{file_name(collection_id)} has {len(content)} bytes for {slots} slots")
+def numbers(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
+    """All numbers of a file's content, row by row. Raises `ValueError` for another size."""
+    found = memoryview(content)
+    if len(found) != slots * ROW:
+        raise ValueError(f"a file of lengths has {len(found)} bytes for {slots} slots")
     if sys.byteorder == "big":
-        swapped = array.array("I", content[:])
+        swapped = array.array("I", found)
         swapped.byteswap()
         return swapped
-    return memoryview(content).cast("I")
+    return found.cast("I")
 
 
 def first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
-    """The row of the first chunk of a chunk's document. `lengths`: what `read` gives, by collection
-    id.
+    """The row of the first chunk of a chunk's document. `lengths`: as `numbers` has them, by
+    piece.
     """
-    return row - lengths[collection_of(row)][NUMBERS * slot_of(row) + NUMBER]
+    return row - lengths[piece_of(row)][NUMBERS * slot_of(row) + NUMBER]

@@ -1,12 +1,12 @@
-"""The seal of a finished index: its checksums, and when they were last compared on this machine.
+"""The seal of a finished segment or view: its checksums, and when they were last compared here.
 
-    seal.json      format, revision, and the SHA-256 of each other file
+    seal.json      format, a view's revision and segments, and the SHA-256 of each other file
     proven.json    the boot of this machine in which that was proven, and the files' stamps then
 
 Reading every byte is no part of an ordinary query: contents are proven when the files are not those
 of `proven.json` (they were copied, restored or written to), and once after each start of the
-machine, which may have followed a power cut. Damage while the machine runs shows then, when the
-index is copied to make another, or with `vmrag doctor`.
+machine, which may have followed a power cut. Damage while the machine runs shows then, when a
+segment becomes part of another, or with `vmrag doctor`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -40,11 +40,12 @@ them.
 
 
 class IndexSeal(Record, frozen=True):
-    """`files`: the SHA-256 of each, by name."""
+    """`files`: the SHA-256 of each, by name. `segments`: the bytes of each that a view counts."""
 
     format: str
     revision: str
     files: dict[str, str]
+    segments: Mapping[str, int] = {}
 
 
 class _Proven(Record, frozen=True):
@@ -52,22 +53,24 @@ class _Proven(Record, frozen=True):
     files: dict[str, Identity]
 
 
-def write(folder: Path, *, format: str, revision: str) -> None:  # noqa: A002  the word for it
-    """Seal a finished index: all of its files."""
+def write(
+    folder: Path,
+    *,
+    format: str,  # noqa: A002  the word for it
+    revision: str,
+    segments: Mapping[str, int] | None = None,
+) -> None:
+    """Seal all files of a folder."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in (SEAL, PROVEN))
     files = _digests(folder, names)
-    write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)), durable=False)
+    sealed = IndexSeal(format, revision, files, dict(segments or {}))
+    write_atomically(folder / SEAL, msgspec.json.encode(sealed), durable=False)
     _note(folder, files)
 
 
 def read(folder: Path) -> IndexSeal:
     """Raises `FileNotFoundError`, `UnicodeDecodeError`, `msgspec.DecodeError`."""
     return msgspec.json.decode((folder / SEAL).read_bytes(), type=IndexSeal)
-
-
-def remove(folder: Path) -> None:
-    """From now on the index is unfinished."""
-    (folder / SEAL).unlink(missing_ok=True)
 
 
 def problem(folder: Path) -> str:

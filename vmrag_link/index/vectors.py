@@ -73,6 +73,5 @@ def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None
             out.write(row)
 
 
-def append(folder: Path, collection_id: int, rows: bytes, *, slots: int, dimensions: int) -> None:
-    """Write rows behind the first `slots` ones, over anything that a killed process left there."""
-    flat.append(folder / file_name(collection_id), rows, at=slots * dimensions)
+def append(folder: Path, collection_id: int, rows: bytes) -> None:
+    flat.append(folder / file_name(collection_id), rows)

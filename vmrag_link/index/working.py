@@ -1,13 +1,13 @@
 """The working copy: the index of a KB branch's uncommitted documents.
 
-<git common dir>/vmrag/working/<key>/      + <key>.lock; <key>.writing while somebody writes,
-<key>.behind until it has followed
+<git common dir>/vmrag/uncommitted/<key>/      a view, + <key>.lock; <key>.writing while somebody
+writes, <key>.behind until it has followed
 
 It is keyed by (KB branch, base revision, format), and shared like the uncommitted documents
 themselves: their code branch may be checked out in one work tree today and in another one tomorrow.
 A writer holds the lock alone from before the documents are stored until the index has followed;
 readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was
-killed: the copy is thrown away and made again from the snapshot and the uncommitted rows.
+killed: the copy is thrown away and made again from the revision's view and the uncommitted rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Literal
 
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
-from vmrag_link.index import seal
 from vmrag_link.index.directories import remove
 from vmrag_link.index.verify import SUFFIX, problem_of
+from vmrag_link.index.view import has_given_vectors
 
 Standing = Literal["current", "behind", "gone"]
 """Whether a copy holds all documents that are stored, not yet some, or nothing that can be used."""
@@ -58,10 +58,8 @@ class WorkingCopy:
     @property
     def altered(self) -> bool:
         """Whether it has vectors that clients gave. Then it is read even if nothing is uncommitted,
-        and becomes no snapshot.
+        and no revision's view is derived from it.
         """
-        from vmrag_link.index.contents import has_given_vectors  # opens SQLite
-
         return has_given_vectors(self.path)
 
     @property
@@ -89,7 +87,7 @@ class WorkingCopy:
         The mark is removed only when the block ends without an error.
         """
         with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            usable = not self.damage() and not seal.mismatch(self.path)  # a new seal would hide what is wrong
+            usable = not self.damage()
             if not usable:
                 self.drop()
             behind = self._behind.exists()
@@ -143,13 +141,8 @@ class WorkingCopy:
         remove(self.path)
 
 
-def sweep(
-    root: Path, *, needed: Callable[[], Collection[Path]], before: Callable[[Path], None] = lambda _: None
-) -> None:
-    """Remove unused copies that are not needed any more, such as those of committed documents.
-
-    `before` is called with each of them.
-    """
+def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
+    """Remove unused copies that are not needed any more, such as those of committed documents."""
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if not there:
         return
@@ -158,7 +151,6 @@ def sweep(
         lock = path.with_name(path.name + ".lock")
         if path not in keep:
             with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
-                before(path)
                 remove(path)
                 for mark in (".writing", ".behind"):
                     path.with_name(path.name + mark).unlink(missing_ok=True)

@@ -2,11 +2,12 @@
 
 `bm25(chunk) + document_weight * bm25(document)`: a piece of 500 characters has lost the topic of
 its page, and the document's part gives it back. A document has the words and the length of its
-chunks together. The formula for chunks is that of SQLite's `bm25()`, which takes three times as
-long because it searches for the length of every hit.
+chunks together. Each collection is a corpus of its own, so that a change in another one reorders
+nothing. The formula for chunks is that of SQLite's `bm25()`, which takes three times as long
+because it searches for the length of every hit.
 
 Correctly rounded logarithms (`decimal`), and single operations on floats in the order of the
-query's words: the same bits on every machine, whatever the rows and slots.
+query's words: the same bits on every machine, whatever the rows and segments.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.index import lengths
-from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS, Postings
+from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
 from vmrag_link.index.lengths import DOCUMENT, NUMBER, NUMBERS
+from vmrag_link.index.view import IndexedCollection
 
 K1, B = 1.2, 0.75
 
@@ -32,7 +34,7 @@ _EXACT = decimal.Context(prec=25)
 
 
 class Corpus(NamedTuple):
-    """The texts of one kind in the whole index: how many they are, and their tokens together."""
+    """The texts of one kind in a collection: how many they are, and their tokens together."""
 
     texts: int
     tokens: int
@@ -46,13 +48,14 @@ class Corpus(NamedTuple):
         """Of a word that `holding` of the texts hold: gain, base and slope in what it adds to the
         score of a text, `gain * frequency / (frequency + base + slope * tokens)`.
         """
-        return self.idf(holding) * (K1 + 1), K1 * (1 - B), K1 * B * self.texts / self.tokens
+        return self.idf(holding) * (K1 + 1), K1 * (1 - B), K1 * B * self.texts / (self.tokens or 1)
 
 
 class WordScores:
-    """The scores of chunks by the words of a query.
+    """The scores of a collection's chunks by the words of a query.
 
-    The loops hold no calls: a query of common words goes through them ten thousand times.
+    `numbers`: what `lengths.numbers` gives, by piece. The loops hold no calls: a query of common
+    words goes through them ten thousand times.
     """
 
     def __init__(self, numbers: Mapping[int, Sequence[int]], document_weight: float) -> None:
@@ -61,27 +64,40 @@ class WordScores:
         self._chunks: dict[int, float] = {}
         self._documents: dict[int, float] = {}
         self._first: dict[int, int] = {}
+        self._most = 0.0
 
     def add(self, occurrences: Sequence[int], chunks: Corpus, documents: Corpus) -> None:
         """Count a word in, by the rows (`keywords.row_id`) of its occurrences."""
-        by_collection, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
+        by_piece, scores, first_of, in_documents = self._lengths, self._chunks, self._first, dict[int, int]()
         in_chunks = Counter(occurrences)
         gain, base, slope = chunks.factors(len(in_chunks))
+        self._most += gain
         for row, frequency in in_chunks.items():
-            numbers, at = by_collection[row >> SLOT_BITS], NUMBERS * (row & LAST_SLOT)
+            numbers, at = by_piece[row >> SLOT_BITS], NUMBERS * (row & LAST_SLOT)
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * numbers[at])
             first_of[row] = first = row - numbers[at + NUMBER]
             in_documents[first] = in_documents.get(first, 0) + frequency
         scores = self._documents
         gain, base, slope = documents.factors(len(in_documents))
+        self._most += self._document_weight * gain
         for row, frequency in in_documents.items():
-            tokens = by_collection[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
+            tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + base + slope * tokens)
 
     def of(self, row: int) -> int:
         """The score of any chunk, in billionths."""
         document = self._documents.get(lengths.first_row(self._lengths, row), 0.0)
         return round((self._chunks.get(row, 0.0) + self._document_weight * document) * BILLION)
+
+    @property
+    def most(self) -> int:
+        """What no chunk of the collection can exceed, in billionths: the score of one that consists
+        of the query's words.
+
+        The scores of two collections are compared by their shares of it: a rare word is worth more
+        in a large collection.
+        """
+        return max(1, round(self._most * BILLION))
 
     @property
     def rows(self) -> Collection[int]:
@@ -98,20 +114,18 @@ class WordScores:
         return {row: round(score * BILLION) for row, score in scores.items()}
 
 
-class WordIndex:
-    """BM25 over one index of so many documents, which nobody changes meanwhile.
-
-    `numbers`: what `lengths.read` gives, by collection id.
+def scores(
+    held: IndexedCollection,
+    words: Iterable[Sequence[int]],
+    numbers: Mapping[int, Sequence[int]],
+    *,
+    document_weight: float,
+) -> WordScores:
+    """The scores of a collection's chunks by words, each given as the rows of its occurrences,
+    which may be none.
     """
-
-    def __init__(self, postings: Postings, numbers: Mapping[int, Sequence[int]], *, documents: int) -> None:
-        self._postings = postings
-        self._lengths = numbers
-        chunks, tokens = postings.totals
-        self._chunks, self._documents = Corpus(chunks, tokens), Corpus(documents, tokens)
-
-    def scores(self, query: str, *, document_weight: float) -> WordScores:
-        scores = WordScores(self._lengths, document_weight)
-        for occurrences in self._postings.of(query):
-            scores.add(occurrences, self._chunks, self._documents)
-        return scores
+    chunks, documents = Corpus(held.chunks, held.tokens), Corpus(held.documents, held.tokens)
+    found = WordScores(numbers, document_weight)
+    for occurrences in words:
+        found.add(occurrences, chunks, documents)
+    return found

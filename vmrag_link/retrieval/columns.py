@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.index.manifest import HeldColumns
 from vmrag_link.index.metadata import chroma_value, document_metadata, is_chroma_key
+from vmrag_link.index.reader import HeldColumns
 from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval.matching import Columns
 
@@ -69,7 +69,7 @@ class MetadataColumns:
 
 
 def by_chunk(documents: HeldColumns) -> HeldColumns:
-    """Each document as often as it has chunks, with the slot and number of each."""
+    """Each document as often as it has chunks, with the row and number of each."""
     rows = [
         (first + number, chunks, number, *rest)
         for first, chunks, _, *rest in zip(*documents, strict=True)

@@ -8,14 +8,21 @@ beyond): exact in any order, on any CPU.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import mmap
 import os
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from vmrag_link.index import keywords
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy.typing as npt
 
 BLOCK = 4096
 """Rows converted at a time.
@@ -34,77 +41,123 @@ THREADS = min(4, os.cpu_count() or 1)
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """Kept, because starting threads takes as long as a quarter of their work."""
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that an index of few rows need not wait for
+
     return ThreadPoolExecutor(THREADS, thread_name_prefix="scores")
 
 
-class ExactVectors:
-    """`slots` rows of int8; those in `dead` belong to no chunk."""
+class VectorPiece(NamedTuple):
+    """`slots` rows of a file, from `first_row` on; those with a bit in `dead` do not count."""
 
-    def __init__(self, path: Path, *, slots: int, dimensions: int, dead: list[int]) -> None:
-        self._slots = slots
-        self._dead = np.array(dead, dtype=np.int64)
-        self._rows: npt.NDArray[np.int8] = (
-            np.memmap(path, dtype=np.int8, mode="r", shape=(slots, dimensions))
-            if slots
-            else np.empty((0, dimensions), dtype=np.int8)
-        )
+    first_row: int
+    content: mmap.mmap | bytes
+    slots: int
+    dead: bytes
+
+
+class ExactVectors:
+    """The vectors of one collection: rows of int8 in the files of some segments."""
+
+    def __init__(self, pieces: Sequence[VectorPiece], *, dimensions: int) -> None:
+        self._pieces = pieces
+        self._starts = [0, *itertools.accumulate(each.slots for each in pieces)]
+        self._rows: list[npt.NDArray[np.int8]] = [
+            np.frombuffer(each.content, np.int8, each.slots * dimensions).reshape(each.slots, dimensions)
+            for each in pieces
+        ]
+        self._dead = [_bits(each) for each in pieces]
+        self._number_of = {keywords.piece_of(each.first_row): number for number, each in enumerate(pieces)}
+        self._dimensions = dimensions
         self._number: Any = np.float32 if dimensions <= EXACT_IN_FLOAT32 else np.float64
 
+    @property
+    def _slots(self) -> int:
+        return self._starts[-1]
+
     def scores(self, query: bytes) -> npt.NDArray[Any]:
-        """The whole-number score of each slot for a query of int8 bytes; -inf for the dead ones."""
+        """The whole-number score of each slot, piece by piece, for a query of int8 bytes; -inf for
+        the dead ones.
+        """
         vector = np.frombuffer(query, dtype=np.int8).astype(self._number)
         scores = np.empty(self._slots, dtype=self._number)
+        blocks = [(number, at) for number, each in enumerate(self._pieces) for at in range(0, each.slots, BLOCK)]
         if self._slots < PARALLEL:
-            self._score(vector, scores, range(0, self._slots, BLOCK))
+            self._score(vector, scores, blocks)
         else:  # whole numbers: how the work is shared out cannot show in the result
-            shares = [range(BLOCK * number, self._slots, BLOCK * THREADS) for number in range(THREADS)]
+            shares = [blocks[number::THREADS] for number in range(THREADS)]
             list(_pool().map(lambda share: self._score(vector, scores, share), shares))
-        scores[self._dead] = -np.inf
+        for start, dead in zip(self._starts, self._dead, strict=False):
+            if dead is not None:
+                scores[start : start + len(dead)][dead] = -np.inf
         return scores
 
-    def _score(self, vector: npt.NDArray[Any], scores: npt.NDArray[Any], starts: range) -> None:
+    def _score(self, vector: npt.NDArray[Any], scores: npt.NDArray[Any], blocks: Iterable[tuple[int, int]]) -> None:
         block = np.empty((min(BLOCK, self._slots), len(vector)), dtype=self._number)
-        for at in starts:
-            rows = self._rows[at : at + BLOCK]
+        for number, at in blocks:
+            rows, start = self._rows[number][at : at + BLOCK], self._starts[number] + at
             block[: len(rows)] = rows
             # A product a row, not one of matrix and vector: BLAS's own threads wait for each other,
             # 50 ms on a busy machine.
-            np.vecdot(block[: len(rows)], vector, out=scores[at : at + BLOCK])
+            np.vecdot(block[: len(rows)], vector, out=scores[start : start + len(rows)])
 
-    def cosines(self, query: bytes, slots: list[int]) -> list[float]:
-        """The cosines of some slots' vectors with the query, the same on any CPU.
+    def _vectors(self, rows: Sequence[int]) -> npt.NDArray[np.int8]:
+        """The vectors of some chunks, in their order."""
+        found = np.empty((len(rows), self._dimensions), dtype=np.int8)
+        given = np.array(rows, dtype=np.int64)
+        pieces = given >> keywords.SLOT_BITS
+        for piece in set(pieces.tolist()):
+            mine = pieces == piece
+            found[mine] = self._rows[self._number_of[piece]][given[mine] & keywords.LAST_SLOT]
+        return found
+
+    def cosines(self, query: bytes, rows: Sequence[int]) -> list[float]:
+        """The cosines of some chunks' vectors with the query, the same on any CPU.
 
         Unlike scores, they do not depend on lengths, which rounding and clipping change.
         """
-        vector, rows = np.frombuffer(query, dtype=np.int8).astype(np.float64), self._rows[slots].astype(np.float64)
-        lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(vector, vector))
-        found: list[float] = (np.vecdot(rows, vector) / lengths).tolist()
+        vector, vectors = np.frombuffer(query, dtype=np.int8).astype(np.float64), self._vectors(rows).astype(np.float64)
+        lengths = np.sqrt(np.vecdot(vectors, vectors) * np.vecdot(vector, vector))
+        found: list[float] = (np.vecdot(vectors, vector) / lengths).tolist()
         return found
 
-    def mean_cosine(self, query: bytes, slots: list[int]) -> float:
-        """The cosine of the mean of some slots' vectors with the query, the same on any CPU."""
-        vector, total = np.frombuffer(query, dtype=np.int8).astype(np.int64), self._rows[slots].sum(0, dtype=np.int64)
+    def mean_cosine(self, query: bytes, rows: Sequence[int]) -> float:
+        """The cosine of the mean of some chunks' vectors with the query, the same on any CPU."""
+        vector, total = np.frombuffer(query, dtype=np.int8).astype(np.int64), self._vectors(rows).sum(0, dtype=np.int64)
         length = math.sqrt(int(total @ total) * int(vector @ vector))
         return int(total @ vector) / length if length else 0.0
 
-    def scores_of(self, query: bytes, slots: list[int]) -> list[int]:
-        """The whole-number scores of some slots."""
+    def scores_of(self, query: bytes, rows: Sequence[int]) -> list[int]:
+        """The whole-number scores of some chunks."""
         vector = np.frombuffer(query, dtype=np.int8).astype(np.float64)
-        found: list[int] = np.vecdot(self._rows[slots].astype(np.float64), vector).astype(np.int64).tolist()
+        found: list[int] = np.vecdot(self._vectors(rows).astype(np.float64), vector).astype(np.int64).tolist()
         return found
 
-    def best(self, query: bytes, depth: int, *, among: list[int] | None = None) -> list[tuple[int, int]]:
-        """(slot, score) of the best `depth` slots and all ties with the last, unordered.
+    def best(self, query: bytes, depth: int, *, among: Sequence[int] | None = None) -> dict[int, int]:
+        """The scores of the best `depth` chunks and of all ties with the last, by row.
 
-        `among`: only these slots.
+        `among`: only these rows.
         """
         scores = self.scores(query)
         if among is not None:
+            given = np.array(among, dtype=np.int64)
+            numbers, which = np.unique(given >> keywords.SLOT_BITS, return_inverse=True)
+            starts = np.array([self._starts[self._number_of[piece]] for piece in numbers.tolist()], dtype=np.int64)
+            places = starts[which] + (given & keywords.LAST_SLOT)
             chosen = np.full(self._slots, -np.inf, dtype=self._number)
-            chosen[among] = scores[among]
+            chosen[places] = scores[places]
             scores = chosen
         lowest = np.float64(np.finfo(np.float32).min)
         if self._slots > depth:
             lowest = max(lowest, np.partition(scores, self._slots - depth)[self._slots - depth])
-        slots = np.flatnonzero(scores >= lowest)
-        return [(int(slot), int(scores[slot])) for slot in slots]
+        found = np.flatnonzero(scores >= lowest)
+        pieces = np.searchsorted(self._starts, found, side="right") - 1
+        return {
+            self._pieces[piece].first_row + place - self._starts[piece]: int(scores[place])
+            for piece, place in zip(pieces.tolist(), found.tolist(), strict=True)
+        }
+
+
+def _bits(piece: VectorPiece) -> npt.NDArray[np.bool_] | None:
+    if not piece.dead:
+        return None
+    return np.unpackbits(np.frombuffer(piece.dead, np.uint8), count=piece.slots, bitorder="little").astype(np.bool_)

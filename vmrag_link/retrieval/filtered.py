@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
-from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.reader import IndexReader
 from vmrag_link.retrieval.columns import MetadataColumns, by_chunk
 from vmrag_link.retrieval.filters import Normal
 from vmrag_link.retrieval.matching import Passes, keys_of, matching, matching_text
 
 NEAR = 8
 """Rows that are read and dropped rather than asked around: a statement takes as long as so many."""
-
-Texts = Callable[[int, range], Iterator[tuple[int, str]]]
-"""The slots in a range of a collection (by id) that hold a text, and their texts, ascending."""
 
 
 class ChunkFilter:
@@ -29,23 +26,20 @@ class ChunkFilter:
         self._where = matching(where) if where else None
         self._where_document = matching_text(where_document) if where_document else None
 
-    def slots(self, held: IndexedCollection, manifest: Manifest, texts: Texts) -> list[int]:
-        """The slots of the chunks of a collection that pass, ascending."""
-        if self._where is None:
-            slots = sorted({*range(held.slots)}.difference(manifest.dead_slots(held)))
-        else:
-            slots = sorted(self._by_metadata(self._where, held, manifest))
+    def rows(self, index: IndexReader, collection: str) -> list[int]:
+        """The rows of the chunks of a collection that pass, ascending."""
+        where = self._where
+        rows = index.rows(collection) if where is None else sorted(self._by_metadata(where, index, collection))
         if self._where_document is None:
-            return slots
-        asked, passes = set(slots), self._where_document
-        return [
-            slot for near in _stretches(slots) for slot, text in texts(held.id, near) if slot in asked and passes(text)
-        ]
+            return rows
+        asked, passes = set(rows), self._where_document
+        return [row for near in _stretches(rows) for row, text in index.scan(near) if row in asked and passes(text)]
 
-    def _by_metadata(self, passes: Passes, held: IndexedCollection, manifest: Manifest) -> Iterator[int]:
-        for documents in manifest.columns(held, header=self._columns.need_header):
+    def _by_metadata(self, passes: Passes, index: IndexReader, collection: str) -> Iterator[int]:
+        definition = index.collections[collection].collection
+        for documents in index.columns(collection, header=self._columns.need_header):
             rows = by_chunk(documents) if self._columns.need_chunk else documents
-            passed = passes(self._columns.of(rows, held.collection))
+            passed = passes(self._columns.of(rows, definition))
             if self._columns.need_chunk:
                 yield from compress(rows.first, passed)
             else:
@@ -53,14 +47,14 @@ class ChunkFilter:
                     yield from range(first, first + chunks)
 
 
-def _stretches(slots: Sequence[int]) -> Iterator[range]:
-    """Ranges that hold all of these ascending slots, and no long gap."""
-    if not slots:
+def _stretches(rows: Sequence[int]) -> Iterator[range]:
+    """Ranges that hold all of these ascending rows, and no long gap."""
+    if not rows:
         return
-    first = last = slots[0]
-    for slot in slots:
-        if slot - last > NEAR:
+    first = last = rows[0]
+    for row in rows:
+        if row - last > NEAR:
             yield range(first, last + 1)
-            first = slot
-        last = slot
+            first = row
+        last = row
     yield range(first, last + 1)

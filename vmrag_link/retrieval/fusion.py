@@ -1,18 +1,22 @@
 """The ranking's version and settings, and how words and vectors become one score.
 
-Both scores of a chunk are divided by the best of their kind and added by weight (convex
-combination: Bruch, Gai and Ingber, 2023), in whole numbers. Reciprocal ranks, version 1, gave the
-weaker of the two an equal say and threw the distances away: bench/README.md has the figures.
+Both scores of a chunk are divided by the best of their kind in its collection and added by weight
+(convex combination: Bruch, Gai and Ingber, 2023), in whole numbers. Where several collections are
+asked, each one's scores are weighed by how near its best ones come to the best of all: so no
+collection reorders another, and one that has nothing to say comes last. Reciprocal ranks, version
+1, gave the weaker of the two an equal say and threw the distances away: bench/README.md has the
+figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from vmrag_link.models import Record
 from vmrag_link.settings import RetrievalSettings
 
-VERSION = 3
+VERSION = 4
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """
@@ -51,18 +55,65 @@ def ranking(settings: RetrievalSettings) -> Ranking:
     )
 
 
-def fuse(vectors: Mapping[int, int], words: Mapping[int, int], vector_weight: float) -> tuple[dict[int, int], int]:
-    """The scores of the same chunks by vectors and by words, as one; and the score of a chunk that
-    is the best by both.
+UNIT = 10**18
+"""The score of a chunk that is the best of all by both."""
+
+
+_SHARES = 10**9
+
+
+class Parts(NamedTuple):
+    """The scores of the same chunks of one collection, by vectors and by words; `most`: as
+    `WordScores.most`.
+    """
+
+    vectors: Mapping[int, int]
+    words: Mapping[int, int]
+    most: int
+
+
+def fuse(collections: Sequence[Parts], vector_weight: float) -> dict[int, int]:
+    """The scores of all these chunks, in `UNIT`.
 
     A kind in which no chunk has more than nothing does not count.
     """
     by_vector = round(WHOLE * vector_weight)
-    nearest, wordiest = _largest(vectors), _largest(words)
-    scores = {
-        row: by_vector * near * wordiest + (WHOLE - by_vector) * words[row] * nearest for row, near in vectors.items()
-    }
-    return scores, WHOLE * nearest * wordiest
+    by_words = WHOLE - by_vector
+    weights = _weights(collections, by_vector, by_words)
+    scores: dict[int, int] = {}
+    for each, (weight, whole) in zip(collections, weights, strict=True):
+        nearest, wordiest = _largest(each.vectors), _largest(each.words)
+        unit = WHOLE * nearest * wordiest * whole
+        scores |= {
+            row: UNIT * weight * (by_vector * near * wordiest + by_words * each.words[row] * nearest) // unit
+            for row, near in each.vectors.items()
+        }
+    return scores
+
+
+def _weights(collections: Sequence[Parts], by_vector: int, by_words: int) -> list[tuple[int, int]]:
+    """How near the best of each collection come to the best of all, as two numbers whose quotient
+    it is: 1 for a single one.
+    """
+    near = [max(0, *each.vectors.values()) if each.vectors else 0 for each in collections]
+    shares = [max(0, *each.words.values()) * _SHARES // each.most if each.words else 0 for each in collections]
+    nearest, largest = max(near, default=0), max(shares, default=0)
+    counted = by_vector * (nearest > 0) + by_words * (largest > 0)
+    if not counted:
+        return [(1, 1)] * len(collections)
+    whole = counted * (nearest or 1) * (largest or 1)
+    return [
+        (by_vector * each * (largest or 1) + by_words * share * (nearest or 1), whole)
+        for each, share in zip(near, shares, strict=True)
+    ]
+
+
+def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, int]:
+    """Scores by words, and what none can exceed (`WordScores.most`), of some collections: such that
+    they can be compared. Those of a single one stay as they are.
+    """
+    most_of_all = max((most for _, most in collections), default=1)
+    return {row: score * most_of_all // most for scores, most in collections for row, score in scores.items()}
 
 
 def _largest(scores: Mapping[int, int]) -> int:

@@ -8,7 +8,7 @@ from vmrag_link import models
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
 from vmrag_link.index import vectors
-from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.index.view import IndexedCollection
 
 
 class QueryVectors:

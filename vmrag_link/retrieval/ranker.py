@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.index import keywords, lengths, vectors
-from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.index.view import IndexedCollection
 from vmrag_link.retrieval import bm25, fusion
-from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.retrieval.bm25 import WordScores
+from vmrag_link.retrieval.fusion import Parts, Ranking
 from vmrag_link.retrieval.query import Mode
 from vmrag_link.retrieval.query_vectors import QueryVectors
 
@@ -20,109 +20,123 @@ if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors
 
 DEPTH = 100
-"""How many chunks of each part take part in the fusion."""
+"""How many chunks of each part of a collection take part in the fusion."""
 
 UNIT = vectors.SCALE**2
 """The score of two equal unit vectors."""
 
-Slots = Mapping[int, list[int]]
-"""Slots by collection id."""
+Rows = Mapping[str, Sequence[int]]
+"""Rows by collection."""
 
 Scores = dict[int, int]
 
 
 class Asked(NamedTuple):
-    """What is ranked: the chunks of these collections, or only the slots `among`, if given."""
+    """What is ranked: the chunks of these collections, or only the rows `among`, if given."""
 
     text: str
     collections: Sequence[IndexedCollection]
-    among: Slots | None
+    among: Rows | None
+
+    def chosen(self, held: IndexedCollection) -> Sequence[int] | None:
+        return None if self.among is None else self.among[held.collection.name]
 
 
 class Ranker:
-    """One index directory, open for reading.
+    """An index, open for reading.
 
     Scores depend on contents only. Whoever orders them breaks ties by what names a chunk, never by
     its row.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        postings: Callable[[], keywords.Postings],
-        query_vectors: QueryVectors,
-        ranking: Ranking,
-    ) -> None:
-        self._folder = folder
-        self._manifest = manifest
-        self._postings = postings
+    def __init__(self, index: IndexReader, query_vectors: QueryVectors, ranking: Ranking) -> None:
+        self._index = index
         self._query_vectors = query_vectors
         self._ranking = ranking
-        self._vectors: dict[int, ExactVectors] = {}
+        self._vectors: dict[str, ExactVectors] = {}
+        self._lengths: dict[int, Sequence[int]] = {}
+        self._measured: set[str] = set()
 
     def close(self) -> None:
         self._vectors.clear()
+        self._lengths.clear()
 
     def best(self, asked: Asked, mode: Mode, k: int, *, per_document: int = 0) -> tuple[Scores, float]:
         """The best `k` chunks and all ties with the last, with at most `per_document` of one
         document (0: any number); and the unit in which their scores are shown.
         """
         depth = max(DEPTH, k)
+        words = {} if mode == Mode.VECTOR else self._word_scores(asked)
         while True:
-            scores, unit = self._scored(asked, mode, depth)
+            scores, unit = self._scored(asked, mode, words, depth)
             kept = self._at_most(per_document, scores) if per_document else scores
             if len(kept) >= k or len(scores) < depth:
                 return _best(kept, k), unit
             depth *= 4  # a few documents fill the ranking
 
     def exact(self, held: IndexedCollection) -> ExactVectors:
-        if held.id not in self._vectors:
-            from vmrag_link.retrieval.exact import ExactVectors  # numpy: 0.1 s that keyword queries do not need
+        name = held.collection.name
+        if name not in self._vectors:
+            from vmrag_link.retrieval.exact import ExactVectors, VectorPiece  # numpy: 0.1 s that keyword queries save
 
-            self._vectors[held.id] = ExactVectors(
-                self._folder / vectors.file_name(held.id),
-                slots=held.slots,
-                dimensions=held.collection.embedding_dimensions,
-                dead=self._manifest.dead_slots(held),
-            )
-        return self._vectors[held.id]
+            pieces = [
+                VectorPiece(
+                    each.first_row,
+                    each.segment.vectors(each.piece.id),
+                    each.piece.slots,
+                    each.piece.dead,
+                )
+                for each in self._index.pieces(name)
+            ]
+            self._vectors[name] = ExactVectors(pieces, dimensions=held.collection.embedding_dimensions)
+        return self._vectors[name]
 
-    def _scored(self, asked: Asked, mode: Mode, depth: int) -> tuple[Scores, float]:
+    def _scored(self, asked: Asked, mode: Mode, words: Mapping[str, WordScores], depth: int) -> tuple[Scores, float]:
         """At least the best `depth` chunks, if there are as many, and the unit of their scores."""
         if mode == Mode.VECTOR:
-            return self._by_vector(asked, depth), UNIT
-        words = self._words.scores(asked.text, document_weight=self._ranking.document_weight)
-        wordy = words.best(depth, _chosen(words.rows, asked))
+            return _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth), UNIT
         if mode == Mode.KEYWORD:
-            return wordy, bm25.BILLION
-        near = self._by_vector(asked, depth)
-        by_vector = near | self._vector_scores(asked, wordy.keys() - near.keys())
-        by_words = wordy | {row: words.of(row) for row in near.keys() - wordy.keys()}
-        return fusion.fuse(by_vector, by_words, self._ranking.vector_weight)
+            found = [(words[held.collection.name], asked.chosen(held)) for held in asked.collections]
+            wordy = [(_wordy(scores, among, depth), scores.most) for scores, among in found]
+            return _best(fusion.by_share(wordy), depth), bm25.BILLION
+        parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
+        return fusion.fuse(parts, self._ranking.vector_weight), fusion.UNIT
 
-    def _by_vector(self, asked: Asked, depth: int) -> Scores:
-        """The best `depth` chunks by vectors, and all ties with the last."""
-        found: Scores = {}
-        for held in asked.collections:
-            slots = None if asked.among is None else asked.among[held.id]
-            best = self.exact(held).best(self._query_vectors.of(held, asked.text), depth, among=slots)
-            found |= {keywords.row_id(held.id, slot): score for slot, score in best}
-        return _best(found, depth)
+    def _parts(self, asked: Asked, held: IndexedCollection, words: WordScores, depth: int) -> Parts:
+        near, wordy = self._by_vector(asked, held, depth), _wordy(words, asked.chosen(held), depth)
+        further = list(wordy.keys() - near.keys())
+        if further:
+            scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), further)
+            near |= zip(further, scores, strict=True)
+        return Parts(near, wordy | {row: words.of(row) for row in near.keys() - wordy.keys()}, words.most)
 
-    def _vector_scores(self, asked: Asked, rows: Iterable[int]) -> Scores:
-        wanted: dict[int, list[int]] = {}
-        for row in rows:
-            wanted.setdefault(keywords.collection_of(row), []).append(keywords.slot_of(row))
-        found: Scores = {}
-        for held in asked.collections:
-            if slots := wanted.get(held.id):
-                scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), slots)
-                found |= {keywords.row_id(held.id, slot): score for slot, score in zip(slots, scores, strict=True)}
-        return found
+    def _by_vector(self, asked: Asked, held: IndexedCollection, depth: int) -> Scores:
+        """The best `depth` chunks of a collection by vectors, and all ties with the last."""
+        return self.exact(held).best(self._query_vectors.of(held, asked.text), depth, among=asked.chosen(held))
+
+    def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
+        """The scores by words of each collection's chunks."""
+        held = {each.collection.name: each for each in asked.collections}
+        words: dict[str, list[Sequence[int]]] = {name: [] for name in held}
+        for terms in keywords.terms(asked.text):
+            found = self._index.occurrences(terms, held)
+            for name, rows in words.items():
+                rows.append(found.get(name, ()))
+        self._measure(held)
+        weight = self._ranking.document_weight
+        return {
+            name: bm25.scores(held[name], rows, self._lengths, document_weight=weight) for name, rows in words.items()
+        }
+
+    def _measure(self, collections: Iterable[str]) -> None:
+        """Have the lengths of these collections' chunks."""
+        for name in set(collections) - self._measured:
+            self._lengths |= self._index.lengths(name)
+            self._measured.add(name)
 
     def _at_most(self, number: int, scores: Scores) -> Scores:
         """The best `number` chunks of each document."""
+        self._measure({self._index.collection_of(row) for row in scores})
         kept: Scores = {}
         taken: Counter[int] = Counter()
         for row in sorted(scores, key=lambda row: (-scores[row], row)):  # within a document, rows are in its order
@@ -132,23 +146,20 @@ class Ranker:
                 kept[row] = scores[row]
         return kept
 
-    @cached_property
-    def _lengths(self) -> dict[int, Sequence[int]]:
-        held = self._manifest.collections().values()
-        return {each.id: lengths.read(self._folder, each.id, slots=each.slots) for each in held}
 
-    @cached_property
-    def _words(self) -> bm25.WordIndex:
-        return bm25.WordIndex(self._postings(), self._lengths, documents=self._manifest.counts()[0])
+def _wordy(words: WordScores, among: Sequence[int] | None, depth: int) -> Scores:
+    """The best `depth` chunks by words, and all ties with the last; `among`: of these rows."""
+    if among is None:
+        return words.best(depth, words.rows)
+    passing = set(among)
+    return words.best(depth, [row for row in words.rows if row in passing])
 
 
-def _chosen(rows: Iterable[int], asked: Asked) -> list[int]:
-    """Those of the rows that are asked."""
-    if asked.among is not None:
-        passing = {keywords.row_id(number, slot) for number, slots in asked.among.items() for slot in slots}
-        return [row for row in rows if row in passing]
-    numbers = {held.id for held in asked.collections}
-    return [row for row in rows if keywords.collection_of(row) in numbers]
+def _joined(scores: Iterable[Scores]) -> Scores:
+    found: Scores = {}
+    for each in scores:
+        found |= each
+    return found
 
 
 def _best(scores: Scores, k: int) -> Scores:

@@ -1,4 +1,4 @@
-"""Answers from one index directory."""
+"""Answers from one index."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import array
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import UsageInvalid
-from vmrag_link.index import keywords, seal
-from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.errors import UsageInvalid, unusable
+from vmrag_link.index import verify
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.index.verify import unusable
+from vmrag_link.index.reader import HeldChunk, IndexReader
+from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
@@ -38,7 +37,7 @@ DIGITS = {Mode.HYBRID: 6, Mode.VECTOR: 6, Mode.KEYWORD: 9}
 
 class _Candidate(NamedTuple):
     """Sorts by score (negated), collection, doc_id, chunk: the same on every machine, whatever the
-    slots.
+    rows.
     """
 
     negative: int
@@ -46,10 +45,11 @@ class _Candidate(NamedTuple):
     doc_id: str
     number: int
     row: int
+    chunk: HeldChunk
 
 
 class Searcher:
-    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a
+    """The index of a view, open for reading; nobody changes it meanwhile. `model_for` gives a
     collection's model.
 
     Several queries to one searcher share vectors, models and filters.
@@ -60,17 +60,14 @@ class Searcher:
         self._ranking = ranking
         with contextlib.ExitStack() as opened:
             with self._damage_errors():
-                self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
-                self._keywords = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
-                self._held = self._manifest.collections()
-                self._query_vectors = QueryVectors(model_for, self._manifest.unembedded())
-                postings = partial(keywords.Postings, self._keywords)
-                ranker = Ranker(folder, self._manifest, postings, self._query_vectors, ranking)
+                self._index = opened.enter_context(IndexReader.open(folder))
+                self._held = self._index.collections
+                self._query_vectors = QueryVectors(model_for, self._index.view.unembedded)
+                ranker = Ranker(self._index, self._query_vectors, ranking)
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
-        self._names = {held.id: name for name, held in self._held.items()}
         self._unnamed = [name for name, held in self._held.items() if held.collection.searched]
-        self._passing: dict[str, dict[int, list[int]]] = {}
+        self._passing: dict[str, dict[str, list[int]]] = {}
 
     def close(self) -> None:
         self._opened.close()
@@ -120,13 +117,13 @@ class Searcher:
         with self._damage_errors():
             groups: dict[str, list[int]] = {}
             held = self._held.get(collection)
-            for header, slots in self._manifest.placed(held) if held else ():
+            for header, rows in self._index.placed(collection):
                 if (group := group_of(header)) is not None:
-                    groups.setdefault(group, []).extend(slots)
+                    groups.setdefault(group, []).extend(rows)
             if held is None or not groups:
                 return {}
             exact, asked = self._ranker.exact(held), self._query_vectors.of(held, text)
-            near = {group: similarity(exact.mean_cosine(asked, slots)) for group, slots in groups.items()}
+            near = {group: similarity(exact.mean_cosine(asked, rows)) for group, rows in groups.items()}
         return dict(sorted(near.items(), key=lambda each: (-each[1], each[0])))
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
@@ -142,12 +139,12 @@ class Searcher:
             return self._cosines(text, hits)
 
     def _cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
-        places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
+        places = self._index.rows_of({(hit.collection, hit.doc_id): None for hit in hits})
         found: dict[int, float] = {}
         for name in {hit.collection for hit in hits}:
             held, numbers = self._held[name], [at for at, hit in enumerate(hits) if hit.collection == name]
-            slots = [places[name, hits[at].doc_id][hits[at].chunk] for at in numbers]
-            cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, text), slots)
+            rows = [places[name, hits[at].doc_id][hits[at].chunk] for at in numbers]
+            cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, text), rows)
             found |= zip(numbers, cosines, strict=True)
         return [round(found[at], DIGITS[Mode.VECTOR]) for at in range(len(hits))]
 
@@ -166,7 +163,7 @@ class Searcher:
         Raises `IndexFailed`.
         """
         with self._damage_errors():
-            return self._manifest.chunks_of(collection, doc_ids)
+            return self._index.chunks_of(collection, doc_ids)
 
     @contextlib.contextmanager
     def _damage_errors(self) -> Iterator[None]:
@@ -174,10 +171,10 @@ class Searcher:
         try:
             yield
         except sqlite3.Error as error:
-            seal.distrust(self._folder)
+            verify.distrust(self._folder)
             raise unusable(self._folder, str(error)) from error
         except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
-            if problem := seal.mismatch(self._folder):
+            if problem := verify.mismatch(self._folder):
                 raise unusable(self._folder, problem) from error
             raise
 
@@ -190,28 +187,26 @@ class Searcher:
             return {}
         held = self._held[collection]
         with self._damage_errors():
-            slots = self._slots_of(collection, chunk_ids)
-            texts = keywords.texts(self._keywords, [keywords.row_id(held.id, slot) for slot in slots.values()])
+            rows = self._rows_of(collection, chunk_ids)
+            texts = self._index.texts(rows.values())
         model = self._query_vectors.stored_with(held)
-        by_slot = {keywords.slot_of(row): text for row, text in texts.items()}
-        found = stored_vectors(self._folder, held, by_slot, model=model, cache=cache)
-        return {name: array.array("f", found[slot]).tolist() for name, slot in slots.items()}
+        found = stored_vectors(self._index, held, texts, model=model, cache=cache)
+        return {name: array.array("f", found[row]).tolist() for name, row in rows.items()}
 
-    def _slots_of(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        """The slots of those of these chunks that are there."""
+    def _rows_of(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """The rows of those of these chunks that are there."""
         parsed = {name: place for name in chunk_ids if (place := parse_chunk_id(name))}
-        there = self._manifest.chunks_of(collection, {doc_id for doc_id, _ in parsed.values()})
-        spans = self._manifest.slots_of((collection, doc_id) for doc_id in there)
+        there = self._index.rows_of((collection, doc_id) for doc_id in {doc_id for doc_id, _ in parsed.values()})
         return {
-            name: spans[collection, doc_id][number]
+            name: there[collection, doc_id][number]
             for name, (doc_id, number) in parsed.items()
-            if number < there.get(doc_id, 0)
+            if number < len(there.get((collection, doc_id), ()))
         }
 
     def _search(self, query: Query, per_document: int) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
-        among = self._filtered_slots(query)
+        among = self._filtered_rows(query)
         asked = Asked(query.text, self._collections(query), among)
         scores, unit = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
         return self._answer(self._ordered(scores)[: query.k], unit=unit, digits=DIGITS[query.mode])
@@ -220,9 +215,10 @@ class Searcher:
         """The best first, ties broken."""
         candidates = []
         for row, score in scores.items():
-            chunk = self._manifest.chunk(row)
-            collection = self._names[keywords.collection_of(row)]
-            candidates.append(_Candidate(-score, collection, chunk.doc_id, chunk.number, row))
+            chunk = self._index.chunk(row)
+            candidates.append(
+                _Candidate(-score, self._index.collection_of(row), chunk.doc_id, chunk.number, row, chunk)
+            )
         return sorted(candidates)
 
     # -- parts -------------------------------------------------------------------------------------
@@ -235,24 +231,23 @@ class Searcher:
                 raise no_collection(name, sorted(self._held))
         return [self._held[name] for name in dict.fromkeys(query.collections)]
 
-    def _filtered_slots(self, query: Query) -> dict[int, list[int]] | None:
-        """The slots that pass the filters, by collection id; None without filters."""
+    def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
+        """The rows that pass the filters, by collection; None without filters."""
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None:
             return None
         key = canonical_json((query.collections, where, where_document))
         if key not in self._passing:
-            passing, texts = ChunkFilter(where, where_document), partial(keywords.scan, self._keywords)
-            self._passing[key] = {
-                held.id: passing.slots(held, self._manifest, texts) for held in self._collections(query)
-            }
+            passing = ChunkFilter(where, where_document)
+            names = [held.collection.name for held in self._collections(query)]
+            self._passing[key] = {name: passing.rows(self._index, name) for name in names}
         return self._passing[key]
 
     def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
-        texts = keywords.texts(self._keywords, [each.row for each in ranked])
+        texts = self._index.texts(each.row for each in ranked)
         hits = []
         for rank, each in enumerate(ranked, start=1):
-            chunk = self._manifest.chunk(each.row)
+            chunk = each.chunk
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)

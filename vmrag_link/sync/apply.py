@@ -82,7 +82,7 @@ def move(context: SyncContext) -> tuple[str, ...]:
 def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin.
 
-    `rebuild`: with a snapshot that is built anew, even if there is one.
+    `rebuild`: with a view that is built anew, even if there is one.
     """
     started = time.perf_counter()
     sharing.prepare(context.places)
@@ -94,16 +94,16 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
         if target.state != "pinned":
             return _stay(context, target)
         built = (
-            provide.rebuilt_snapshot(context, target.revision)
+            provide.rebuilt_view(context, target.revision)
             if rebuild
-            else provide.snapshot(context, target.revision, bases=provide.bases(context, target))
+            else provide.view(context, target.revision, bases=provide.bases(context, target))
         )
         rebuild = False
         changes = _changes(context.engine, bound, target, built)
         if not _take_lease(context, target):
             continue
-        with context.snapshots.reading(built.path):  # from here on nobody evicts it
-            swapped = None if context.snapshots.problem(target.revision) else _swap(context, target, built)
+        with context.views.reading(built.path):  # from here on nobody evicts it
+            swapped = None if context.views.problem(target.revision) else _swap(context, target, built)
         if swapped is None:
             continue  # HEAD or the pin moved meanwhile, and what was built stays as a spare; or it was evicted already
         eviction.tidy(context)

@@ -8,6 +8,7 @@ index may take minutes to build.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal
@@ -20,18 +21,19 @@ from vmrag_link.paths import Places, write_atomically
 from vmrag_link.sync.target import Trigger, pinned
 
 WORKSPACE = "workspace.json"
+BINDING_FORMAT: Literal[2] = 2
 
 
 class Binding(Record, frozen=True):
-    """The snapshot that answers in a work tree, by the name of its directory, and the revision it
+    """The view that answers in a work tree, by the name of its directory, and the revision it
     stands at.
 
     One of another format counts as none: the next sync binds again.
     """
 
     revision: str
-    snapshot: str
-    format: Literal[1] = 1
+    view: str
+    format: Literal[2] = BINDING_FORMAT
 
 
 def read(places: Places) -> Binding | None:
@@ -87,12 +89,31 @@ def note_applied(places: Places, trigger: Trigger) -> None:
 def bound_everywhere(places: Places) -> list[Binding]:
     """What the work trees of the repository are bound to, without repetition; the newest first."""
     found = []
-    for home in (places.common / "vmrag", *places.common.glob("worktrees/*/vmrag")):
+    for path in _files(places):
         with contextlib.suppress(FileNotFoundError):
-            since = (home / WORKSPACE).stat().st_mtime_ns
-            if binding := _read(home / WORKSPACE):
+            since = path.stat().st_mtime_ns
+            if binding := _read(path):
                 found.append((since, binding))
     return list(dict.fromkeys(binding for _, binding in sorted(found, reverse=True, key=itemgetter(0))))
+
+
+def bound_views(places: Places) -> set[Path]:
+    """The views that some work tree answers from."""
+    return {places.views / binding.view for binding in bound_everywhere(places)}
+
+
+def former_is_bound(places: Places) -> bool:
+    """Whether some work tree is bound to an index of an earlier version of the program."""
+    for path in _files(places):
+        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
+            if msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("format") != BINDING_FORMAT:
+                return True
+    return False
+
+
+def _files(places: Places) -> Iterator[Path]:
+    yield places.common / "vmrag" / WORKSPACE
+    yield from places.common.glob(f"worktrees/*/vmrag/{WORKSPACE}")
 
 
 def _read(path: Path) -> Binding | None:

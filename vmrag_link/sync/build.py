@@ -1,4 +1,4 @@
-"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one
+"""Get the view of a revision: the one that is there, one derived from a near one, or one that is
 built from nothing.
 """
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link.engines.base import Engine, readable
-from vmrag_link.errors import IndexFailed
-from vmrag_link.index import directories
-from vmrag_link.index import snapshots as folders
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.errors import IndexFailed, MassDeletion
+from vmrag_link.index import view as views
+from vmrag_link.index.verify import damaged_segments
+from vmrag_link.index.view import IndexView
+from vmrag_link.index.views import Views
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.index.contents import IndexSize
     from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 How = Literal["reused", "delta", "fresh"]
@@ -27,10 +27,10 @@ NEAR = 100
 
 
 class Base(Record, frozen=True):
-    """An index to start from: a directory, and the revision that it stands at.
+    """A view to derive another one from, and the revision that it stands at.
 
     `holding` locks it against changes, and yields why it cannot be used, if so: it may have gone
-    since it was listed.
+    since it was listed. Damaged segments are no such reason: they are left out.
     """
 
     path: Path
@@ -64,39 +64,38 @@ class Stopwatch:
         return {**self._steps, "total": round(time.perf_counter() - self._start, 4)}
 
 
-def snapshot(
+def view(
     revision: str,
     *,
     engine: Engine,
-    snapshots: Snapshots,
+    kept: Views,
     bases: Iterable[Base],
     indexer: Callable[[], Indexer],
     instead: float | None = None,
 ) -> Built:
-    """A usable snapshot of the revision. `indexer` is called only if something has to be indexed.
+    """A usable view of the revision. `indexer` is called only if something has to be indexed.
 
     `instead`: build one in any case, and put it in the place of what is there, which goes on
     answering until then. Wait at most this many seconds for its readers; raises `Busy` when they
     pass.
     """
     watch = Stopwatch()
-    path = snapshots.path(revision)
-    if instead is None and not snapshots.problem(revision):
-        snapshots.touch(path)
+    path = kept.path(revision)
+    if instead is None and not kept.problem(revision):
+        kept.touch(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
-    with snapshots.building() as folder:
-        base, brought = _build(folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch)
-        watch.lap("apply")
-        path = (
-            snapshots.publish(folder, revision)
-            if instead is None
-            else snapshots.replace(folder, revision, timeout=instead)
+    with kept.segments.making(), kept.building() as folder:
+        base, brought = _build(
+            kept.segments.root, folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch
         )
+        watch.lap("apply")
+        path = kept.publish(folder, revision) if instead is None else kept.replace(folder, revision, timeout=instead)
         watch.lap("publish")
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
 def _build(
+    segments: Path,
     folder: Path,
     revision: str,
     *,
@@ -105,62 +104,54 @@ def _build(
     indexer: Callable[[], Indexer],
     watch: Stopwatch,
 ) -> tuple[Base | None, IndexUpdate]:
-    """Make `folder` a sealed index of the revision: from the nearest base that is sound, or from
-    nothing where that costs no more.
+    """Make `folder` a sealed view of the revision: from the nearest base that is sound, or from
+    nothing.
     """
     left = list(bases)
     while base := _nearest(engine, revision, left):
         watch.lap("diff")
         left.remove(base)
-        with contextlib.suppress(IndexFailed), base.holding() as problem:
-            if not problem:
-                with folders.copied(base.path, folder, meanwhile=indexer):  # which imports what it needs
-                    watch.lap("copy")
-                    return base, _update(folder, revision, base, indexer())
-        directories.remove(folder)
+        # What is taken over of a base is read whole, and damage may show only then: the second
+        # attempt leaves it out.
+        for _ in range(2):
+            with contextlib.suppress(IndexFailed, MassDeletion), base.holding() as problem:
+                if not problem:
+                    return base, _derive(segments, folder, revision, base, indexer=indexer())
     watch.lap("diff")
-    return None, _update(folder, revision, None, indexer())
+    return None, _derive(segments, folder, revision, None, indexer=indexer())
 
 
-def _update(folder: Path, revision: str, base: Base | None, indexer: Indexer) -> IndexUpdate:
-    """As `_build`, in a folder that holds a copy of the base, or is missing without one."""
-    # Heavier than all the rest, and not needed on the way back to a snapshot.
-    from vmrag_link.index.store import IndexStore
+def _derive(segments: Path, folder: Path, revision: str, base: Base | None, *, indexer: Indexer) -> IndexUpdate:
+    # Heavier than all the rest, and not needed on the way back to a view.
+    from vmrag_link.index.draft import Draft
 
-    with IndexStore(folder, create=base is None) as store:
-        brought = indexer.update(store, revision, base=base.revision if base else None)
-        store.manifest.forget_touched()
-        store.seal(revision=revision, added=brought.plan.add)
+    found, damaged = (views.read(base.path), damaged_segments(base.path)) if base else (None, {})
+    at = base.revision if base and not damaged else None  # what damaged segments held has to be looked for
+    with Draft(segments, found, without=damaged.keys()) as draft:
+        brought = indexer.update(draft, revision, base=at)
+        draft.forget_touched()
+        draft.publish(folder, revision=revision)
     return brought
 
 
 def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | None:
-    """The base from which least has to change; None where building from nothing costs no more."""
+    """The base from which least has to change."""
     best: tuple[int, Base] | None = None
     for base in bases:
-        size = _size(base) if readable(engine, base.revision) else None
-        if size is None:
+        found = _read(base) if readable(engine, base.revision) else None
+        if found is None:
             continue
         changes = engine.count_changes(base.revision, revision)
-        leaving = changes.modified + changes.removed
-        if size.dead + leaving >= max(1, size.live - leaving + changes.added):
-            continue  # tombstones are never reused: with as many of them as rows, a new index is smaller and faster
-        distance = max(0, changes.total - size.touched)
+        distance = max(0, changes.total - len(found.touched))
         if best is None or distance < best[0]:
             best = (distance, base)
-        if distance <= max(NEAR, size.documents // 10):
+        if distance <= max(NEAR, found.counts()[0] // 10):
             break  # near enough: looking at the others costs a diff each
     return best[1] if best else None
 
 
-def _size(base: Base) -> IndexSize | None:
-    """The size of a base; None if it cannot be used."""
-    from vmrag_link.index.contents import size  # opens SQLite
-
-    with base.holding() as problem:
-        if problem:
-            return None
-        try:
-            return size(base.path)
-        except IndexFailed:
-            return None  # damaged since it was proven
+def _read(base: Base) -> IndexView | None:
+    """A base; None if it cannot be used."""
+    with base.holding() as problem, contextlib.suppress(IndexFailed):  # damaged since it was proven
+        return None if problem else views.read(base.path)
+    return None

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from vmrag_link import locks, permissions
 from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.open_index import OpenIndex, Vectors
-from vmrag_link.errors import Busy, IndexFailed, UsageInvalid, VmragError, file_failures
-from vmrag_link.index import seal, snapshots
-from vmrag_link.index.verify import unusable
+from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
+from vmrag_link.index import seal, verify
 from vmrag_link.progress import FOLLOWING, Progress
 from vmrag_link.sync import background
 from vmrag_link.sync.chroma_state import ChromaStores, Wanted
@@ -24,7 +23,7 @@ CONTENTS_DIGITS = 12
 
 
 class _Dropped(Exception):
-    """No work tree is bound to the snapshot any more, or it does not verify: reading builds it
+    """No work tree is bound to the view any more, or it does not verify: reading builds it
     again.
     """
 
@@ -66,33 +65,27 @@ def _build(
 def _make(
     chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, between: Callable[[], None]
 ) -> MadeStore:
-    """The store of a snapshot. One that is exchanged meanwhile is begun again."""
-    while True:
-        with file_failures(), contextlib.closing(_open(chroma, wanted)) as index:
-            try:
-                return build(chroma.stores, index, wanted.store, vectors=vectors, progress=progress, between=between)
-            except IndexFailed:
-                if index.in_place:
-                    raise
-        between()
+    """The store of a view."""
+    with file_failures(), contextlib.closing(_open(chroma, wanted)) as index:
+        return build(chroma.stores, index, wanted.store, vectors=vectors, progress=progress, between=between)
 
 
 def _open(chroma: ChromaStores, wanted: Wanted) -> OpenIndex:
-    """The snapshot, of which every byte is as it was sealed.
+    """The view, of whose segments every byte is as it was sealed.
 
     Its lock is not held longer than this takes: who builds it again waits for nobody.
     """
-    with chroma.snapshots.reading(wanted.snapshot):
-        if problem := chroma.snapshots.problem(wanted.revision) or seal.mismatch(wanted.snapshot):
-            raise _Dropped(f"the snapshot does not verify: {problem}")
-        return OpenIndex(wanted.snapshot)
+    with chroma.views.reading(wanted.view):
+        if problem := chroma.views.problem(wanted.revision) or verify.mismatch(wanted.view):
+            raise _Dropped(f"the index does not verify: {problem}")
+        return OpenIndex(wanted.view)
 
 
 # -- for somebody who waits ------------------------------------------------------------------------
 
 
 def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, lend: bool = False) -> Path:
-    """The store of a bound snapshot, as soon as it is there: made here, or by the process that is
+    """The store of a bound view, as soon as it is there: made here, or by the process that is
     at work.
 
     What failed before is tried again. `lend`: the caller hands it out. Raises why it cannot be
@@ -130,7 +123,7 @@ def _make_here(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progre
     try:
         _make(chroma, wanted, vectors=vectors, progress=progress, between=lambda: None)
     except _Dropped as why:
-        raise unusable(wanted.snapshot, str(why)) from None
+        raise unusable(wanted.view, str(why)) from None
     except VmragError as error:
         chroma.fail(wanted, error)
         raise
@@ -164,33 +157,34 @@ def require_on(chroma: ChromaStores) -> None:
 # -- of uncommitted documents ----------------------------------------------------------------------
 
 
-class CopiedIndex(NamedTuple):
-    """A copy of a working copy, for as long as a store of it is made; `contents` names what it
+class HeldIndex(NamedTuple):
+    """A working copy as it was, open for as long as a store of it is made; `contents` names what it
     holds.
     """
 
-    folder: Path
+    opened: OpenIndex
     contents: str
 
 
 @contextlib.contextmanager
-def copied(chroma: ChromaStores, working: Path) -> Iterator[CopiedIndex]:
-    """Copy a working copy, whose lock the caller holds until the block begins: nobody who writes
+def held(working: Path) -> Iterator[HeldIndex]:
+    """Open a working copy, whose lock the caller holds until the block begins: nobody who writes
     waits for what follows.
     """
-    with chroma.stores.building() as folder:
-        snapshots.copy(working, folder)
-        digest = hashlib.sha256((folder / seal.SEAL).read_bytes()).hexdigest()
-        yield CopiedIndex(folder, digest[:CONTENTS_DIGITS])
+    digest = hashlib.sha256((working / seal.SEAL).read_bytes()).hexdigest()
+    with contextlib.closing(OpenIndex(working)) as index:
+        yield HeldIndex(index, digest[:CONTENTS_DIGITS])
 
 
-def bring_copy(chroma: ChromaStores, copy: CopiedIndex, *, vectors: Vectors, progress: Progress) -> Path:
-    """A store of a copied working copy, which is handed out."""
-    with file_failures(), contextlib.closing(OpenIndex(copy.folder)) as index:
-        target = chroma.stores.path(index.revision, copy.contents)
+def bring_held(chroma: ChromaStores, working: HeldIndex, *, vectors: Vectors, progress: Progress) -> Path:
+    """A store of an open working copy, which is handed out."""
+    index = working.opened
+    target = chroma.stores.path(index.revision, working.contents)
+    permissions.make_folder(chroma.stores.root)
+    with file_failures():
         while True:
             build(chroma.stores, index, target, vectors=vectors, progress=progress)
             with chroma.stores.reading(target):
-                if not chroma.stores.problem(target, copy.folder):
+                if not chroma.stores.problem(target, lambda: index.stand_ins):
                     chroma.stores.lend(target)
                     return target

@@ -1,6 +1,6 @@
-"""Put the collections of bound snapshots on a Chroma server, once each, in the background.
+"""Put the collections of bound views on a Chroma server, once each, in the background.
 
-Answers never wait for it and never come from there: the snapshot is the index.
+Answers never wait for it and never come from there: the view is the index.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from vmrag_link.errors import Busy, FileSystemError, VmragError, file_failures
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.progress import Progress
@@ -56,20 +56,20 @@ class SharingState(Record, frozen=True):
 
 
 class NotShared(Record, frozen=True):
-    """Why a snapshot is not on the server; an empty message: it is there."""
+    """Why a view is not on the server; an empty message: it is there."""
 
     message: str = _DONE
     hint: str = ""
 
 
 class Sharing(NamedTuple):
-    """The snapshots of a repository's work trees, and a server, if `address` names one.
+    """The views of a repository's work trees, and a server, if `address` names one.
 
     `mode`: the setting `chroma.share`.
     """
 
     places: Places
-    snapshots: Snapshots
+    views: Views
     address: ServerAddress | None
     mode: Mode
 
@@ -78,7 +78,7 @@ class Sharing(NamedTuple):
         if self.address is None or self.mode == "off":
             return []
         noted = self._noted()
-        return [each for each in self._bound() if self._key(each) not in noted and not self.snapshots.problem(each)]
+        return [each for each in self._bound() if self._key(each) not in noted and not self.views.problem(each)]
 
     def state(self) -> SharingState:
         """How it stands with this work tree's index."""
@@ -113,11 +113,11 @@ class Sharing(NamedTuple):
 
     def _bound(self) -> list[str]:
         bound = bindings.bound_everywhere(self.places)
-        here = (each.revision for each in bound if each.snapshot == self.snapshots.path(each.revision).name)
+        here = (each.revision for each in bound if each.view == self.views.path(each.revision).name)
         return list(dict.fromkeys(here))
 
     def _key(self, revision: str) -> str:
-        return f"{self.snapshots.path(revision).name}@{self.address.key if self.address else ''}"
+        return f"{self.views.path(revision).name}@{self.address.key if self.address else ''}"
 
     @property
     def _notes(self) -> Path:
@@ -140,7 +140,7 @@ class Shelf(NamedTuple):
 
 @contextlib.contextmanager
 def contents_of(sharing: Sharing, revision: str, shelf: Shelf) -> Iterator[list[SharedContents]]:
-    """The collections of a snapshot as they are on a server.
+    """The collections of a view as they are on a server.
 
     Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
     """
@@ -150,14 +150,14 @@ def contents_of(sharing: Sharing, revision: str, shelf: Shelf) -> Iterator[list[
     from vmrag_link.engines.base import root_of
 
     owner = names.owner_of(root_of(shelf.engine))
-    path = sharing.snapshots.path(revision)
-    with sharing.snapshots.reading(path):  # not longer than this takes: who builds it again waits for nobody
+    path = sharing.views.path(revision)
+    with sharing.views.reading(path):  # not longer than this takes: who builds it again waits for nobody
         index = OpenIndex(path)
     with contextlib.closing(index):
         yield [
             SharedContents(index, held, owner, shelf.vectors, shelf.with_texts)
             for held in index.collections.values()
-            if held.slots > held.dead and held.collection.name not in index.stand_ins
+            if held.chunks and held.collection.name not in index.stand_ins
         ]
 
 
@@ -181,7 +181,7 @@ def share_revision(
     progress: Progress,
     log: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Put the collections of a bound snapshot on the server, and vouch for the vectors of services.
+    """Put the collections of a bound view on the server, and vouch for the vectors of services.
 
     Raises `ChromaServerFailed`, and `Busy` while another client builds one for too long.
     """

@@ -1,6 +1,6 @@
 """Which of Chroma's stores should be there, which are, and why others are not.
 
-Wanted are the stores of the snapshots that some work tree is bound to. Answers never wait for them:
+Wanted are the stores of the views that some work tree is bound to. Answers never wait for them:
 a process in the background (`chroma_builder`) makes them, the newest first.
 """
 
@@ -18,7 +18,8 @@ import msgspec
 from vmrag_link import env, proc
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.view import unembedded
+from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, sweep_temporaries, write_atomically
 from vmrag_link.sync import background
@@ -62,10 +63,10 @@ class Failure(Record, frozen=True):
 
 
 class Wanted(NamedTuple):
-    """A bound snapshot, and the store that is to be made of it."""
+    """A bound view, and the store that is to be made of it."""
 
     revision: str
-    snapshot: Path
+    view: Path
     store: Path
 
 
@@ -73,7 +74,7 @@ class ChromaStores(NamedTuple):
     """The stores of a repository's work trees. `mode`: the setting `index.chroma`."""
 
     places: Places
-    snapshots: Snapshots
+    views: Views
     stores: Stores
     mode: Mode
 
@@ -84,30 +85,30 @@ class ChromaStores(NamedTuple):
     # -- what should be there ----------------------------------------------------------------------
 
     def wanted(self) -> list[Wanted]:
-        """The stores that should be there, of the latest bound snapshot first."""
+        """The stores that should be there, of the latest bound view first."""
         if self.mode == "off":
             return []
         bound = bindings.bound_everywhere(self.places)
-        return [self.of(each.revision) for each in bound if each.snapshot == self.snapshots.path(each.revision).name]
+        return [self.of(each.revision) for each in bound if each.view == self.views.path(each.revision).name]
 
     def of(self, revision: str) -> Wanted:
-        """The store of a revision's snapshot."""
-        return Wanted(revision, self.snapshots.path(revision), self.stores.path(revision))
+        """The store of a revision's view."""
+        return Wanted(revision, self.views.path(revision), self.stores.path(revision))
 
     def usable(self, wanted: Wanted) -> bool:
-        return not self.stores.problem(wanted.store, wanted.snapshot)
+        return not self.stores.problem(wanted.store, lambda: unembedded(wanted.view))
 
     def lacking(self) -> list[Wanted]:
         """The wanted ones that are not there and have not failed.
 
-        A snapshot that does not verify is built again when it is next read, and is followed then.
+        A view that does not verify is built again when it is next read, and is followed then.
         """
         missing = [each for each in self.wanted() if not self.usable(each)]
         failed = self.failures() if missing else {}
         return [
             each
             for each in missing
-            if not _gave_up(failed.get(each.store.name)) and not self.snapshots.problem(each.revision)
+            if not _gave_up(failed.get(each.store.name)) and not self.views.problem(each.revision)
         ]
 
     # -- following ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.views import Views
 from vmrag_link.index.working import WorkingCopy
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
@@ -27,9 +27,9 @@ class SyncContext(NamedTuple):
     places: Places
     index_file: Path | None
     engine: Engine
-    snapshots: Snapshots
+    views: Views
     chroma: ChromaStores
-    keep: int
+    keep_bytes: int
     lock_timeout: float
     indexer: Callable[[], Indexer]
     progress: Progress

@@ -6,23 +6,18 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.embedding.base import Model, Vector, featureless
+from vmrag_link.embedding.base import Model, Vector, featureless, within_window
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import RowSource
 from vmrag_link.engines.by_key import documents_by_key
-from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
-from vmrag_link.index.contents import held_collections, rows_of
-from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.store import ChunkedDocument, IndexStore
-from vmrag_link.index.vectors import quantise
-from vmrag_link.index.verify import unusable
+from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid, unusable
+from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -74,32 +69,28 @@ class Indexer:
         self._model_for = model_for
         self._progress = progress
 
-    def update(
-        self, store: IndexStore, at: At, *, base: str | None, changed: frozenset[Key] | None = None
-    ) -> IndexUpdate:
-        """Let the index hold what the knowledge base holds at `at`, and leave it unsealed.
+    def update(self, draft: Draft, at: At, *, base: str | None, changed: frozenset[Key] | None = None) -> IndexUpdate:
+        """Let an index in the making hold what the knowledge base holds at `at`.
 
-        `base`: the revision that the index stands at apart from its touched documents; None
-        compares all rows. `changed`: the only documents that the index does not hold as they are,
+        `base`: the revision that it stands at apart from its touched documents; None compares all
+        rows. `changed`: the only documents that the index does not hold as they are,
         where the caller knows; their collections are those that it holds. What a service does not
         embed now is indexed by its words alone; it is tried again when a revision is indexed, not
         with every write. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of
         documents differ afterwards) and what engine and model raise.
         """
-        store.unseal()
-        if base is None and not store.manifest.collections():
-            plan, counts = self._build(store, at)
+        if base is None and not draft.collections():
+            plan, counts = self._build(draft, at)
         else:
-            plan, counts = self._change(store, at, base, changed)
+            plan, counts = self._change(draft, at, base, changed)
         if isinstance(at, Working):
-            with store.manifest:
-                store.manifest.touch((*plan.remove, *plan.add))
-        held, there = store.manifest.counts()[0], self._engine.count(at)
+            draft.touch((*plan.remove, *plan.add))
+        held, there = draft.count(), self._engine.count(at)
         if held != there:
-            raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
+            raise unusable(draft.root, f"it holds {held} documents, the knowledge base {there}")
         return IndexUpdate(plan, counts)
 
-    def _build(self, store: IndexStore, at: At) -> tuple[Plan, ChunkCounts]:
+    def _build(self, draft: Draft, at: At) -> tuple[Plan, ChunkCounts]:
         """Everything, into an index that holds nothing: the documents are read once."""
         wanted = {each.name: each for each in self._engine.collections(at)}
         added: list[Key] = []
@@ -113,36 +104,36 @@ class Indexer:
             for name, documents in itertools.groupby(read(), key=attrgetter("collection")):
                 if name not in wanted:
                     wanted[name] = assumed(name, self._model_for)
-                    store.create_collection(wanted[name])
+                    draft.create_collection(wanted[name])
                 yield name, documents
 
         with self._progress.task(BUILDING, self._engine.count(at)) as task:
             for name in sorted(wanted):
-                store.create_collection(wanted[name])
-            counts = self._add(store, at, by_collection(), {}, task)
+                draft.create_collection(wanted[name])
+            counts = self._add(draft, at, by_collection(), {}, task)
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
     def _change(
-        self, store: IndexStore, at: At, base: str | None, changed: frozenset[Key] | None
+        self, draft: Draft, at: At, base: str | None, changed: frozenset[Key] | None
     ) -> tuple[Plan, ChunkCounts]:
         """What differs."""
         if base is None or changed is None:
-            plan, documents = self._plan(store.manifest, at, base)
+            plan, documents = self._plan(draft, at, base)
         else:
-            plan, documents = self._plan_of(store.manifest, at, changed)
+            plan, documents = self._plan_of(draft, at, changed)
         with self._progress.task(BUILDING, len(plan.remove) + len(plan.add)) as task:
-            removed = sum(store.drop_collection(name) for name in plan.drop)
+            removed = sum(draft.drop_collection(name) for name in plan.drop)
             for collection in plan.create:
-                store.create_collection(collection)
+                draft.create_collection(collection)
             for collection in plan.redefine:
-                store.redefine_collection(collection)
-            removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
+                draft.redefine_collection(collection)
+            removed += sum(draft.remove(name, ids) for name, ids in _by_collection(plan.remove))
             task.advance(len(plan.remove))
-            kept = store.manifest.collections().keys() - {each.name for each in plan.create}
-            lacking = {name: why for name, why in store.manifest.unembedded().items() if name in kept}
+            kept = draft.collections().keys() - {each.name for each in plan.create}
+            lacking = {name: why for name, why in draft.unembedded().items() if name in kept}
             read = ((name, self._read(at, name, ids, documents)) for name, ids in _by_collection(plan.add))
-            counts = self._add(store, at, read, lacking, task)
+            counts = self._add(draft, at, read, lacking, task)
         return plan, msgspec.structs.replace(counts, removed=removed)
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
@@ -154,57 +145,38 @@ class Indexer:
         for batch in _batches(documents, within_window(collection.chunking, model)):
             self._embed(model, batch)
 
-    def embedded_otherwise(self, folder: Path) -> list[Key]:
-        """The documents of one chunk whose vectors in an index are not those of their texts, as far
-        as the cache knows these. Raises `IndexFailed`.
-        """
-        found = []
-        for name, held in held_collections(folder).items():
-            single = {doc_id: rows[0] for doc_id, rows in rows_of(folder, name).items() if len(rows) == 1}
-            hashes = {doc_id: content_hash(row.text) for doc_id, row in single.items()}
-            each = held.collection
-            known = self._cache.get(each.embedding_model, [*hashes.values()], dimensions=each.embedding_dimensions)
-            found += [
-                (name, doc_id)
-                for doc_id, row in single.items()
-                if hashes[doc_id] in known and quantise(known[hashes[doc_id]]) != row.vector
-            ]
-        return found
-
     # -- planning ----------------------------------------------------------------------------------
 
-    def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
+    def _plan(self, draft: Draft, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
         """The plan, and those of its documents whose text came with the diff."""
-        held = {name: each.collection for name, each in manifest.collections().items()}
-        for name in manifest.unembedded():
+        held = draft.collections()
+        for name in draft.unembedded():
             if name in held and not isinstance(at, Working):
                 held[name] = msgspec.structs.replace(held[name], embedding_model="")
         wanted = collections_at(self._engine, at, held, self._model_for)
         if base is None:
             target = {each.key: each for each in self._engine.headers(at)}
             wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in target} - wanted.keys()}
-            plan = planning.make(held, wanted, manifest.headers(), target)
-            planning.refuse_mass_deletion(plan, manifest.counts()[0])
+            plan = planning.make(held, wanted, draft.headers(), target)
+            planning.refuse_mass_deletion(plan, draft.count())
             return plan, {}
         difference = self._engine.diff(base, at).documents
         documents = {change.key: change.after for change in difference if change.after}
         wanted |= {name: assumed(name, self._model_for) for name in {key[0] for key in documents} - wanted.keys()}
-        candidates = {change.key for change in difference}.union(manifest.touched())
+        candidates = {change.key for change in difference}.union(draft.touched())
         fresh = planning.rebuilt(held, wanted)
         target = self._headers(at, candidates, documents, fresh)
-        present = manifest.headers_of(candidates)
+        present = draft.headers_of(candidates)
         if fresh or held.keys() - wanted.keys():
-            present |= {
-                key: each for key, each in manifest.headers().items() if key[0] in fresh or key[0] not in wanted
-            }
+            present |= {key: each for key, each in draft.headers().items() if key[0] in fresh or key[0] not in wanted}
         return planning.make(held, wanted, present, target), documents
 
-    def _plan_of(self, manifest: Manifest, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
+    def _plan_of(self, draft: Draft, at: At, changed: frozenset[Key]) -> tuple[Plan, dict[Key, Document]]:
         """As `_plan`, where only these documents differ: its cost is theirs."""
-        held = {name: each.collection for name, each in manifest.collections().items()}
+        held = draft.collections()
         documents = documents_by_key(self._engine, at, sorted(changed))
         target = {key: document.header for key, document in documents.items()}
-        return planning.make(held, held, manifest.headers_of(changed), target), documents
+        return planning.make(held, held, draft.headers_of(changed), target), documents
 
     def _headers(
         self, at: At, candidates: Iterable[Key], documents: dict[Key, Document], whole: Iterable[str]
@@ -221,7 +193,7 @@ class Indexer:
 
     def _add(
         self,
-        store: IndexStore,
+        draft: Draft,
         at: At,
         read: Iterable[tuple[str, Iterable[Document]]],
         lacking: dict[str, str],
@@ -230,7 +202,7 @@ class Indexer:
         """Add documents by collection. Why a collection has no vectors is put into `lacking`."""
         total = ChunkCounts()
         for name, documents in read:
-            collection = store.manifest.collections()[name].collection
+            collection = draft.collections()[name]
             with _blaming(name):
                 model = checked(self._model_for(collection), collection)
             chunking = within_window(collection.chunking, model)
@@ -238,13 +210,12 @@ class Indexer:
             for batch in _batches(documents, chunking):
                 with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking, elsewhere)
-                added = store.add(name, ready, keep_floats=not model.local)
+                added = draft.add(name, ready, keep_floats=not model.local)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
                 )
                 task.advance(len(batch))
-        with store.manifest:
-            store.manifest.note_unembedded(lacking)
+        draft.note_unembedded(lacking)
         return total
 
     def _elsewhere(self, collection: Collection, at: At, model: Model, chunking: Chunking) -> Callable[[], bool] | None:
@@ -326,13 +297,6 @@ def checked(model: Model, collection: Collection) -> Model:
             collection_name=collection.name,
         )
     return model
-
-
-def within_window(chunking: Chunking, model: Model) -> Chunking:
-    """Chunks no longer than what the model takes in at once."""
-    if model.window is None or chunking.size <= model.window:
-        return chunking
-    return Chunking(chunking.strategy, model.window, min(chunking.overlap, model.window // 2))
 
 
 def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vmrag_link.errors import MassDeletion
-from vmrag_link.index.store import indexes_equally
+from vmrag_link.index.view import indexes_equally
 from vmrag_link.models import ChangeCounts, Collection, DocumentHeader, Record
 
 Key = tuple[str, str]

@@ -1,12 +1,12 @@
-"""Provide the snapshot of a revision, and say which indexes it can be made from."""
+"""Provide the view of a revision, and say which views it can be derived from."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from vmrag_link.index.snapshots import Snapshot
-from vmrag_link.index.verify import SUFFIX
+from vmrag_link.index.verify import problem_of_view
+from vmrag_link.index.views import RevisionView, segments_of
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import build
 from vmrag_link.sync.build import Base, Built
@@ -14,53 +14,56 @@ from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
 
 
-def snapshot(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
-    """A usable snapshot of the revision; where there is none, or a damaged one, it is made from the
+def view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
+    """A usable view of the revision; where there is none, or a damaged one, it is derived from the
     nearest of `bases`.
     """
-    problem = context.snapshots.problem(revision)
-    if problem and context.snapshots.path(revision).is_dir():
+    problem = context.views.problem(revision)
+    if problem and context.views.path(revision).is_dir():
         context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
-    return build.snapshot(
-        revision, engine=context.engine, snapshots=context.snapshots, bases=bases, indexer=context.indexer
-    )
+    return build.view(revision, engine=context.engine, kept=context.views, bases=bases, indexer=context.indexer)
 
 
-def rebuilt_snapshot(context: SyncContext, revision: str) -> Built:
-    """A snapshot that is built from the documents alone.
+def rebuilt_view(context: SyncContext, revision: str) -> Built:
+    """A view that is built from the documents alone.
 
-    The one that it replaces answers until then. Raises `Busy`.
+    The one that it replaces answers until then; others that no work tree is bound to and that count
+    its segments go, too. Raises `Busy`.
     """
-    return build.snapshot(
+    replaced = segments_of(context.views.path(revision)).keys()
+    built = build.view(
         revision,
         engine=context.engine,
-        snapshots=context.snapshots,
+        kept=context.views,
         bases=[],
         indexer=context.indexer,
         instead=context.lock_timeout,
     )
+    for path in context.views.newest():
+        if not replaced.isdisjoint(segments_of(path)):
+            context.views.discard(path, unless=lambda: bindings.bound_views(context.places))
+    return built
 
 
 def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
-    """Indexes to start from, the likeliest first. The listing costs nothing unless something has to
+    """Views to start from, the likeliest first. The listing costs nothing unless something has to
     be built.
 
     With a `target`, the working copy of its KB branch comes first if its documents were committed
     as that revision.
     """
 
-    def holding(each: Snapshot) -> Callable[[], contextlib.AbstractContextManager[str]]:
+    def holding(each: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
         @contextlib.contextmanager
         def hold() -> Iterator[str]:
-            with context.snapshots.reading(each.path):
-                yield context.snapshots.problem(each.revision)
+            with context.views.reading(each.path):
+                yield problem_of_view(each.path, revision=each.revision)
 
         return hold
 
     bound = bindings.read(context.places)
-    ours = (each for each in context.snapshots.all() if each.format == SUFFIX)
-    usable = [each for each in ours if not context.snapshots.problem(each.revision)]
-    usable.sort(key=lambda each: bound is None or each.path.name != bound.snapshot)
+    usable = context.views.all()
+    usable.sort(key=lambda each: bound is None or each.path.name != bound.view)
     if target and (copy := _committed_working_copy(context, target)):
         yield copy
     yield from (Base(each.path, each.revision, holding(each)) for each in usable)

@@ -1,7 +1,8 @@
 """Documents that stay on this machine: shared by all work trees, whatever is checked out.
 
     <git common dir>/vmrag/local/kb/      their rows, on one branch that is never committed
-    <git common dir>/vmrag/local/index/   an index of them, which follows when it is next read
+    <git common dir>/vmrag/local/index/   a view of them, which follows when it is next read
+    <git common dir>/vmrag/local/segments/
 
 No pin names them, and nothing that travels reads them.
 """
@@ -14,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vmrag_link import clock, permissions
+from vmrag_link import clock
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, root_of
 from vmrag_link.errors import (
@@ -29,7 +30,10 @@ from vmrag_link.errors import (
     set_aside,
 )
 from vmrag_link.git import plumbing, sharing
-from vmrag_link.index import directories
+from vmrag_link.index import view as views
+from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import IndexView
+from vmrag_link.index.views import Segments
 from vmrag_link.index.working import WorkingCopy
 from vmrag_link.models import Working
 from vmrag_link.retrieval import fusion
@@ -204,26 +208,18 @@ class LocalReader:
         By comparing all of them: the rows alone are known to have survived a kill. Writers wait, or
         the rows would be others when they are counted.
         """
-        if whole and _embedded(folder):
+        before = views.read(folder) if whole else IndexView()
+        if before.collections and not before.unembedded:  # a service that gave no vectors may do so now
             with contextlib.suppress(IndexFailed, MassDeletion):  # where most of it is gone, building is cheaper
-                self._update(folder, create=False)
+                self._update(folder, before)
                 return
-        directories.remove(folder)
-        permissions.make_folder(folder.parent)
-        self._update(folder, create=True)
+        self._update(folder, None)
+        Segments(segments_beside(folder)).collect([folder.parent])
 
-    def _update(self, folder: Path, *, create: bool) -> None:
-        from vmrag_link.index.store import IndexStore
+    def _update(self, folder: Path, base: IndexView | None) -> None:
+        from vmrag_link.index.draft import Draft
 
-        with IndexStore(folder, create=create) as index:
-            done = self._store.indexer().update(index, AT, base=None)
-            index.manifest.forget_touched()  # there is no commit that they could be part of
-            index.seal(revision=self._store.base, added=done.plan.add)
-
-
-def _embedded(folder: Path) -> bool:
-    """Whether an index lacks no vectors. A service that did not give them then may do so now."""
-    from vmrag_link.index.manifest import Manifest
-
-    with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-        return not manifest.unembedded()
+        with Draft(segments_beside(folder), base) as draft:
+            self._store.indexer().update(draft, AT, base=None)
+            draft.forget_touched()  # there is no commit that they could be part of
+            draft.publish(folder, revision=self._store.base, durable=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.registry import ModelChoice, Permission
     from vmrag_link.workspace.settings import WorkspaceSettings
 
-# What embeds is imported where it is used: going back to a snapshot that is there takes a tenth of
+# What embeds is imported where it is used: going back to a view that is there takes a tenth of
 # a second in all.
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vmrag_link import permissions
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, LimitExceeded, VmragError, file_failures
 from vmrag_link.git import plumbing
-from vmrag_link.index import snapshots
+from vmrag_link.index import view as views
 from vmrag_link.models import At, Record, Working
 from vmrag_link.sync import eviction, provide
 from vmrag_link.sync.target import Target
@@ -18,7 +17,7 @@ from vmrag_link.workspace import reasons
 from vmrag_link.workspace.worktree import WorkTree
 
 if TYPE_CHECKING:
-    from vmrag_link.index.store import IndexStore
+    from vmrag_link.index.draft import Draft
 
 T = TypeVar("T")
 
@@ -125,13 +124,13 @@ class Reader:
         raise _restless("this work tree")
 
     @contextlib.contextmanager
-    def snapshot(self, revision: str) -> Iterator[Path]:
+    def index_of(self, revision: str) -> Iterator[Path]:
         """The index of a revision; nobody removes it meanwhile. One that is not there or does not
         verify is built first.
 
         If one was built, the spares beyond the limit go when this one was read.
         """
-        found = self._ws.snapshots
+        found = self._ws.views
         path = found.path(revision)
         built = False
         try:
@@ -142,7 +141,7 @@ class Reader:
                         yield path
                         return
                 context = self._ws.sync_context
-                provide.snapshot(context, revision, bases=provide.bases(context))
+                provide.view(context, revision, bases=provide.bases(context))
                 built = True
         finally:
             if built:
@@ -150,12 +149,13 @@ class Reader:
         raise _restless(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:
-        """Make the working copy again from the snapshot, if it is what answers."""
+        """Make the working copy again from the revision's view, if it is what answers."""
         seen = self.moment()
         if branch := self._copied_branch(seen):
             revision = seen.revision
             copy = self._ws.sync_context.working_copy(branch, revision)
-            copy.replace(lambda folder: self.update_copy(folder, branch, revision, whole=False))
+            with self._ws.views.segments.making():  # until the copy has its name
+                copy.replace(lambda folder: self.update_copy(folder, branch, revision, whole=False))
 
     def update_copy(
         self,
@@ -165,24 +165,22 @@ class Reader:
         *,
         whole: bool,
         changed: frozenset[tuple[str, str]] | None = None,
-        alter: Callable[[IndexStore], None] = lambda _: None,
+        alter: Callable[[Draft], None] = lambda _: None,
     ) -> None:
         """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted
         documents.
 
-        Unless it is `whole`, it is copied from the snapshot first. `changed`: as
+        Unless it is `whole`, it is derived from the revision's view. `changed`: as
         `Indexer.update`. `alter` changes in it what the texts do not decide.
         """
-        from vmrag_link.index.store import IndexStore
+        from vmrag_link.index.draft import Draft
 
-        if not whole:
-            permissions.make_folder(folder.parent)
-            with self.snapshot(revision) as source:
-                snapshots.copy(source, folder)
-        with IndexStore(folder) as store:
-            done = self._ws.indexer().update(store, Working(branch), base=revision, changed=changed)
-            alter(store)
-            store.seal(revision=revision, added=done.plan.add)
+        with contextlib.ExitStack() as held:
+            base = folder if whole else held.enter_context(self.index_of(revision))
+            draft = held.enter_context(Draft(self._ws.views.segments.root, views.read(base)))
+            self._ws.indexer().update(draft, Working(branch), base=revision, changed=changed)
+            alter(draft)
+            draft.publish(folder, revision=revision, durable=False)
 
     def _look(self, revision: str) -> Moment:
         head, target = plumbing.head(self._ws.places), self._ws.target_for_reading()
@@ -191,7 +189,7 @@ class Reader:
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
 
     def _copied_branch(self, seen: Moment) -> str | None:
-        """The KB branch whose working copy answers; None: the revision's snapshot does."""
+        """The KB branch whose working copy answers; None: the revision's view does."""
         branch, revision = seen.branch, seen.revision
         if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).altered):
             return branch
@@ -199,11 +197,11 @@ class Reader:
 
     @contextlib.contextmanager
     def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
-        """The snapshot of a revision, or the working copy of a KB branch on it; None when that had
+        """The view of a revision, or the working copy of a KB branch on it; None when that had
         to be made first.
         """
         if branch is None:
-            with self.snapshot(revision) as path:
+            with self.index_of(revision) as path:
                 yield path
             return
         copy = self._ws.sync_context.working_copy(branch, revision)

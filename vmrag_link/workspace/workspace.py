@@ -12,7 +12,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.views import Views
 from vmrag_link.journal import Journal
 from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Working
 from vmrag_link.paths import Places
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
-    from vmrag_link.index.manifest import IndexedCollection
+    from vmrag_link.index.reader import IndexReader
+    from vmrag_link.index.view import IndexedCollection
     from vmrag_link.sync.indexer import Indexer
 
 
@@ -145,15 +146,15 @@ class Workspace:
         return self._engine
 
     @property
-    def snapshots(self) -> Snapshots:
-        return Snapshots(self.places.snapshots)
+    def views(self) -> Views:
+        return Views(self.places.views)
 
     @property
     def chroma(self) -> ChromaStores:
         """Chroma's stores, for its own clients."""
         index = self.config.index
         stores = Stores(self.places.chroma, store_documents=index.store_documents)
-        return ChromaStores(self.places, self.snapshots, stores, index.chroma)
+        return ChromaStores(self.places, self.views, stores, index.chroma)
 
     @property
     def server(self) -> ServerAddress | None:
@@ -166,21 +167,21 @@ class Workspace:
 
     @property
     def sharing(self) -> Sharing:
-        """How the bound snapshots stand to the Chroma server."""
-        return Sharing(self.places, self.snapshots, self.server, self.config.chroma.share)
+        """How the bound views stand to the Chroma server."""
+        return Sharing(self.places, self.views, self.server, self.config.chroma.share)
 
     @property
     def shelf(self) -> Shelf:
-        """What puts snapshots on the Chroma server."""
+        """What puts indexes on the Chroma server."""
         return Shelf(self.engine, self.vectors, self.config.index.store_documents, self.lock_timeout)
 
-    def vectors(self, folder: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+    def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
         from vmrag_link.retrieval.stored_vectors import stored_vectors
         from vmrag_link.sync.indexer import checked
 
         model = checked(self.models.of(held.collection), held.collection)
-        return stored_vectors(folder, held, texts, model=model, cache=self.embedding_cache)
+        return stored_vectors(index, held, texts, model=model, cache=self.embedding_cache)
 
     @property
     def journal(self) -> Journal:
@@ -192,15 +193,15 @@ class Workspace:
             places=self.places,
             index_file=self.index_file,
             engine=self.engine,
-            snapshots=self.snapshots,
+            views=self.views,
             chroma=self.chroma,
-            keep=self.config.index.keep,
+            keep_bytes=self.config.index.keep_mb * 1_000_000,
             lock_timeout=self.lock_timeout,
             indexer=self.indexer,
             progress=self.progress,
         )
 
-    # What the next two import is heavy, and going back to a snapshot needs neither.
+    # What the next two import is heavy, and going back to a view needs neither.
 
     @property
     def embedding_cache(self) -> EmbeddingCache:
@@ -250,7 +251,7 @@ class Workspace:
             return self.target()
         except ServerUnreachable as why:
             trigger, bound = self.trigger(), self.binding
-            if trigger.pin is None or not bound or current.gap(self.places, self.snapshots, trigger, bound):
+            if trigger.pin is None or not bound or current.gap(self.places, self.views, trigger, bound):
                 raise
             self.offline = why
             return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
@@ -305,7 +306,7 @@ class Workspace:
 
         What happened to documents is said here, so that no caller can keep it to itself.
         """
-        if not rebuild and current.is_current(self.places, self.snapshots):
+        if not rebuild and current.is_current(self.places, self.views):
             self._follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)

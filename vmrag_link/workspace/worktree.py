@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from vmrag_link.errors import ServerUnreachable, VmragError
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.views import Views
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.sync.context import SyncContext
@@ -30,7 +30,7 @@ class WorkTree(Protocol):
     offline: ServerUnreachable | None
 
     @property
-    def snapshots(self) -> Snapshots: ...
+    def views(self) -> Views: ...
 
     @property
     def sync_context(self) -> SyncContext: ...

@@ -25,8 +25,6 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     runner.add_path(install.home() / "bin")
     runner.match_problems()
     runner.output("vmrag-version", __version__)
-    for mode in inputs.MODES:
-        runner.output(mode, mode in modes)
     with work.opened(runner, job) as ws:
         about = work.compared(ws)
         variables = work.variables(about)
@@ -39,6 +37,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.annotate("notice", _UNTRUSTED)
         access = cache_policy.access(job, inputs.caching(), saves=inputs.saves_cache() and about.saves)
         _cache(runner, job, ws, access)
+    for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
+        runner.output(mode, mode in modes)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Write what the cache is to hold: the index that was verified, and the vectors."""
+"""Write what the cache is to hold: the vectors."""
 
 from __future__ import annotations
 

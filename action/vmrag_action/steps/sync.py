@@ -27,13 +27,13 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
     runner.output("in-sync", True)
     runner.output("revision", verified.revision)
     runner.output("fingerprint", verified.fingerprint)
-    runner.output("index-path", str(ws.snapshots.path(verified.revision)))
+    runner.output("index-path", str(ws.views.path(verified.revision)))
     runner.output("cache-hit", provided.reused)
     runner.output("findings", inputs.earlier_findings())
     if report.chroma and report.chroma.path:
         runner.output("chroma-path", report.chroma.path)
     chunks = f"{plural(report.chunks.added, 'chunk')} added, {report.chunks.embedded} embedded"
-    origin = "from the cache" if provided.reused else f"built here ({chunks})"
+    origin = "built with vectors from the cache" if provided.reused else f"built here ({chunks})"
     runner.say(f"Knowledge is at {verified.revision}, as pinned: {plural(verified.documents, 'document')}; {origin}.")
     rows = [
         ("Revision", verified.revision),

@@ -1,4 +1,4 @@
-"""Say that the cache service took nothing. The next run builds the index again, which is no
+"""Say that the cache service took nothing. The next run embeds the texts again, which is no
 failure.
 """
 
@@ -8,5 +8,5 @@ from vmrag_action.runner import Runner, WorkflowJob
 
 
 def run(runner: Runner, _job: WorkflowJob) -> int:
-    runner.annotate("notice", "The cache was not saved; the next run builds the index again.")
+    runner.annotate("notice", "The cache was not saved; the next run embeds the texts again.")
     return 0

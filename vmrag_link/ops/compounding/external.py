@@ -1,6 +1,6 @@
 """Other documentation of a project: files of the work tree that are indexed and never stored.
 
-    .git/vmrag/external/<path hash>/<contents>-<format>/
+    .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
 
 An index is named by what it is of, so one that is there needs no look at what it holds. It is
 derived, and belongs to this work tree alone.
@@ -26,9 +26,11 @@ from vmrag_link.errors import (
     MassDeletion,
 )
 from vmrag_link.git.ignored import Repositories
-from vmrag_link.index import directories, snapshots
-from vmrag_link.index.snapshots import Snapshots
-from vmrag_link.index.store import IndexStore
+from vmrag_link.index import directories
+from vmrag_link.index import view as views
+from vmrag_link.index.draft import Draft
+from vmrag_link.index.verify import damaged_segments
+from vmrag_link.index.views import Views
 from vmrag_link.models import EXTERNAL, At, Collection, Difference, Document, DocumentHeader, canonical_json
 from vmrag_link.ops.compounding import documents, folder, search
 from vmrag_link.ops.compounding.folder import Patterns, SkippedFile
@@ -117,7 +119,7 @@ def nearest(
     wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
     for last in (False, True):
         docs = bring(ws, active, project)
-        found = _snapshots(ws, project)
+        found = _views(ws, project)
         path = found.path(docs.contents)
         try:
             with found.reading(path), contextlib.closing(Searcher(path, ws.models.of, ws.ranking)) as searcher:
@@ -141,7 +143,7 @@ def bring(ws: Workspace, active: ActiveProject, project: DocsProject) -> Externa
     require_configured(project)
     with active.lock:
         docs = _listed(ws, active, project)
-        found = _snapshots(ws, project)
+        found = _views(ws, project)
         if found.problem(docs.contents):
             _build(ws, docs, found)
         return docs
@@ -202,33 +204,37 @@ def index(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: st
     return IndexedFile(document, docs.collection, chunks, changed=before != document.header)
 
 
-def _snapshots(ws: Workspace, project: DocsProject) -> Snapshots:
-    root = ws.places.own / FOLDER / project.path_hash
+def _views(ws: Workspace, project: DocsProject) -> Views:
+    root = ws.places.own / FOLDER / project.path_hash / "views"
     permissions.make_folder(root)
-    return Snapshots(root)
+    return Views(root)
 
 
-def _build(ws: Workspace, docs: ExternalDocs, found: Snapshots) -> None:
+def _build(ws: Workspace, docs: ExternalDocs, found: Views) -> None:
     """From the index that was made last, where little has changed; then that one goes."""
     found.sweep()
     indexer = Indexer(docs, ws.embedding_cache, ws.models.of, ws.progress)
-    with found.building() as building:
-        for base in found.newest()[:1]:
-            with contextlib.suppress(IndexFailed, MassDeletion), found.reading(base):
-                snapshots.copy(base, building)
-                _update(building, docs, indexer, create=False)
+    with found.segments.making(), found.building() as building:
+        for base in found.all()[:1]:
+            with contextlib.suppress(IndexFailed, MassDeletion), found.reading(base.path):
+                _update(building, docs, indexer, found, base.path)
                 break
-            directories.remove(building)
         else:
-            _update(building, docs, indexer, create=True)
+            _update(building, docs, indexer, found, None)
         path = found.publish(building, docs.contents)
     for each in found.newest():
         if each != path:
             found.discard(each)
+    found.segments.sweep()
+    found.segments.collect([found.root])
+    for former in found.root.parent.iterdir():  # whole indexes, of earlier versions
+        if former.is_dir() and former not in (found.root, found.segments.root):
+            directories.remove(former)
 
 
-def _update(building: Path, docs: ExternalDocs, indexer: Indexer, *, create: bool) -> None:
-    with IndexStore(building, create=create) as store:
-        done = indexer.update(store, docs.contents, base=None)
-        store.manifest.forget_touched()
-        store.seal(revision=docs.contents, added=done.plan.add)
+def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, base: Path | None) -> None:
+    before, damaged = (views.read(base), damaged_segments(base)) if base else (None, {})
+    with Draft(found.segments.root, before, without=damaged.keys()) as draft:
+        indexer.update(draft, docs.contents, base=None)
+        draft.forget_touched()
+        draft.publish(building, revision=docs.contents)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.documents.chunking import chunks
+from vmrag_link.embedding.base import within_window
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.columns import MetadataColumns
 from vmrag_link.retrieval.matching import keys_of, matching, matching_text
-from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import DocumentStore
 
 

@@ -81,7 +81,7 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
     revision = ws.revision()
     try:
         if isinstance(at, str):
-            return {} if ws.snapshots.problem(at) else chunk_counts(ws.snapshots.path(at))
+            return {} if ws.views.problem(at) else chunk_counts(ws.views.path(at))
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
         with copy.reading() as problem:
             return {} if problem else chunk_counts(copy.path)

@@ -51,13 +51,15 @@ class IndexedTexts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held = {name: held.collection for name, held in contents.held_collections(folder).items()}
+        held = contents.held_collections(folder)
+        self._held = {name: each.collection for name, each in held.items()}
+        self._counts = {name: each.documents for name, each in held.items()}
 
     def collections(self, at: At) -> list[Collection]:  # noqa: ARG002  an index is of one place
         return [self._held[name] for name in sorted(self._held)]
 
     def count(self, at: At, *, collection: str | None = None) -> int:  # noqa: ARG002  as above
-        return sum(collection in (None, name) for name, _ in contents.chunk_counts(self._folder))
+        return sum(self._counts.values()) if collection is None else self._counts.get(collection, 0)
 
     def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:  # noqa: ARG002  as above
         """Sorted by (collection, doc_id). Raises `IndexFailed` for a text that is not the
@@ -82,7 +84,7 @@ def read_texts(ws: Workspace, ref: str | None, look: Callable[[TextSource, Stand
                 ws, lambda: ws.reader.read(lambda view: look(IndexedTexts(view.folder), viewed(ws, view)))
             )
         here = _at(ws, revparse.resolve_rev(ws, ref))
-        with ws.reader.snapshot(here.revision) as folder:
+        with ws.reader.index_of(here.revision) as folder:
             return look(IndexedTexts(folder), here)
 
 

@@ -13,7 +13,7 @@ from vmrag_link import clock
 from vmrag_link.documents.origin import origin_of, with_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.index.store import IndexStore
+from vmrag_link.index.draft import Draft
 from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, metadata_of
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
@@ -92,9 +92,9 @@ def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequen
     return {named.name: named.doc_id for named in found.named}
 
 
-def _embed(store: IndexStore, counts: UpdateCounts) -> None:
+def _embed(draft: Draft, counts: UpdateCounts) -> None:
     if counts.vectors:
-        store.embed(counts.collection, counts.vectors)
+        draft.embed(counts.collection, counts.vectors)
 
 
 def _vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:

@@ -22,7 +22,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import pin_conflict, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
-from vmrag_link.index.store import IndexStore
+from vmrag_link.index.draft import Draft
 from vmrag_link.models import At, Working
 from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import branches
@@ -153,7 +153,7 @@ def write(
     purpose: str,
     *,
     follow: bool = True,
-    alter: Callable[[IndexStore, R], None] = lambda _store, _report: None,
+    alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
 ) -> Landed[R]:
     """Store what `plan` makes of the documents at a place; durable on return.
 
@@ -204,9 +204,7 @@ class _Change(NamedTuple, Generic[R]):
         return planned
 
 
-def _store_and_index(
-    ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[IndexStore, R], None]
-) -> Landed[R]:
+def _store_and_index(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]) -> Landed[R]:
     branch, revision = change.branch, change.revision
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None
@@ -221,7 +219,7 @@ def _store_and_index(
                 revision,
                 whole=stood != "gone",
                 changed=changed,
-                alter=lambda store: alter(store, report),
+                alter=lambda draft: alter(draft, report),
             )
             put = planned.rows.put_documents if planned.rows else ()
             chunks = chunks_held(copy.path, (each.key for each in put))

@@ -18,7 +18,7 @@ def wait(ws: Workspace, *, lend: bool = False) -> Path:
 
     chroma_builder.require_on(ws.chroma)
     revision = ws.indexed_revision()
-    with ws.reader.snapshot(revision):
+    with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
     return chroma_builder.bring(ws.chroma, ws.chroma.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend)
 
@@ -38,7 +38,7 @@ def of_working_copy(ws: Workspace) -> Path:
     chroma_builder.require_on(ws.chroma)
     with contextlib.ExitStack() as until_built:
         with ws.reader.view() as view:
-            copy = until_built.enter_context(chroma_builder.copied(ws.chroma, view.folder)) if view.dirty else None
-        if copy is not None:
-            return chroma_builder.bring_copy(ws.chroma, copy, vectors=ws.vectors, progress=ws.progress)
+            held = until_built.enter_context(chroma_builder.held(view.folder)) if view.dirty else None
+        if held is not None:
+            return chroma_builder.bring_held(ws.chroma, held, vectors=ws.vectors, progress=ws.progress)
     return wait(ws, lend=True)

@@ -16,7 +16,7 @@ def wait(ws: Workspace) -> None:
     if ws.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
     revision = ws.indexed_revision()
-    with ws.reader.snapshot(revision):
+    with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
     try:
         chroma_sharing.share_revision(ws.sharing, revision, ws.shelf, progress=ws.progress)

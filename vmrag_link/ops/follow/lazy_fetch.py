@@ -135,7 +135,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
         if ws.engine.has_revision(revision):
             return revision
     except ServerUnreachable:
-        if ws.snapshots.problem(revision):
+        if ws.views.problem(revision):
             raise
         return revision  # its index is here, and never changes
     why = _fetch(ws, pin) if ws.config.auto_fetch else reasons.of_another_engine(ws, revision)

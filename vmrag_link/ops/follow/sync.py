@@ -33,7 +33,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     if report is None:
         eviction.tidy(ws.sync_context)  # a process that was killed after the switch left it undone
         revision = ws.revision()
-        path = SnapshotReport(str(ws.snapshots.path(revision)), "reused")
+        path = SnapshotReport(str(ws.views.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
     behind = sentences.left_behind(target)
     for note in behind:

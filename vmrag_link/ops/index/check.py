@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.embedding.base import Model
+from vmrag_link.embedding.base import Model, within_window
 from vmrag_link.errors import plural, quoted
-from vmrag_link.index import keywords, seal
-from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
+from vmrag_link.index import keywords
+from vmrag_link.index import verify as verifying
+from vmrag_link.index import view as views
+from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Collection, Record, content_hash
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index.holdings import differing, read
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import Workspace
 
 REBUILD = "vmrag sync --rebuild"
@@ -66,11 +67,11 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
             found, documents, fix = _compare(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
     else:
         revision = lazy_fetch.pinned_at(ws, ref)
-        with ws.reader.snapshot(revision) as folder:
+        with ws.reader.index_of(revision) as folder:
             found, documents, fix = (
                 _compare(ws, folder, revision),
                 ws.engine.count(revision),
-                f"rm -r {quoted(folder)}",
+                _remove(folder),
             )
     return VerifiedIndex(
         made.fingerprint,
@@ -86,8 +87,17 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     )
 
 
+def _remove(view: Path) -> str:
+    """The command after which a view and its segments are made again."""
+    return f"rm -r {' '.join(quoted(each) for each in (view, *_segments(view)))}"
+
+
+def _segments(view: Path) -> list[Path]:
+    return [verifying.segments_beside(view) / part.segment for part in views.read(view).parts]
+
+
 def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
-    if problem := seal.mismatch(folder) or keywords.damage(folder):
+    if problem := verifying.mismatch(folder) or _damaged_words(folder):
         return _Comparison((f"{problem[0].upper()}{problem[1:]}.",))
     problems = []
     held = read(folder, "", current=True)
@@ -96,7 +106,7 @@ def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
         problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
     if problems:
         return _Comparison(tuple(problems))
-    skipped = set(held.unembedded) | (set(held.definitions) if has_given_vectors(folder) else set())
+    skipped = set(held.unembedded) | (set(held.definitions) if views.has_given_vectors(folder) else set())
     looked = [
         _compare_collection(ws, folder, at, each, with_vectors=each.name not in skipped)
         for each in ws.engine.collections(at)
@@ -107,6 +117,10 @@ def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
         sum(each.vectors for each in looked),
         sum(each.recomputed for each in looked),
     )
+
+
+def _damaged_words(folder: Path) -> str:
+    return next(filter(None, map(keywords.damage, _segments(folder))), "")
 
 
 def _compare_collection(

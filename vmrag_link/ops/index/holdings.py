@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index.contents import contents, held_collections
-from vmrag_link.index.store import indexes_equally
+from vmrag_link.index.view import indexes_equally
 from vmrag_link.models import At, Collection, DocumentHeader, Record, Working
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.workspace import Moment, Workspace
@@ -44,7 +44,7 @@ def held_now(ws: Workspace, seen: Moment) -> Holdings:
 def chunks_held_now(ws: Workspace, at: Standing, collection: str) -> int:
     """How many chunks the index holds of a collection that answers where the documents are read."""
     held = _of_index(ws, at.at, at.revision, lambda folder, _: held_collections(folder).get(collection))
-    return held.slots - held.dead if held else 0
+    return held.chunks if held else 0
 
 
 def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool], T]) -> T | None:
@@ -55,9 +55,9 @@ def _of_index(ws: Workspace, at: At, revision: str, look: Callable[[Path, bool],
             if not copy.damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # damaged since it was proven
                     return look(copy.path, not problem)
-    path = ws.snapshots.path(revision)
-    with ws.snapshots.reading(path):
-        if not ws.snapshots.problem(revision):
+    path = ws.views.path(revision)
+    with ws.views.reading(path):
+        if not ws.views.problem(revision):
             with contextlib.suppress(IndexFailed):
                 return look(path, isinstance(at, str))
     return None

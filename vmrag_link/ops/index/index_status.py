@@ -11,8 +11,8 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing
-from vmrag_link.index import manifest
-from vmrag_link.index.contents import held_collections, unembedded
+from vmrag_link.index import view as views
+from vmrag_link.index.contents import held_collections
 from vmrag_link.index.metadata import hnsw_of
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
@@ -123,7 +123,7 @@ def _next_place(seen: Moment) -> tuple[str, At, bool]:
 
 def _sealed_at(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
-        seconds = (folder / manifest.FILE).stat().st_mtime
+        seconds = (folder / views.FILE).stat().st_mtime
         return clock.at(seconds)
     return None
 
@@ -180,10 +180,10 @@ def _as_indexed(ws: DocumentStore, view: View, name: str) -> Indexed:
     return Indexed(
         collection,
         ws.engine.count(view.at, collection=collection.name),
-        held.slots - held.dead,
+        held.chunks,
         view.folder.name,
         hnsw_of(collection),
-        "error" if collection.name in unembedded(view.folder) else "synced",
+        "error" if collection.name in views.unembedded(view.folder) else "synced",
     )
 
 

@@ -20,6 +20,7 @@ from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
+from vmrag_link.sync import eviction
 from vmrag_link.trust import settings as trusted
 from vmrag_link.workspace import DocumentStore, View, Workspace
 
@@ -102,12 +103,13 @@ def searching(ws: DocumentStore, look: Callable[[Searcher, View], T], *, at: Ran
         return read_consistently(ws, lambda: ws.reader.read(open_searcher))
     for last in (False, True):
         try:
-            with ws.reader.snapshot(at.revision) as path:
+            with ws.reader.index_of(at.revision) as path:
                 head = plumbing.head(ws.places).commit
                 return open_searcher(View(path, at.revision, None, dirty=False, git_head=head))
         except IndexFailed:
-            if last or not ws.snapshots.discard(ws.snapshots.path(at.revision)):
+            if last:
                 raise
+            eviction.distrust(ws.sync_context, at.revision)
     raise AssertionError  # the second attempt returns or raises
 
 

@@ -32,7 +32,7 @@ def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
 def _vouch_for_bound(ws: Workspace) -> None:
     """The process that shares the index may not have come to it yet."""
     bound = ws.binding
-    if bound is None or ws.snapshots.problem(bound.revision):
+    if bound is None or ws.views.problem(bound.revision):
         return
     with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as collections:
         chroma_sharing.vouch(collections, ws.shelf)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import contents
+from vmrag_link.index import view as views
 from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
@@ -116,9 +116,9 @@ def _chunks(ws: Workspace, revision: str | None) -> int | None:
     """None without an index that can be read."""
     if revision is None:
         return 0
-    path = ws.snapshots.path(revision)
-    with ws.snapshots.reading(path):
-        if not ws.snapshots.problem(revision):
+    path = ws.views.path(revision)
+    with ws.views.reading(path):
+        if not ws.views.problem(revision):
             with contextlib.suppress(IndexFailed):  # damaged since it was proven
-                return contents.size(path).live
+                return views.read(path).counts()[1]
     return None

@@ -89,7 +89,7 @@ def _index_problem(ws: Workspace, here: Standing) -> str:
     """Why the index cannot answer as it is; empty if it can."""
     if isinstance(here.at, Working):
         return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
-    return ws.snapshots.problem(here.revision)
+    return ws.views.problem(here.revision)
 
 
 def pin_status(ws: Workspace, here: Standing) -> PinStatus:

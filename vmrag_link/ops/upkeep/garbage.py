@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -9,11 +10,14 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
+from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
 from vmrag_link.git import worktrees
-from vmrag_link.index import directories, working
+from vmrag_link.index import directories, upkeep, working
+from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange
 from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
+from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
@@ -30,7 +34,9 @@ class Swept(Record, frozen=True):
 
 
 class Leftovers(Record, frozen=True):
-    """`replaced`: the knowledge base of before a migration, and what is left of stopped ones."""
+    """`snapshots`: spare views, and the segments that no other view counts. `replaced`: the
+    knowledge base of before a migration, and what is left of stopped ones.
+    """
 
     snapshots: Swept
     chroma: Swept
@@ -72,7 +78,8 @@ def sweep(ws: Workspace) -> Leftovers:
         shutil.rmtree(ws.places.migration)
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    eviction.tidy(ws.sync_context._replace(keep=_spare_count(ws)))
+    eviction.tidy(ws.sync_context._replace(keep_bytes=_kept_bytes(ws)))
+    _rewrite_segments(ws)
     ws.chroma.stores.evict(needed=ws.chroma.needed)
     lonely = _orphaned_locks(ws)
     files = {**before[3], **_sizes(lonely)}
@@ -81,11 +88,26 @@ def sweep(ws: Workspace) -> Leftovers:
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
-    working.sweep(ws.places.local_index, needed=tuple)  # SQLite's free pages keep what was deleted
+    working.sweep(ws.places.local_index, needed=tuple)  # its segments keep what was deleted
+    local = Segments(ws.places.local_segments)
+    local.sweep()
+    local.collect([ws.places.local_index])
     spare, stores, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*before[:3], files)
     )
     return Leftovers(_swept(spare), _swept(stores), _swept(copies), _swept(rest), Excess(), replaced)
+
+
+def _rewrite_segments(ws: Workspace) -> None:
+    """Write worn segments anew, where there is room for it."""
+    if crowded(ws):
+        return
+    with (
+        contextlib.suppress(Busy, IndexFailed, FileSystemError),
+        file_failures(),
+    ):  # queries tell of damage, and mend it
+        upkeep.rewrite(ws.views)
+    ws.views.segments.collect(eviction.view_folders(ws.places))
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -96,17 +118,18 @@ def prune_vectors(ws: Workspace) -> Excess:
 
 
 def _spare(ws: Workspace) -> list[Path]:
-    bound = eviction.bound_snapshots(ws.places, ws.snapshots)
-    return [each.path for each in ws.snapshots.spare(bound=bound, keep=_spare_count(ws))]
+    bound = bindings.bound_views(ws.places)
+    spare = ws.views.spare(bound=bound, keep_bytes=_kept_bytes(ws))
+    return [*spare, *ws.views.segments.spare(eviction.view_folders(ws.places), without=spare)]
 
 
 def _stores(ws: Workspace) -> list[Path]:
     return ws.chroma.stores.spare(needed=ws.chroma.needed())
 
 
-def _spare_count(ws: Workspace) -> int:
-    """How many spare indexes stay."""
-    return 0 if crowded(ws) else ws.config.index.keep
+def _kept_bytes(ws: Workspace) -> int:
+    """What spare views may take."""
+    return 0 if crowded(ws) else ws.sync_context.keep_bytes
 
 
 def _logs(ws: Workspace) -> list[Path]:
@@ -127,14 +150,15 @@ def _files(ws: Workspace) -> list[Path]:
 
 def rubbish(ws: Workspace) -> list[Path]:
     """Files that only killed processes leave, and damaged caches that were set aside."""
-    unfinished = [*ws.snapshots.unfinished(), *ws.chroma.stores.unfinished()]
+    making = (ws.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.stores)
+    unfinished = [path for folders in making for path in folders.unfinished()]
     building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
 
 
 def _orphaned_locks(ws: Workspace) -> list[Path]:
     return [
-        *directories.lonely(ws.places.snapshots),
+        *directories.lonely(ws.places.views),
         *directories.lonely(ws.places.chroma),
         *directories.lonely(ws.places.working_copies),
     ]

@@ -27,7 +27,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
 from vmrag_link.paths import size_of
-from vmrag_link.sync import eviction
+from vmrag_link.sync import binding as bindings
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -146,7 +146,7 @@ def needed(ws: Workspace) -> list[str]:
     is in the middle of; that some work tree answers from; and that an interrupted operation goes on
     with.
     """
-    bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
+    bound = (path.name.rpartition("-")[0] for path in bindings.bound_views(ws.places))
     return list(dict.fromkeys([*pinned(ws), *bound, *_journaled(ws)]))
 
 

@@ -31,7 +31,7 @@ TOPICS = (
     pinned.PIN,
     pinned.ATTRIBUTED,
     indexes.VECTORS,
-    indexes.SNAPSHOTS,
+    indexes.VIEWS,
     indexes.COPIES,
     chroma.TOPIC,
     chroma_server.TOPIC,

@@ -1,4 +1,4 @@
-"""Chroma's stores: do they hold what their snapshots hold, and why is one not there?"""
+"""Chroma's stores: do they hold what their indexes hold, and why is one not there?"""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from vmrag_link.chroma import check
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import read_seal
 from vmrag_link.errors import Busy, IndexExtraMissing
-from vmrag_link.index import seal as index_seal
+from vmrag_link.index import verify
+from vmrag_link.index.view import unembedded
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
 from vmrag_link.workspace import Workspace
 
 
 def stores(ws: Workspace) -> Iterator[Finding]:
-    """Every byte that is sealed, and every row against the snapshot.
+    """Every byte that is sealed, and every row against the index.
 
     Stores of other formats and settings are only in the way.
     """
@@ -41,20 +42,20 @@ def _problem(chroma: ChromaStores, path: Path) -> str:
     seal = read_seal(path)
     if seal is None:
         return "it was never finished"
-    snapshot = chroma.snapshots.path(seal.revision)
+    index = chroma.views.path(seal.revision)
     with contextlib.ExitStack() as locked:
-        comparable = path == chroma.stores.path(seal.revision) and snapshot.is_dir()
+        comparable = path == chroma.stores.path(seal.revision) and index.is_dir()
         if comparable:
-            locked.enter_context(chroma.snapshots.reading(snapshot))
+            locked.enter_context(chroma.views.reading(index))
         locked.enter_context(chroma.stores.reading(path))
         if problem := chroma.stores.mismatch(path):
             return problem
-        if not comparable or chroma.snapshots.problem(seal.revision) or index_seal.mismatch(snapshot):
-            return ""  # there is nothing to compare it with; another topic tells of a damaged snapshot
-        if problem := chroma.stores.problem(path, snapshot):
+        if not comparable or chroma.views.problem(seal.revision) or verify.mismatch(index):
+            return ""  # there is nothing to compare it with; another topic tells of a damaged index
+        if problem := chroma.stores.problem(path, lambda: unembedded(index)):
             return problem
-        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(snapshot)) as index:
-            return check.difference(path, index, with_texts=chroma.stores.store_documents)
+        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(index)) as opened:
+            return check.difference(path, opened, with_texts=chroma.stores.store_documents)
     return ""  # what is missing is another topic's, too
 
 

@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 def collections(ws: Workspace) -> Iterator[Finding]:
     """Every record of the bound index's collections."""
     bound = ws.binding if ws.initialized else None
-    if bound is None or ws.server is None or ws.snapshots.problem(bound.revision):
+    if bound is None or ws.server is None or ws.views.problem(bound.revision):
         return
     client = ChromaClient(ws.server)
     try:

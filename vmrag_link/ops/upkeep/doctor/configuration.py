@@ -9,6 +9,7 @@ from vmrag_link.config import AGREE
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
 
+_WITHOUT_EFFECT = re.compile(r"^(git config (\S+)|.*): (\S+) has no effect any more")
 _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+)\?")
 
 
@@ -22,6 +23,8 @@ def _fix(warning: str) -> str:
     if wrong := _MISSPELLED.search(warning):
         name, meant = wrong.groups()
         return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
+    if old := _WITHOUT_EFFECT.search(warning):
+        return f"git config --unset-all {old[2]}" if old[2] else f"Take {old[3]} out of {old[1]}."
     return AGREE
 
 

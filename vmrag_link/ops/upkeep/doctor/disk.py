@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE
 from vmrag_link.errors import FileFailed, quoted
 from vmrag_link.git import sharing
+from vmrag_link.index.views import segments_of
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.paths import require_folders, size_of
@@ -51,7 +52,7 @@ def _close(ws: Workspace, finding: Finding) -> str:
 
 def _writable(ws: Workspace) -> Iterator[Finding]:
     places = ws.places
-    folders = [places.git_dir, places.shared, places.kb, places.snapshots, places.working_copies]
+    folders = [places.git_dir, places.shared, places.kb, places.views, places.segments, places.working_copies]
     folders += [places.journal, places.locks, places.own, places.local_kb]
     files = [places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.local_kb / DOLTLITE_FILE, places.embeddings]
     paths = [*dict.fromkeys(folders), *files]
@@ -64,7 +65,7 @@ def _writable(ws: Workspace) -> Iterator[Finding]:
 def _room(ws: Workspace) -> Iterator[Finding]:
     """An index is built beside the present one, and `vmrag gc` writes the knowledge base anew."""
     bound = ws.binding
-    index = size_of(ws.places.snapshots / bound.snapshot) if bound else 0
+    index = sum(segments_of(ws.places.views / bound.view).values()) if bound else 0
     needed = max(2 * index, size_of(ws.places.kb))
     folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
     free = shutil.disk_usage(folder).free

@@ -8,8 +8,8 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, quoted
-from vmrag_link.index import seal
-from vmrag_link.index.verify import SUFFIX, problem_of
+from vmrag_link.index import verify
+from vmrag_link.index.verify import problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
@@ -39,20 +39,19 @@ def _sync(ws: Workspace, finding: Finding) -> str:
     return f"Brought knowledge base and index to {(report.to or '')[:7]}."
 
 
-def snapshots(ws: Workspace) -> Iterator[Finding]:
+def views(ws: Workspace) -> Iterator[Finding]:
     """Every byte of the index that answers here, and of the spare ones.
 
     Whether it is the right one is a sync's business. Those of other formats are only in the way.
     """
     bound = ws.binding
-    for each in ws.snapshots.all():
-        if each.format != SUFFIX:
-            continue
-        here = bound is not None and each.path.name == bound.snapshot
-        with ws.snapshots.reading(each.path):
+    looked: dict[str, str] = {}
+    for each in ws.views.all():
+        here = bound is not None and each.path.name == bound.view
+        with ws.views.reading(each.path):
             # What a sync finds in the index that answers here is reported by `synced`.
             named = "" if here else problem_of(each.path, revision=each.revision)
-            problem = named or seal.mismatch(each.path)
+            problem = named or verify.mismatch(each.path, looked)
         if not problem or not each.path.exists():  # another process removes it at this moment
             continue
         if here:
@@ -63,8 +62,8 @@ def snapshots(ws: Workspace) -> Iterator[Finding]:
             yield Finding("SNAPSHOT_DAMAGED", "warning", message, f"rm -r {quoted(each.path)}", str(each.path))
 
 
-def _drop_snapshot(ws: Workspace, finding: Finding) -> str:
-    if not ws.snapshots.discard(Path(finding.subject)):
+def _drop_view(ws: Workspace, finding: Finding) -> str:
+    if not ws.views.discard(Path(finding.subject)):
         raise Busy("Another process reads that index.", hint="Run it again when that has finished.")
     return "Removed it; it is built again when it is needed."
 
@@ -78,7 +77,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
-            problem = copy.damage() or seal.mismatch(copy.path)
+            problem = copy.damage() or verify.mismatch(copy.path)
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)
@@ -104,7 +103,7 @@ def _mend_vectors(ws: Workspace, _: Finding) -> str:
     return "Kept the vectors that prove themselves; others are computed again when they are needed."
 
 
-SNAPSHOTS = Topic("indexes", snapshots, {"SNAPSHOT_DAMAGED": _drop_snapshot, "INDEX_DAMAGED": _sync})
+VIEWS = Topic("indexes", views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED": _sync})
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
 VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})

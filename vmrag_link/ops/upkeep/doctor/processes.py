@@ -34,7 +34,7 @@ def held(ws: Workspace) -> Iterator[Finding]:
 
 def _ours(places: Places) -> Iterator[Finding]:
     shared = places.shared
-    folders = [shared, shared / "locks", places.kb, places.snapshots, places.working_copies]
+    folders = [shared, shared / "locks", places.kb, places.views, places.segments, places.working_copies]
     folders += [places.chroma, places.builder]
     folders += [git_dir / "vmrag" for git_dir in worktrees.git_dirs(places)[1:]]
     for path in (path for folder in folders for path in sorted(folder.glob(f"*{_HOLDER}"))):

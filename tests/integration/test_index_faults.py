@@ -1,0 +1,70 @@
+"""What damage of the index does to a project, and what is left of texts that were taken back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.indexes import folders, segments_of, view_of
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+
+def holding(folder: Path, text: bytes) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+@pytest.fixture
+def many(project: Project) -> Project:
+    """A commit with 260 documents, and one with one more."""
+    for number in range(260):
+        project.write(f"docs/t{number}.md", f"text number {number}")
+    project.vmrag("import", "docs", "--collection", "many")
+    project.record("many")
+    project.record("late", late="A page that came later.")
+    return project
+
+
+def test_one_damaged_segment_does_not_stop_the_way_to_a_place_with_far_fewer_documents(many):
+    """All documents are compared then, and most of those that the base has are not there."""
+    late = view_of(many)
+    for other in folders(many.shared / "views"):
+        if other != late:
+            shutil.rmtree(other)
+    small = segments_of(late)[-1]
+    vectors = next(small.glob("vectors-*"))
+    vectors.write_bytes(b"x" * vectors.stat().st_size)
+    many.git("checkout", "-q", "HEAD~2", env={"VMRAG": "0"})
+    assert many.vmrag("query", "text number 7", "--json").json["kb"]["in_sync"]
+    assert many.consistent()
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage"])
+def test_gc_does_all_of_its_work_beside_a_spare_view_that_does_not_verify(many, damage):
+    many.git("checkout", "-q", "HEAD~1")
+    many.vmrag("sync")
+    [late] = [each for each in folders(many.shared / "views") if each != view_of(many) and len(segments_of(each)) > 1]
+    small = segments_of(late)[-1]
+    if damage == "missing":
+        shutil.rmtree(small)
+    else:
+        (small / "manifest.sqlite").write_bytes(b"garbage" * 1000)
+    report = many.vmrag("gc", "--apply", "--json").json
+    assert report["applied"]
+    assert report["undone"] == []
+    assert many.consistent()
+
+
+def test_a_text_that_was_taken_back_before_it_was_committed_is_nowhere(project):
+    project.put("secret.md", "the password is swordfish")
+    project.vmrag("query", "swordfish")
+    project.put("other.md", "bats are not")
+    project.drop("secret.md")
+    project.record("without it")
+    project.vmrag("gc", "--apply")
+    assert holding(project.shared / "segments", b"swordfish") == []
+    assert project.consistent()

@@ -1,0 +1,419 @@
+"""One store of segments, and a view for each revision."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support import knowledge
+from tests.support.bits import flip
+from tests.support.knowledge import Knowledge, child, collection, doc, end, said
+from vmrag_link.index import draft, upkeep, verify
+from vmrag_link.index import view as views
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.models import Chunking
+from vmrag_link.paths import size_of
+from vmrag_link.retrieval.query import Mode, Query
+
+kb = knowledge.kb
+
+WORDS = [f"word{number}" for number in range(40)]
+QUERIES = [
+    *(Query(text, k=30, mode=mode) for mode in Mode for text in ("word1 word2 word3", "word7 word11", "nowhere")),
+    Query("word5 word6", k=30, collections=("notes",)),
+    Query("word5 word6", k=30, where={"chunk_index": {"$gt": 0}}, where_document={"$contains": "word1"}),
+    Query("word9 snake_case", k=30, where={"even": True}),
+]
+
+
+def text(rng: random.Random) -> str:
+    return " ".join(rng.choices([*WORDS, "snake_case"], k=rng.randrange(1, 260)))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few documents make several segments."""
+    monkeypatch.setattr(draft, "SMALL", 3)
+
+
+def parts(kb: Knowledge, revision: str) -> list[str]:
+    return [part.segment for part in views.read(kb.views.path(revision)).parts]
+
+
+def segments(kb: Knowledge) -> set[str]:
+    return {path.name for path in kb.views.segments.newest()}
+
+
+def collect(kb: Knowledge) -> None:
+    kb.views.segments.collect([kb.views.root])
+
+
+def history(kb: Knowledge, rng: random.Random, revisions: int) -> Iterator[str]:
+    """Revisions with their views, each derived from the one before. Documents come, go and change
+    in two collections, one of which is cut otherwise now and then.
+    """
+    before = None
+    for number in range(revisions):
+        names = [f"d{rng.randrange(25)}" for _ in range(rng.randrange(1, 12))]
+        documents = [
+            doc(each, text(rng), collection=rng.choice(("guide", "notes")), metadata={"even": rng.random() < 0.5})
+            for each in dict.fromkeys(names)
+        ]
+        there = [(each.collection, each.doc_id) for each in kb.engine.headers(before)] if before else []
+        put = {each.key for each in documents}
+        gone = [key for key in rng.sample(there, min(len(there), rng.randrange(4))) if key not in put]
+        sizes = rng.choice((400, 400, 400, 90))
+        again = [collection(), collection("notes", chunking=Chunking(size=sizes, overlap=10))]
+        revision = kb.commit(*documents, collections=again if number % 4 == 0 else (), remove=gone)
+        kb.index(revision, base=before)
+        before = revision
+        yield revision
+
+
+def grown(kb: Knowledge, rng: random.Random, revisions: int = 14) -> list[str]:
+    """Revisions that each change some of many documents, and the settings of a collection once."""
+    before = None
+    made = []
+    for number in range(revisions):
+        changed = range(100) if before is None else rng.sample(range(100), 4)
+        cut = [collection(), collection("notes", chunking=Chunking(size=90 if number < 5 else 400, overlap=10))]
+        documents = [
+            doc(f"d{each}", text(rng), collection="notes" if each < 10 else "guide", metadata={"even": each % 2 == 0})
+            for each in changed
+        ]
+        revision = kb.commit(*documents, collections=cut if number in (0, 5) else ())
+        kb.index(revision, base=before)
+        made.append(revision)
+        before = revision
+    return made
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_any_split_of_the_same_documents_into_segments_ranks_equally_bit_for_bit(small, tmp_path, seed):
+    folder = tmp_path / str(seed)
+    folder.mkdir()
+    made = Knowledge(folder)
+    try:
+        seen = 0
+        for number, revision in enumerate(history(made, random.Random(seed), 9)):
+            fresh = folder / "fresh" / str(number)
+            made.fresh(revision, fresh)
+            assert made.answers(made.views.path(revision), QUERIES) == made.answers(fresh, QUERIES)
+            held = views.read(made.views.path(revision))
+            assert held.collections == views.read(fresh).collections
+            seen = max(seen, len(held.parts))
+            with IndexReader.open(made.views.path(revision)) as one, IndexReader.open(fresh) as other:
+                assert one.headers() == other.headers()
+                assert one.chunk_counts() == other.chunk_counts()
+        assert seen > 1
+    finally:
+        made.close()
+        shutil.rmtree(folder)
+
+
+def test_a_change_of_another_collection_reorders_nothing(kb):
+    rng = random.Random(3)
+    rows = [doc(f"d{number}", text(rng)) for number in range(20)]
+    first = kb.commit(*rows, doc("n", "word1", collection="notes"), collections=[collection(), collection("notes")])
+    kb.index(first)
+    others = [doc(f"n{number}", text(rng), collection="notes") for number in range(60)]
+    second = kb.commit(*others)
+    kb.index(second, base=first)
+    alone = [
+        Query(each.text, k=30, mode=each.mode, collections=("guide",)) for each in QUERIES if each.collections is None
+    ]
+    assert kb.answers(kb.views.path(first), alone) == kb.answers(kb.views.path(second), alone)
+    for each in QUERIES[:9]:
+        asked = Query(each.text, k=200, mode=each.mode)
+        ours = [
+            [
+                (hit.doc_id, hit.chunk)
+                for hit in kb.search(kb.views.path(at), asked.text, k=200, mode=asked.mode)
+                if hit.collection == "guide"
+            ]
+            for at in (first, second)
+        ]
+        shared = [hit for hit in ours[0] if hit in set(ours[1])]
+        assert [hit for hit in ours[1] if hit in set(ours[0])] == shared
+
+
+def test_a_revision_adds_what_changed_and_the_way_back_adds_nothing(kb):
+    first = kb.commit(
+        *[doc(f"d{number}", "text " * 50 + str(number)) for number in range(300)], collections=[collection()]
+    )
+    kb.index(first)
+    [base] = parts(kb, first)
+    second = kb.commit(doc("d1", "other"), remove=[("guide", "d2")])
+    kb.index(second, base=first)
+    kept, added = parts(kb, second)
+    assert kept == base
+    root = kb.views.segments.root
+    assert size_of(root / added) < size_of(root / base) / 5
+    before = segments(kb)
+    third = kb.commit(doc("d1", "text " * 50 + "1"), remove=[("guide", "d3")])
+    kb.engine.move_branch(knowledge.BRANCH, first, expected=third)
+    assert kb.index(first).how == "reused"
+    assert segments(kb) == before
+
+
+def test_a_removal_writes_no_segment(kb):
+    first = kb.commit(*[doc(f"d{number}") for number in range(300)], collections=[collection()])
+    kb.index(first)
+    second = kb.commit(remove=[("guide", "d7")])
+    kb.index(second, base=first)
+    assert parts(kb, second) == parts(kb, first)
+    assert kb.search(kb.views.path(second), "text", where={"source_id": "d7"}) == []
+    assert len(kb.search(kb.views.path(first), "text", where={"source_id": "d7"})) == 1
+
+
+def test_the_first_uncommitted_document_copies_nothing(kb):
+    first = kb.commit(*[doc(f"d{number}") for number in range(300)], collections=[collection()])
+    kb.index(first)
+    working = kb.copied(first, "working")
+    before = segments(kb)
+    kb.write(doc("new"))
+    kb.bring_working(working, first)
+    [added] = segments(kb) - before
+    held = views.read(working)
+    assert [part.segment for part in held.parts] == [*parts(kb, first), added]
+    assert held.unsynced == (added,)
+    for number in range(5):  # each takes the one before in, which nobody else has
+        kb.write(doc(f"new{number}"))
+        kb.bring_working(working, first)
+    assert len(segments(kb) - before) == 1
+
+
+def test_a_damaged_segment_is_built_again_alone(kb, small):
+    rows = [doc(f"d{number}", f"word{number} text") for number in range(40)]
+    first = kb.commit(*rows, collections=[collection(), collection("notes")])
+    kb.index(first)
+    second = kb.commit(*[doc(f"e{number}", f"word{number} more") for number in range(10)])
+    kb.index(second, base=first)
+    answers = kb.answers(kb.views.path(second), QUERIES)
+    base, added = parts(kb, second)
+    flip(kb.views.segments.root / added / "vectors-1.i8", 5, 1)
+    verify.distrust(kb.views.path(second))
+    assert "vectors-1.i8 is not what was written" in kb.views.problem(second)
+    built = kb.index(second, base=second)
+    assert (built.how, built.changes.added, built.changes.total) == ("delta", 10, 10)
+    assert kb.views.problem(second) == ""
+    assert parts(kb, second)[0] == base
+    assert added not in parts(kb, second)
+    assert kb.answers(kb.views.path(second), QUERIES) == answers
+    assert kb.views.problem(first) == ""
+
+
+# -- what nobody counts ----------------------------------------------------------------------------
+
+
+def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
+    revisions = list(history(kb, random.Random(1), 6))
+    working = kb.copied(revisions[-1], "working")
+    kb.write(doc("uncommitted"))
+    kb.bring_working(working, revisions[-1])
+    for each in revisions[:-1]:
+        assert kb.views.discard(kb.views.path(each))
+    kb.views.segments.collect([kb.views.root, working.parent])
+    counted = {part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read(folder).parts}
+    assert segments(kb) == counted
+    assert verify.problem_of(working, revision=revisions[-1]) == ""
+
+
+def test_nothing_is_removed_between_a_segment_and_its_view(kb):
+    """A process that is stopped there, and one that is killed there."""
+    revision = kb.commit(*[doc(f"d{number}") for number in range(20)], collections=[collection()])
+    body = (
+        f"from vmrag_link.index import draft\nkb = Knowledge(Path({str(kb.folder)!r}))\n"
+        "def stop(*_): print('between', flush=True); sys.stdin.readline()\n"
+        "sealing = draft.seal_view\ndraft.seal_view = lambda *given: (stop(), sealing(*given))\n"
+        f"print(kb.index({revision!r}).how, flush=True)\n"
+    )
+    builder = child(body)
+    assert said(builder) == "between"
+    assert len(segments(kb)) == 1
+    collect(kb)
+    assert len(segments(kb)) == 1
+    assert builder.stdin is not None
+    builder.stdin.write("\n")
+    builder.stdin.flush()
+    assert said(builder) == "fresh"
+    end(builder)
+    assert kb.views.problem(revision) == ""
+    kb.views.discard(kb.views.path(revision))
+    killed = child(body)
+    assert said(killed) == "between"
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    collect(kb)
+    assert segments(kb) == set()
+    kb.views.sweep()
+    kb.views.segments.sweep()
+    assert kb.index(revision).how == "fresh"
+
+
+def test_two_processes_that_build_the_same_revision_leave_one_view_and_what_it_counts(kb):
+    revision = kb.commit(*[doc(f"d{number}") for number in range(40)], collections=[collection()])
+    body = f"kb = Knowledge(Path({str(kb.folder)!r}))\nsys.stdin.readline()\nprint(kb.index({revision!r}).how, flush=True)\n"
+    builders = [child(body), child(body)]
+    for each in builders:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    assert {said(each) for each in builders} <= {"fresh", "reused"}
+    for each in builders:
+        end(each)
+    assert kb.views.problem(revision) == ""
+    collect(kb)
+    assert segments(kb) == set(parts(kb, revision))
+
+
+# -- upkeep ----------------------------------------------------------------------------------------
+
+
+def test_rewriting_keeps_every_view_s_answers_and_frees_what_is_there_twice(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 12)
+    revisions = grown(kb, random.Random(5))
+    answers = {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions}
+    collect(kb)
+    before, ages = size_of(kb.views.segments.root), {each: kb.views.path(each).stat().st_mtime_ns for each in revisions}
+    assert upkeep.rewrite(kb.views)
+    collect(kb)
+    assert size_of(kb.views.segments.root) < 0.75 * before
+    for each in revisions:
+        assert kb.views.problem(each) == ""
+        assert kb.answers(kb.views.path(each), QUERIES) == answers[each]
+        assert kb.views.path(each).stat().st_mtime_ns == ages[each]
+    assert upkeep.rewrite(kb.views) == []
+    following = kb.commit(doc("d1", "word1 after it"))
+    kb.index(following, base=revisions[-1])
+    kb.fresh(following, kb.folder / "fresh" / "following")
+    assert kb.answers(kb.views.path(following), QUERIES) == kb.answers(kb.folder / "fresh" / "following", QUERIES)
+
+
+def test_a_view_that_is_being_read_is_not_rewritten_and_keeps_its_segments(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 12)
+    revisions = grown(kb, random.Random(5))
+    held = next(each for each in reversed(revisions) if len(parts(kb, each)) > 1)
+    before, answers = parts(kb, held), kb.answers(kb.views.path(held), QUERIES)
+    with kb.views.reading(kb.views.path(held)):
+        changed = upkeep.rewrite(kb.views)
+        collect(kb)
+        assert kb.views.path(held) not in changed
+        assert changed
+        assert parts(kb, held) == before
+        assert kb.answers(kb.views.path(held), QUERIES) == answers
+    upkeep.rewrite(kb.views)
+    collect(kb)
+    assert kb.answers(kb.views.path(held), QUERIES) == answers
+
+
+def test_a_kill_while_segments_are_rewritten_loses_no_view(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 12)
+    revisions = grown(kb, random.Random(5))
+    answers = {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions}
+    for stop_at in (0, 1, 3):
+        body = (
+            f"from vmrag_link.index import upkeep\nkb = Knowledge(Path({str(kb.folder)!r}))\nseen = 0\n"
+            f"replacing = upkeep._replace\ndef stop(*given):\n    global seen\n    if seen == {stop_at}:\n"
+            "        print('here', flush=True); sys.stdin.readline()\n    seen += 1\n    return replacing(*given)\n"
+            "upkeep._replace = stop\nupkeep.rewrite(kb.views)\nprint('done', flush=True)\n"
+        )
+        process = child(body)
+        stopped = said(process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        collect(kb)
+        kb.views.sweep()
+        for each in revisions:
+            assert kb.views.problem(each) == ""
+            assert kb.answers(kb.views.path(each), QUERIES) == answers[each]
+        if stopped == "done":
+            break
+    upkeep.rewrite(kb.views)
+    collect(kb)
+    assert {each: kb.answers(kb.views.path(each), QUERIES) for each in revisions} == answers
+
+
+def test_views_that_share_little_are_not_joined(kb, small):
+    """Each would have more dead slots than chunks, and the next view would take them apart."""
+    before = None
+    for number in range(4):
+        rows = [doc(f"d{each}", f"word{each} of {number}") for each in range(30)]
+        revision = kb.commit(*rows, collections=[collection()] if before is None else ())
+        kb.index(revision)
+        before = revision
+    there = segments(kb)
+    assert upkeep.rewrite(kb.views) == []
+    assert segments(kb) == there
+
+
+def test_a_view_that_was_exchanged_while_segments_were_rewritten_stays_as_it_is(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 12)
+    revisions = grown(kb, random.Random(5))
+    replacing, rebuilt = upkeep._replace, []
+
+    def rebuild_first(kept, path, before, view):
+        if not rebuilt:
+            shutil.rmtree(path)
+            kb.index(path.name.rpartition("-")[0])  # from nothing
+            rebuilt.append((path, views.read(path)))
+        return replacing(kept, path, before, view)
+
+    monkeypatch.setattr(upkeep, "_replace", rebuild_first)
+    changed = upkeep.rewrite(kb.views)
+    [(path, made)] = rebuilt
+    assert path not in changed
+    assert views.read(path) == made
+    collect(kb)
+    assert all(kb.views.problem(each) == "" for each in revisions)
+
+
+def test_a_view_that_does_not_verify_is_left_out_of_a_rewriting(kb, monkeypatch):
+    monkeypatch.setattr(draft, "SMALL", 12)
+    revisions = grown(kb, random.Random(5))
+    alone = next(name for name in parts(kb, revisions[3]) if name not in parts(kb, revisions[-1]))
+    shutil.rmtree(kb.views.segments.root / alone)
+    broken = [each for each in revisions if alone in parts(kb, each)]
+    changed = upkeep.rewrite(kb.views)
+    assert changed
+    assert not {kb.views.path(each) for each in broken}.intersection(changed)
+    assert all(kb.views.problem(each) == "" for each in revisions if each not in broken)
+
+
+# -- how much stays --------------------------------------------------------------------------------
+
+
+def test_views_that_nobody_is_bound_to_stay_as_long_as_their_segments_take_little(kb):
+    revisions = []
+    for number in range(4):
+        revisions.append(
+            kb.commit(doc(f"d{number}", f"{number} " * 3_000), collections=[collection()][: 1 - number] or ())
+        )
+        kb.index(revisions[-1])  # from nothing: no view shares a segment with another one
+        at = 1_000_000_000 + number
+        os.utime(kb.views.path(revisions[-1]), (at, at))
+    bound = kb.views.path(revisions[0])
+    each = [sum(size_of(kb.views.segments.root / name) for name in parts(kb, revision)) for revision in revisions]
+    spare = kb.views.spare(bound=[bound], keep_bytes=each[3] + each[2])
+    assert spare == [kb.views.path(revisions[1])]
+    assert kb.views.evict(bound=lambda: [bound], keep_bytes=0) == [
+        kb.views.path(each) for each in reversed(revisions[1:])
+    ]
+    collect(kb)
+    assert segments(kb) == set(parts(kb, revisions[0]))
+
+
+def test_a_view_that_shares_its_segments_with_a_bound_one_takes_nothing(kb):
+    first = kb.commit(*[doc(f"d{number}") for number in range(20)], collections=[collection()])
+    kb.index(first)
+    second = kb.commit(remove=[("guide", "d1")])
+    kb.index(second, base=first)
+    assert kb.views.spare(bound=[kb.views.path(second)], keep_bytes=0) == []

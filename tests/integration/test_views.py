@@ -1,0 +1,332 @@
+"""Views and segments that several processes share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import knowledge
+from tests.support.knowledge import Knowledge, child, collection, doc, end, said
+from vmrag_link import locks
+from vmrag_link.errors import Busy, FileFailed, IndexFailed
+from vmrag_link.index import directories, draft, manifest, view
+from vmrag_link.index.verify import problem_of
+from vmrag_link.index.views import segments_of
+
+kb = knowledge.kb
+
+
+@pytest.fixture
+def revision(kb: Knowledge) -> str:
+    made = kb.commit(*[doc(f"d{n}", f"text number {n}") for n in range(20)], collections=[collection()])
+    kb.index(made)
+    return made
+
+
+def shelf(kb: Knowledge) -> str:
+    """Code that opens the same views in a child."""
+    return f"shelf = Views(Path({str(kb.views.root)!r}))\n"
+
+
+def segments(kb: Knowledge, revision: str) -> list[Path]:
+    """Those that the view of a revision counts, in its order."""
+    return [kb.views.segments.root / part.segment for part in view.read(kb.views.path(revision)).parts]
+
+
+def building(kb: Knowledge) -> list[str]:
+    return [path.name for path in kb.views.root.iterdir() if path.name.startswith(directories.BUILDING)]
+
+
+def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
+    before = kb.views.path(revision).stat().st_ino
+    with kb.views.building() as folder:
+        kb.fresh(revision, folder)
+        assert kb.views.publish(folder, revision) == kb.views.path(revision)
+    assert kb.views.path(revision).stat().st_ino == before
+    assert building(kb) == []
+
+
+@pytest.mark.parametrize("broken", ["the view", "its segment"])
+def test_a_broken_view_is_replaced(kb, revision, broken):
+    place = kb.views.path(revision) / view.FILE if broken == "the view" else segments(kb, revision)[0] / manifest.FILE
+    place.write_bytes(b"garbage")
+    assert kb.views.problem(revision)
+    assert kb.index(revision).how == "fresh"
+    assert kb.views.problem(revision) == ""
+    assert building(kb) == []
+
+
+def test_a_broken_view_that_somebody_reads_is_an_error_that_says_so(kb, revision):
+    path = kb.views.path(revision)
+    reader = child(
+        shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+    )
+    assert said(reader) == "reading"
+    (segments(kb, revision)[0] / "keywords.sqlite").unlink()
+    with pytest.raises(IndexFailed, match="another process reads it"):
+        kb.index(revision)
+    assert building(kb) == []
+    end(reader)
+    assert kb.index(revision).how == "fresh"
+
+
+def test_a_view_that_another_process_reads_is_not_removed_nor_are_its_segments(kb, revision):
+    path = kb.views.path(revision)
+    reader = child(
+        shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
+    )
+    assert said(reader) == "reading"
+    assert kb.views.discard(path) is False
+    assert kb.views.evict(bound=list, keep_bytes=0) == []
+    assert kb.views.segments.collect([kb.views.root]) == []
+    assert kb.views.problem(revision) == ""
+    end(reader)
+    assert kb.views.discard(path) is True
+    assert kb.views.problem(revision) == "it is not there"
+    assert kb.views.discard(path) is True  # gone already
+
+
+def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
+    body = shelf(kb) + (
+        "with shelf.building() as folder:\n    folder.mkdir(); (folder / 'half').write_text('x')\n"
+        "    print(folder, flush=True); sys.stdin.read()"
+    )
+    killed, alive = child(body), child(body)
+    gone, kept = Path(said(killed)), Path(said(alive))
+    assert kb.views.sweep() == []
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert kb.views.sweep() == [gone]
+    assert (kept / "half").exists()
+    end(alive)
+    assert building(kb) == []
+    assert kb.views.problem(revision) == ""
+
+
+def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
+    def litter(number: int) -> None:
+        for place in range(30):
+            (kb.views.root / f"{directories.BUILDING}{number}-{place}" / "deep").mkdir(parents=True)
+
+    litter(0)
+    sweepers = [
+        child(
+            shelf(kb)
+            + "sys.stdin.readline()\nfor _ in range(40): shelf.sweep(); shelf.all()\nprint('done', flush=True)"
+        )
+        for _ in range(2)
+    ]
+    for sweeper in sweepers:
+        assert sweeper.stdin is not None
+        sweeper.stdin.write("go\n")
+        sweeper.stdin.flush()
+    for number in range(1, 5):
+        litter(number)
+    assert [said(sweeper) for sweeper in sweepers] == ["done", "done"]
+    for sweeper in sweepers:
+        end(sweeper)
+    kb.views.sweep()
+    assert building(kb) == []
+
+
+def test_eviction_keeps_what_is_bound_and_as_many_of_the_spares_used_last_as_the_bytes_allow(kb, revision):
+    paths = [kb.views.path(revision)]
+    before = revision
+    for number in range(5):
+        after = kb.commit(doc("edited", str(number)))
+        paths.append(kb.index(after, base=before).path)
+        before = after
+    for age, path in enumerate(reversed(paths)):
+        os.utime(path, ns=(0, 10**18 - age * 10**9))
+    kb.views.touch(paths[1])
+    size = [sum(segments_of(path).values()) for path in paths]
+    assert sum(map(len, map(segments_of, paths))) == len(set().union(*map(segments_of, paths))), "each has its own"
+    for less in (1, 0):
+        enough = size[1] + size[5] - less
+        stay = {paths[0], paths[1]} if less else {paths[0], paths[1], paths[5]}
+        assert {*kb.views.spare(bound=[paths[0]], keep_bytes=enough)} == {*paths} - stay
+    assert {*kb.views.evict(bound=lambda: [paths[0]], keep_bytes=size[1] + size[5])} == {paths[2], paths[3], paths[4]}
+    assert {each.path for each in kb.views.all()} == {paths[0], paths[1], paths[5]}
+
+
+def test_a_spare_whose_segments_a_bound_view_counts_too_takes_no_bytes(kb, revision):
+    removed = kb.commit(remove=[("guide", "d3")])
+    spare = kb.index(removed, base=revision).path
+    assert segments(kb, removed) == segments(kb, revision)
+    assert kb.views.evict(bound=lambda: [kb.views.path(revision)], keep_bytes=0) == []
+    assert kb.views.evict(bound=list, keep_bytes=0) == [spare, kb.views.path(revision)]
+
+
+def test_a_view_that_is_bound_while_it_is_evicted_stays(kb, revision):
+    asked = []
+
+    def bound() -> list[Path]:
+        """The second answer comes when the lock is held: somebody bound the view meanwhile."""
+        asked.append(kb.views.path(revision))
+        return asked[1:]
+
+    assert kb.views.evict(bound=bound, keep_bytes=0) == []
+    assert asked[1:]
+    assert kb.views.problem(revision) == ""
+
+
+def test_a_view_of_another_format_is_left_alone_and_so_are_its_segments(kb, revision):
+    ours = kb.views.path(revision)
+    other = ours.with_name(f"{revision}-00000000")
+    shutil.copytree(ours, other)
+    theirs = kb.views.segments.root / "abc-00000000"
+    shutil.copytree(segments(kb, revision)[0], theirs)
+    assert {each.path for each in kb.views.all()} == {ours}
+    assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
+    assert other not in kb.views.evict(bound=lambda: [ours], keep_bytes=0)
+    kb.views.segments.collect([kb.views.root])
+    assert other.is_dir()
+    assert theirs.is_dir()
+
+
+def test_a_copy_of_a_view_verifies_and_another_can_be_made_of_it_in_its_place(kb, revision):
+    target = kb.copied(revision, "copy")
+    assert problem_of(target, revision=revision) == ""
+    with kb.draft(target) as changing:
+        changing.publish(target, revision=revision)
+    assert problem_of(target, revision=revision) == ""
+    assert view.read(target) == view.read(kb.views.path(revision))
+
+
+def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
+    with pytest.raises(IndexFailed, match="it is not there"):
+        view.read(kb.views.root / "absent")
+    with pytest.raises(FileFailed, match="cannot be copied"):
+        directories.copy_tree(kb.views.path(revision), kb.folder / "no" / "such" / "folder")
+
+
+# -- segments that views share ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def apart(monkeypatch) -> None:
+    """No segment is so small that the next one takes it in."""
+    monkeypatch.setattr(draft, "SMALL", 0)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "proven.json"}
+
+
+@pytest.mark.usefixtures("apart")
+def test_what_is_derived_shares_the_segments_of_its_base_and_changes_none(kb, revision):
+    [whole] = segments(kb, revision)
+    before = contents(whole)
+    later = kb.commit(doc("d1", "another text"), doc("new", "new"), remove=[("guide", "d2")])
+    assert kb.index(later, base=revision).how == "delta"
+    [shared, added] = segments(kb, later)
+    assert shared == whole
+    assert contents(whole) == before
+    assert (view.read(kb.views.path(later)).counts(), view.read(kb.views.path(revision)).counts()) == (
+        (20, 20),
+        (20, 20),
+    )
+    assert [part.documents for part in view.read(kb.views.path(later)).parts] == [18, 2]
+    assert kb.views.discard(kb.views.path(revision))
+    assert kb.views.segments.collect([kb.views.root]) == []
+    assert kb.views.problem(later) == ""
+    assert added.is_dir()
+
+
+@pytest.mark.usefixtures("apart")
+def test_segments_that_no_view_counts_are_removed_wherever_the_views_lie(kb, revision):
+    later = kb.commit(doc("new", "new"))
+    kb.index(later, base=revision)
+    [whole, added] = segments(kb, later)
+    copied = kb.copied(later, "elsewhere")
+    for each in (revision, later):
+        assert kb.views.discard(kb.views.path(each))
+    roots = [kb.views.root, copied.parent, kb.folder / "absent"]
+    assert kb.views.segments.collect(roots) == []
+    assert {*kb.views.segments.spare(roots, without=[copied])} == {whole, added}
+    assert problem_of(copied, revision=later) == ""
+    assert {*kb.views.segments.collect([kb.views.root])} == {whole, added}
+    assert kb.views.segments.newest() == []
+    assert problem_of(copied, revision=later) != ""
+
+
+def test_no_segment_is_removed_while_a_process_derives_a_view(kb, revision):
+    body = shelf(kb) + "with shelf.segments.making():\n    print('making', flush=True); sys.stdin.read()"
+    maker = child(body)
+    assert said(maker) == "making"
+    assert kb.views.discard(kb.views.path(revision))
+    assert len(kb.views.segments.spare([kb.views.root])) == 1
+    assert kb.views.segments.collect([kb.views.root]) == []
+    end(maker)
+    assert len(kb.views.segments.collect([kb.views.root])) == 1
+
+
+@pytest.mark.usefixtures("apart")
+def test_of_a_damaged_segment_alone_the_documents_are_indexed_again(kb, revision):
+    later = kb.commit(doc("d1", "another text"), doc("new", "new"))
+    kb.index(later, base=revision)
+    [whole, added] = segments(kb, later)
+    (added / "keywords.sqlite").write_bytes(b"garbage")
+    assert "keywords.sqlite" in kb.views.problem(later)
+    assert kb.views.problem(revision) == "", "it does not count what is damaged"
+    built = kb.index(later, base=later)
+    assert (built.how, built.changes.added, built.chunks.added) == ("delta", 2, 2)
+    assert kb.views.problem(later) == ""
+    assert whole in segments(kb, later)
+    assert added not in segments(kb, later)
+    (whole / "vectors-1.i8").unlink()
+    assert kb.views.problem(later) != ""
+    assert kb.views.problem(revision) != ""
+    assert kb.index(later, base=later).changes.added == 19
+
+
+# -- locks of what is gone -------------------------------------------------------------------------
+
+
+def test_the_locks_of_views_that_are_gone_go_and_the_others_stay(kb, revision):
+    path, gone = kb.views.path(revision), kb.views.root / "gone-12345678.lock"
+    with kb.views.reading(path):
+        pass
+    gone.touch()
+    assert directories.lonely(kb.views.root) == [gone]
+    directories.remove_orphaned_lock(gone)
+    directories.remove_orphaned_lock(path.with_name(path.name + ".lock"))
+    assert [each.name for each in kb.views.root.glob("*.lock")] == [f"{path.name}.lock"]
+    assert directories.lonely(kb.views.root / "absent") == []
+
+
+def test_a_lock_that_somebody_holds_stays_though_its_view_is_gone(kb):
+    path = kb.views.root / "gone-12345678"
+    with kb.views.reading(path):
+        [lock] = directories.lonely(kb.views.root)
+        directories.remove_orphaned_lock(lock)
+        assert lock.exists()
+    with kb.views.building() as folder:
+        directories.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
+        assert folder.with_name(folder.name + ".lock").exists()
+    directories.remove_orphaned_lock(lock)
+    assert not lock.exists()
+
+
+def test_who_waited_for_a_lock_file_that_was_removed_holds_the_one_that_others_find(tmp_path):
+    lock = tmp_path / "name.lock"
+    body = (
+        f"from vmrag_link import locks\nlock = Path({str(lock)!r})\nprint('waiting', flush=True)\n"
+        "with locks.exclusive(lock, purpose='test', timeout=30):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with locks.exclusive(lock, purpose="remove it", timeout=0):
+        waiter = child(body)
+        assert said(waiter) == "waiting"
+        time.sleep(0.1)
+        lock.unlink()
+    assert said(waiter) == "held"
+    with pytest.raises(Busy), locks.exclusive(lock, purpose="test", timeout=0):
+        pass
+    end(waiter)
+    with locks.exclusive(lock, purpose="test", timeout=0):
+        pass

@@ -1,0 +1,38 @@
+"""Where the index of a project lies on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.terminal import Project
+from vmrag_link.index import views
+from vmrag_link.index.verify import segments_beside
+
+
+def view_of(project: Project, revision: str | None = None) -> Path:
+    """The view of a revision; of the pinned one, if none is named."""
+    [path] = [each for each in folders(project.shared / "views") if each.name.startswith(revision or project.pinned)]
+    return path
+
+
+def segments_of(view: Path) -> list[Path]:
+    """The segments that a view counts, the largest first."""
+    sizes = views.segments_of(view)
+    return [segments_beside(view) / name for name in sorted(sizes, key=lambda name: -sizes[name])]
+
+
+def copy_of(project: Project) -> Path:
+    """The view of uncommitted documents, of which there is one."""
+    [path] = folders(project.shared / "uncommitted")
+    return path
+
+
+def folders(root: Path) -> list[Path]:
+    """The directories in a folder, which is there, that are not in the making."""
+    return [each for each in root.iterdir() if each.is_dir() and not each.name.startswith(".")]
+
+
+def unfinished(project: Project) -> list[Path]:
+    """Views and segments that somebody is at, or has left."""
+    roots = [project.shared / "views", project.shared / "segments"]
+    return [each for root in roots for each in root.iterdir() if each.name.startswith(".") and each.is_dir()]

@@ -1,0 +1,298 @@
+"""Reading a view: its documents, texts, words and vectors, whatever segments they lie in.
+
+A chunk is named by its row (`keywords.row_id`): segment, collection and slot. The chunks of a
+document have consecutive rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+from vmrag_link.errors import unusable
+from vmrag_link.index import floats, keywords, lengths
+from vmrag_link.index import view as views
+from vmrag_link.index.manifest import PlacedDocument
+from vmrag_link.index.segment import Segment
+from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView
+from vmrag_link.models import DocumentHeader
+
+Key = tuple[str, str]
+
+COLUMN_ROWS = 1000
+
+
+class HeldChunk(NamedTuple):
+    """`number` of the `chunks` of a document; the rest is the document's."""
+
+    doc_id: str
+    number: int
+    chunks: int
+    title: str
+    content_hash: str
+    metadata: str
+
+
+class HeldColumns(NamedTuple):
+    """Documents, column by column: first row, number of chunks, a chunk's own number (0 for the
+    whole document), and the rest of a header.
+    """
+
+    first: Sequence[int]
+    chunks: Sequence[int]
+    number: Sequence[int]
+    metadata: Sequence[str]
+    title: Sequence[str]
+    doc_id: Sequence[str]
+    content_hash: Sequence[str]
+
+
+class OpenPiece(NamedTuple):
+    """The piece of a collection that a segment has."""
+
+    segment: Segment
+    collection: str
+    piece: CollectionPiece
+
+    @property
+    def first_row(self) -> int:
+        return keywords.row_id(self.piece.id, 0, self.segment.number)
+
+
+class IndexReader:
+    """A view, open for reading by one thread. Nobody changes it, and its segments stay, meanwhile.
+
+    Methods raise what `damage_errors` translates.
+    """
+
+    def __init__(self, view: IndexView, segments: Path) -> None:
+        self.view = view
+        self._segments = [Segment(segments / part.segment, number) for number, part in enumerate(view.parts)]
+        self._pieces: dict[str, list[OpenPiece]] = {name: [] for name in view.collections}
+        self._by_row: dict[int, OpenPiece] = {}
+        for segment, part in zip(self._segments, view.parts, strict=True):
+            for name, piece in part.pieces.items():
+                held = OpenPiece(segment, name, piece)
+                self._pieces[name].append(held)
+                self._by_row[keywords.piece_of(held.first_row)] = held
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Raises `IndexFailed`."""
+        return cls(views.read(folder), segments_beside(folder))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for each in self._segments:
+            each.close()
+
+    def hold(self) -> None:
+        """Open all files: from now on the segments may be removed."""
+        for segment, part in zip(self._segments, self.view.parts, strict=True):
+            segment.hold(piece.id for piece in part.pieces.values())
+
+    # -- collections -------------------------------------------------------------------------------
+
+    @property
+    def collections(self) -> Mapping[str, IndexedCollection]:
+        return self.view.collections
+
+    def pieces(self, collection: str) -> Sequence[OpenPiece]:
+        return self._pieces.get(collection, ())
+
+    def collection_of(self, row: int) -> str:
+        return self._by_row[keywords.piece_of(row)].collection
+
+    # -- documents ---------------------------------------------------------------------------------
+
+    def headers(self) -> dict[Key, DocumentHeader]:
+        """All documents by (collection, doc_id)."""
+        return {header.key: header for name in self.collections for header, _ in self.placed(name)}
+
+    def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
+        """Those of the given documents that the index holds."""
+        return {key: _header(key[0], each) for key, (_, each) in self._find(keys).items()}
+
+    def rows_of(self, keys: Iterable[Key]) -> dict[Key, range]:
+        """The rows of those of these documents that the index holds."""
+        return {key: _rows(piece, each) for key, (piece, each) in self._find(keys).items()}
+
+    def chunk_counts(self) -> dict[Key, int]:
+        """Numbers of chunks by document."""
+        return {header.key: len(rows) for name in self.collections for header, rows in self.placed(name)}
+
+    def chunks_of(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
+        """Numbers of chunks of those of these documents that the index holds."""
+        found = self._find((collection, doc_id) for doc_id in doc_ids)
+        return {doc_id: each.chunks for (_, doc_id), (_, each) in found.items()}
+
+    def placed(self, collection: str) -> Iterator[tuple[DocumentHeader, range]]:
+        """Every document of a collection, and the rows of its chunks."""
+        for held in self.pieces(collection):
+            for each in held.segment.manifest.documents(held.piece.id):
+                if held.piece.alive(each.first):
+                    yield _header(collection, each), _rows(held, each)
+
+    def columns(self, collection: str, *, header: bool) -> Iterator[HeldColumns]:
+        """Every document of a collection, a thousand at a time. Without `header`, the columns from
+        `title` on are empty texts.
+        """
+        for held in self.pieces(collection):
+            first_row, alive = held.first_row, held.piece.alive
+            placed = held.segment.manifest.documents(held.piece.id, header=header)
+            rows = (
+                (first_row + first, chunks, 0, metadata, title, doc_id, content_hash)
+                for doc_id, title, content_hash, metadata, first, chunks in placed
+                if alive(first)
+            )
+            while some := list(itertools.islice(rows, COLUMN_ROWS)):
+                yield HeldColumns(*zip(*some, strict=True))
+
+    def _find(self, keys: Iterable[Key]) -> dict[Key, tuple[OpenPiece, PlacedDocument]]:
+        asked: dict[str, list[str]] = {}
+        for name, doc_id in keys:
+            asked.setdefault(name, []).append(doc_id)
+        return {
+            (name, each.doc_id): (held, each)
+            for name, doc_ids in asked.items()
+            for held in self.pieces(name)
+            for each in held.segment.manifest.find(held.piece.id, doc_ids)
+            if held.piece.alive(each.first)
+        }
+
+    # -- chunks ------------------------------------------------------------------------------------
+
+    def chunk(self, row: int) -> HeldChunk:
+        held, slot = self._by_row[keywords.piece_of(row)], keywords.slot_of(row)
+        found = held.segment.manifest.at(held.piece.id, slot)
+        return HeldChunk(
+            found.doc_id, slot - found.first, found.chunks, found.title, found.content_hash, found.metadata
+        )
+
+    def rows(self, collection: str) -> list[int]:
+        """All rows of a collection's chunks, ascending."""
+        found: list[int] = []
+        for held in self.pieces(collection):
+            rows = range(held.first_row, held.first_row + held.piece.slots)
+            found += [row for row in rows if held.piece.alive(row - held.first_row)] if held.piece.dead else rows
+        return found
+
+    def texts(self, rows: Iterable[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for number, some in _by(keywords.segment_of, rows).items():
+            inner = keywords.texts(self._segments[number].words, [row & keywords.LAST_ROW for row in some])
+            found |= {keywords.row_id(0, row, number): text for row, text in inner.items()}
+        return found
+
+    def scan(self, rows: range) -> Iterator[tuple[int, str]]:
+        """The rows in a range of one piece, dead ones too, and their texts, ascending."""
+        segment = self._segments[keywords.segment_of(rows.start)]
+        base = keywords.row_id(0, 0, segment.number)
+        for row, text in keywords.scan(segment.words, range(rows.start - base, rows.stop - base)):
+            yield base + row, text
+
+    def vector(self, row: int) -> bytes:
+        """The vector of a chunk, in whole numbers."""
+        held, slot = self._by_row[keywords.piece_of(row)], keywords.slot_of(row)
+        size = self.collections[held.collection].collection.embedding_dimensions
+        return bytes(held.segment.vectors(held.piece.id)[slot * size : (slot + 1) * size])
+
+    def vectors(self, rows: range) -> bytes:
+        """The vectors of a document's chunks, one behind the other."""
+        held, slot = self._by_row[keywords.piece_of(rows.start)], keywords.slot_of(rows.start)
+        size = self.collections[held.collection].collection.embedding_dimensions
+        return bytes(held.segment.vectors(held.piece.id)[slot * size : (slot + len(rows)) * size])
+
+    def floats(self, rows: Iterable[int]) -> dict[int, bytes]:
+        """The vectors that cannot be made again from texts (float32)."""
+        found: dict[int, bytes] = {}
+        for number, some in _by(keywords.piece_of, rows).items():
+            held = self._by_row[number]
+            content = held.segment.mapped(floats.file_name(held.piece.id))
+            size = self.collections[held.collection].collection.embedding_dimensions
+            kept = floats.found(content, map(keywords.slot_of, some), dimensions=size)
+            found |= {held.first_row + slot: row for slot, row in kept.items()}
+        return found
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def lengths(self, collection: str) -> dict[int, Sequence[int]]:
+        """What `lengths.numbers` gives, by piece (`keywords.piece_of`)."""
+        return {
+            keywords.piece_of(held.first_row): held.segment.lengths(held.piece.id, slots=held.piece.slots)
+            for held in self.pieces(collection)
+        }
+
+    def tokens_of(self, rows: Iterable[range]) -> int:
+        """The tokens of these documents together. Each is given by its rows."""
+        numbers: dict[int, Sequence[int]] = {}
+        total = 0
+        for each in rows:
+            piece = keywords.piece_of(each.start)
+            if piece not in numbers:
+                held = self._by_row[piece]
+                numbers[piece] = held.segment.lengths(held.piece.id, slots=held.piece.slots)
+            total += numbers[piece][lengths.NUMBERS * keywords.slot_of(each.start) + lengths.DOCUMENT]
+        return total
+
+    def occurrences(self, terms: Sequence[str], collections: Iterable[str]) -> dict[str, list[int]]:
+        """The rows of these collections that hold a word (one of `keywords.terms`), ascending, once
+        an occurrence. A collection without any is left out.
+        """
+        wanted = set(collections)
+        found: dict[str, list[int]] = {}
+        for segment, part in zip(self._segments, self.view.parts, strict=True):
+            asked = [name for name in part.pieces if name in wanted]
+            rows = segment.postings.of(terms) if asked else []
+            for name in asked if rows else ():
+                held = OpenPiece(segment, name, part.pieces[name])
+                if some := _alive(held, rows):
+                    found.setdefault(name, []).extend(some)
+        return found
+
+
+def _alive(held: OpenPiece, rows: Sequence[int]) -> Sequence[int]:
+    """Those of a segment's rows, ascending, that a piece counts."""
+    first, dead = held.first_row, held.piece.dead
+    some = rows[bisect.bisect_left(rows, first) : bisect.bisect_left(rows, first + held.piece.slots)]
+    if not dead:
+        return some
+    return [row for row in some if not dead[(row - first) >> 3] >> ((row - first) & 7) & 1]
+
+
+def _header(collection: str, each: PlacedDocument) -> DocumentHeader:
+    return DocumentHeader(collection, each.doc_id, each.title, each.content_hash, each.metadata)
+
+
+def _rows(held: OpenPiece, each: PlacedDocument) -> range:
+    first = held.first_row + each.first
+    return range(first, first + each.chunks)
+
+
+def _by(what: Callable[[int], int], rows: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        found.setdefault(what(row), []).append(row)
+    return found
+
+
+@contextlib.contextmanager
+def damage_errors(folder: Path) -> Iterator[None]:
+    """Raise `IndexFailed` for what reading a damaged segment raises."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise unusable(folder, str(error)) from error

@@ -1,0 +1,237 @@
+"""A segment: a finished piece of indexes, which many views share and nobody changes.
+
+    segments/<random>-<format>/
+        manifest.sqlite                     documents, and where their chunks lie
+        vectors-<collection id>.i8          a row of whole numbers for each chunk
+        floats-<collection id>.f32          vectors that cannot be made again from texts
+        keywords.sqlite                     texts and words
+        lengths-<collection id>.u32         what BM25 asks of every chunk
+        seal.json
+
+How they are made and removed: `draft`, `views`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link import permissions
+from vmrag_link.errors import unusable
+from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.verify import FORMAT
+from vmrag_link.index.view import CollectionPiece
+from vmrag_link.models import DocumentHeader
+from vmrag_link.thread_task import ThreadTask
+
+
+class CutDocument(NamedTuple):
+    """A document and the texts of its chunks."""
+
+    header: DocumentHeader
+    texts: Sequence[str]
+
+
+class Written(NamedTuple):
+    """What a segment holds of a collection; `id` is the collection's number in it."""
+
+    id: int
+    documents: int
+    slots: int
+    tokens: int
+
+    @property
+    def piece(self) -> CollectionPiece:
+        """All of it, as a view counts it."""
+        return CollectionPiece(self.id, self.slots, self.documents, self.slots)
+
+
+class SegmentWriter:
+    """A segment in the making, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._adding: ThreadTask[None] | None = None
+        self._written: dict[str, Written] = {}
+        self._dimensions: dict[str, int] = {}
+        permissions.make_folder(folder)
+        with contextlib.ExitStack() as opened:
+            self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=True)))
+            self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
+            # Words are written once, at the end: ten transactions take half as long again.
+            self._changing = opened.enter_context(contextlib.ExitStack())
+            self._changing.enter_context(keywords.transaction(self._words))
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Without `finish`, what was written is no segment."""
+        with self._opened:
+            self._finish_adding()
+
+    def _finish_adding(self) -> None:
+        adding, self._adding = self._adding, None
+        if adding:
+            adding.result()
+
+    def add(
+        self,
+        collection: str,
+        entries: Sequence[CutDocument],
+        rows: bytes,
+        *,
+        dimensions: int,
+        kept: Mapping[int, bytes] | None = None,
+    ) -> None:
+        """Add documents. `rows`: a vector of whole numbers for each of their texts, in this order.
+
+        `kept`: vectors (float32) that cannot be made again, by the number of the text.
+        """
+        self._finish_adding()
+        written = self._written.get(collection)
+        if written is None:
+            if len(self._written) == keywords.MOST_COLLECTIONS:
+                raise unusable(self.folder, f"it would hold more than {keywords.MOST_COLLECTIONS} collections")
+            written = Written(len(self._written) + 1, 0, 0, 0)
+            self._dimensions[collection] = dimensions
+        slot = written.slots
+        placed: list[tuple[DocumentHeader, range]] = []
+        for each in entries:
+            placed.append((each.header, range(slot, slot + len(each.texts))))
+            slot += len(each.texts)
+        with self._manifest.transaction():
+            self._manifest.add_documents(written.id, placed)
+        self._written[collection] = Written(written.id, written.documents + len(entries), slot, written.tokens)
+        # A third of the work, and SQLite's alone: the next documents are read meanwhile.
+        self._adding = ThreadTask(lambda: self._add_words(collection, written.id, entries, range(written.slots, slot)))
+        vectors.append(self.folder, written.id, rows)
+        if kept:
+            floats.write(self.folder, written.id, {written.slots + number: row for number, row in kept.items()})
+
+    def _add_words(self, collection: str, number: int, entries: Sequence[CutDocument], slots: range) -> None:
+        texts = (text for each in entries for text in each.texts)
+        rows = range(keywords.row_id(number, slots.start), keywords.row_id(number, slots.stop))
+        keywords.add(self._words, zip(rows, texts, strict=True))
+        counts = keywords.token_counts(self._words, rows)
+        tokens = iter(counts)
+        lengths.append(self.folder, number, ([next(tokens) for _ in each.texts] for each in entries))
+        written = self._written[collection]
+        self._written[collection] = written._replace(tokens=written.tokens + sum(counts))
+
+    def embed(self, collection: str, given: Mapping[str, bytes]) -> set[str]:
+        """Replace the vectors of those of these documents of one chunk that were added here; the
+        others are returned. `given`: unit vectors (float32).
+        """
+        written = self._written.get(collection)
+        slots = {each.doc_id: each.first for each in self._manifest.find(written.id, given)} if written else {}
+        if written and slots:
+            rows = {slot: given[doc_id] for doc_id, slot in slots.items()}
+            vectors.replace(self.folder, written.id, {slot: vectors.quantise(row) for slot, row in rows.items()})
+            floats.write(self.folder, written.id, rows)
+        return given.keys() - slots.keys()
+
+    def written(self) -> dict[str, Written]:
+        """What it holds by now, by collection."""
+        self._finish_adding()
+        return dict(self._written)
+
+    def finish(self) -> dict[str, Written]:
+        """Compare the parts, close and seal them. Raises `IndexFailed`."""
+        written = self.written()
+        problem = self._disagreement(written)
+        if problem:
+            raise unusable(self.folder, problem)
+        self._opened.close()
+        permissions.settle(self.folder)
+        seal.write(self.folder, format=FORMAT, revision="")
+        return written
+
+    def _disagreement(self, written: Mapping[str, Written]) -> str:
+        """What is wrong between the parts; empty when they agree."""
+        listed, words = self._manifest.chunks(), keywords.count(self._words)
+        slots = sum(each.slots for each in written.values())
+        if words != slots:
+            return f"the word index holds {words} chunks, and {slots} were added"
+        for name, each in written.items():
+            rows = range(keywords.row_id(each.id, 0), keywords.row_id(each.id, each.slots))
+            # Rows are unique: as many as slots are one for each.
+            for what, number in (
+                ("manifest", listed.get(each.id, 0)),
+                ("word index", keywords.count(self._words, rows)),
+            ):
+                if number != each.slots:
+                    return f"of {name!r} the {what} holds {number} chunks, and {each.slots} were added"
+            if problem := self._wrong_size(name, each):
+                return problem
+        return ""
+
+    def _wrong_size(self, name: str, each: Written) -> str:
+        """What is wrong with the numbers of a collection's vectors and lengths."""
+        dimensions = self._dimensions[name]
+        for what, file, row in (
+            ("vectors", vectors.file_name(each.id), dimensions),
+            ("lengths", lengths.file_name(each.id), lengths.ROW),
+        ):
+            size = flat.size(self.folder / file)
+            if size != each.slots * row:
+                return f"the {what} of {name!r} have {size} bytes, which are not those of {each.slots} rows"
+        if flat.size(self.folder / floats.file_name(each.id)) > each.slots * dimensions * floats.FLOAT32:
+            return f"{name!r} has more vectors as float32 than its {each.slots} rows"
+        return ""
+
+
+class Segment:
+    """A finished segment, open for reading; `number` is its place in the view.
+
+    Each file is opened when it is first needed, or all of them by `hold`: from then on the segment
+    may be removed.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.folder = folder
+        self.number = number
+        self._opened = contextlib.ExitStack()
+        self._maps: dict[str, mmap.mmap | bytes] = {}
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def hold(self, pieces: Iterable[int]) -> None:
+        """Open all files of these collections."""
+        _ = self.manifest.chunks(), keywords.count(self.words)  # SQLite opens a file with the first statement
+        for number in pieces:
+            self.vectors(number)
+            self.mapped(lengths.file_name(number))
+            self.mapped(floats.file_name(number))
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        return self._opened.enter_context(contextlib.closing(Manifest(self.folder)))
+
+    @cached_property
+    def words(self) -> sqlite3.Connection:
+        return self._opened.enter_context(contextlib.closing(keywords.connect(self.folder, frozen=True)))
+
+    @cached_property
+    def postings(self) -> keywords.Postings:
+        return keywords.Postings(self.words, self.number)
+
+    def vectors(self, number: int) -> mmap.mmap | bytes:
+        """The vectors of a collection, one behind the other."""
+        return self.mapped(vectors.file_name(number))
+
+    def lengths(self, number: int, *, slots: int) -> Sequence[int]:
+        """As `lengths.numbers`."""
+        return lengths.numbers(self.mapped(lengths.file_name(number)), slots=slots)
+
+    def mapped(self, name: str) -> mmap.mmap | bytes:
+        """A file of rows; empty where none was written."""
+        if name not in self._maps:
+            path = self.folder / name
+            self._maps[name] = flat.mapped(path) if path.exists() else b""
+        return self._maps[name]

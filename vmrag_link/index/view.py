@@ -1,0 +1,121 @@
+"""A view: which documents of which segments one place holds.
+
+    <views>/<name>/view        collections, segments with the slots that do not count, totals
+    <views>/<name>/seal.json   see `seal`
+
+Segments lie two folders above, in `segments/`; many views share one. Every document of a place is
+alive in exactly one of them. A view of a million chunks has 125 kB for each segment with dead ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmrag_link.errors import IndexFailed, unusable
+from vmrag_link.models import Collection, Record
+from vmrag_link.paths import write_atomically
+
+FILE = "view"
+
+
+class IndexedCollection(Record, frozen=True):
+    """A collection in a view, with what ranking counts of it: `documents`, `chunks`, and their
+    `tokens` together.
+    """
+
+    collection: Collection
+    documents: int = 0
+    chunks: int = 0
+    tokens: int = 0
+
+
+class CollectionPiece(Record, frozen=True):
+    """What a view counts of one collection in one segment.
+
+    `id`: the collection's number there. Of its `slots`, those with a bit in `dead` (the lowest
+    first; empty: none) do not count; the others are the `chunks` of `documents`.
+    """
+
+    id: int
+    slots: int
+    documents: int
+    chunks: int
+    dead: bytes = b""
+
+    def alive(self, slot: int) -> bool:
+        return not self.dead or not self.dead[slot >> 3] >> (slot & 7) & 1
+
+
+class CountedSegment(Record, frozen=True):
+    """A segment by name, and its pieces by collection."""
+
+    segment: str
+    pieces: dict[str, CollectionPiece]
+
+    @property
+    def documents(self) -> int:
+        return sum(each.documents for each in self.pieces.values())
+
+
+class IndexView(Record, frozen=True):
+    """`revision`: where it stands, apart from its `touched` documents, which may differ from it.
+
+    `unembedded`: why collections have only stand-ins for vectors: their service did not answer
+    when they were indexed. `given_vectors`: some cannot be made again from their texts; no other
+    view is derived from it. `unsynced`: segments that no other view has, and that a power cut may
+    take.
+    """
+
+    revision: str = ""
+    collections: Mapping[str, IndexedCollection] = {}
+    parts: tuple[CountedSegment, ...] = ()
+    unembedded: Mapping[str, str] = {}
+    given_vectors: bool = False
+    touched: tuple[tuple[str, str], ...] = ()
+    unsynced: tuple[str, ...] = ()
+
+    def counts(self) -> tuple[int, int]:
+        """Numbers of documents and of chunks."""
+        held = self.collections.values()
+        return sum(each.documents for each in held), sum(each.chunks for each in held)
+
+
+def read(folder: Path) -> IndexView:
+    """Raises `IndexFailed`."""
+    try:
+        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=IndexView)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise unusable(folder, "it is not there") from error
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise unusable(folder, f"{FILE} cannot be read ({error})") from error
+
+
+def unembedded(folder: Path) -> Mapping[str, str]:
+    """As `IndexView.unembedded`. Raises `IndexFailed`."""
+    return read(folder).unembedded
+
+
+def has_given_vectors(folder: Path) -> bool:
+    """Whether an index exists and holds vectors that cannot be made again from its texts."""
+    with contextlib.suppress(IndexFailed):  # else it will be made again, from texts
+        return read(folder).given_vectors
+    return False
+
+
+def write(folder: Path, view: IndexView) -> None:
+    write_atomically(folder / FILE, msgspec.msgpack.encode(view), durable=False)
+
+
+def indexes_equally(one: Collection, other: Collection) -> bool:
+    """Whether the same documents give the same index under both definitions."""
+
+    def decisive(each: Collection) -> tuple[Any, ...]:
+        model = (each.embedding_function, each.embedding_model, each.embedding_dimensions)
+        return (*model, each.distance, each.chunking)
+
+    return decisive(one) == decisive(other)

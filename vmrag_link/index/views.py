@@ -1,0 +1,216 @@
+"""The views of revisions, shared by all work trees, and the segments that views share.
+
+    views/<revision>-<format>/
+    segments/<random>-<format>/     segments.lock beside them
+
+What is in one: `view`, `segment`. How they are made, read and removed: `directories`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import locks, paths
+from vmrag_link.errors import Busy, IndexFailed
+from vmrag_link.index import seal
+from vmrag_link.index import view as views
+from vmrag_link.index.directories import READ_TIMEOUT, Directories, lock_of
+from vmrag_link.index.verify import SUFFIX, problem_of
+from vmrag_link.models import Record
+
+MOST_SPARE = 100
+"""Views that no work tree is bound to: each is looked at after each sync."""
+
+
+OTHER_FORMAT_SECONDS = 14 * 86_400
+"""How long views and segments of other formats stay after their last use."""
+
+
+class RevisionView(Record, frozen=True):
+    """One view on the disk, verified or not."""
+
+    path: Path
+    revision: str
+
+
+class Segments(Directories):
+    """The folder of all segments that some views share."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, kind="segment")
+
+    def _new_path(self) -> Path:
+        return self.root / f"{os.urandom(8).hex()}-{SUFFIX}"
+
+    def publish(self, built: Path, *, durable: bool = True) -> str:
+        """Give a finished segment a name, and return it. `durable`: it survives a power cut."""
+        path = self._new_path()
+        if durable:
+            seal.write_through(built)
+        built.rename(path)
+        if durable:
+            paths.fsync(self.root)
+        return path.name
+
+    @contextlib.contextmanager
+    def making(self) -> Iterator[None]:
+        """Hold off `collect` while a view is derived, from before its base is read until it lies
+        where `collect` looks.
+        """
+        with locks.shared(lock_of(self.root), purpose="build an index", timeout=READ_TIMEOUT):
+            yield
+
+    def collect(self, roots: Collection[Path]) -> list[Path]:
+        """Remove the segments that no view below `roots` counts, unless a view is being derived.
+
+        Returns what was removed. Readers hold their view, and a view that is being read stays.
+        """
+        if not self.spare(roots):
+            return []
+        try:
+            with locks.exclusive(lock_of(self.root), purpose="remove segments", timeout=0):
+                gone = self.spare(roots)
+                for path in gone:
+                    self.drop(path)
+                return gone
+        except Busy:
+            return []
+
+    def drop(self, path: Path) -> None:
+        """Remove a segment that no view counts."""
+        with self.trash() as trash, contextlib.suppress(FileNotFoundError):
+            path.rename(trash)
+
+    def spare(self, roots: Collection[Path], *, without: Collection[Path] = ()) -> list[Path]:
+        """What `collect` would remove, if these views went, too."""
+        there = [path for path in self.newest() if not _of_other_format(path)]
+        # Those without a name, too: a view lies there until its maker gives it one.
+        found = [view for root in roots if there for view in _folders(root) if view not in without]
+        named = {name for view in found for name in segments_of(view)}
+        spare = [path for path in there if path.name not in named]
+        # Their seals say it quickly; what no checksum covers is not enough to remove something for.
+        counted = {part.segment for view in found if spare for part in _parts(view)}
+        return [path for path in spare if path.name not in counted]
+
+
+class Views(Directories):
+    """The views of all revisions of a knowledge base."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, kind="view of the index")
+
+    @property
+    def segments(self) -> Segments:
+        return Segments(self.root.with_name("segments"))
+
+    def path(self, revision: str) -> Path:
+        return self.root / f"{revision}-{SUFFIX}"
+
+    def problem(self, revision: str) -> str:
+        """Why there is no usable view of the revision; empty when there is one."""
+        return problem_of(self.path(revision), revision=revision)
+
+    def all(self) -> list[RevisionView]:
+        """Every view of this format; the most recently bound or built first."""
+        ending = f"-{SUFFIX}"
+        names = ((path, path.name.removesuffix(ending)) for path in self.newest() if path.name.endswith(ending))
+        return [RevisionView(path, revision) for path, revision in names]
+
+    def publish(self, built: Path, revision: str) -> Path:
+        """Give a sealed index its name. A usable one of that name is success, too."""
+        target = self.path(revision)
+        seal.write_through(built)
+        self.name(built, target, problem=lambda: self.problem(revision))
+        return target
+
+    def exchange(self, built: Path, path: Path, *, unless: Callable[[], bool]) -> bool:
+        """Put a sealed view in the place of one that nobody reads, `unless` something is so by
+        then; returns whether it was done. Raises `Busy`.
+        """
+        seal.write_through(built)
+        with self.trash() as trash:
+            with locks.exclusive(lock_of(path), purpose="replace a view of the index", timeout=0):
+                if unless():
+                    return False
+                path.rename(trash)
+                built.rename(path)
+            paths.fsync(self.root)
+        return True
+
+    def replace(self, built: Path, revision: str, *, timeout: float) -> Path:
+        """Replace an index by a sealed one once nobody reads it. Raises `Busy`; then nothing has
+        changed.
+        """
+        target = self.path(revision)
+        seal.write_through(built)
+        with self.trash() as trash:
+            try:
+                with locks.exclusive(lock_of(target), purpose="replace a view of the index", timeout=timeout):
+                    with contextlib.suppress(FileNotFoundError):
+                        target.rename(trash)
+                    built.rename(target)
+                paths.fsync(self.root)
+            except Busy as error:
+                raise Busy(
+                    f"The index of {revision[:7]} cannot be replaced now: another process reads it.",
+                    hint="Run 'vmrag sync --rebuild' again when that has finished.",
+                    path=str(target),
+                    **{key: value for key, value in error.details.items() if key != "path"},
+                ) from None
+        return target
+
+    def spare(self, *, bound: Collection[Path], keep_bytes: int) -> list[Path]:
+        """The views that `evict` would remove: but for the bound ones, the latest whose segments
+        together take so many bytes beside theirs stay, `MOST_SPARE` at most.
+        """
+        counted = {name for path in bound for name in segments_of(path)}
+        spare, kept, taken = [], 0, 0
+        for path in self.newest():
+            if path in bound or _of_other_format(path):
+                continue
+            more = {name: size for name, size in segments_of(path).items() if name not in counted}
+            if kept == MOST_SPARE or taken + sum(more.values()) > keep_bytes:
+                spare.append(path)
+            else:
+                counted |= more.keys()
+                kept += 1
+                taken += sum(more.values())
+        return spare
+
+    def evict(self, *, bound: Callable[[], Collection[Path]], keep_bytes: int) -> list[Path]:
+        """`bound` is called again under each view's lock, which a process holds while it binds
+        one.
+        """
+        return [path for path in self.spare(bound=bound(), keep_bytes=keep_bytes) if self.discard(path, unless=bound)]
+
+
+def _folders(root: Path) -> list[Path]:
+    return [each for each in root.iterdir() if each.suffix not in (".lock", ".holder")] if root.is_dir() else []
+
+
+def _of_other_format(path: Path) -> bool:
+    """Whether it is another version's of the program, which may still answer from it."""
+    if path.name.endswith(f"-{SUFFIX}"):
+        return False
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime < OTHER_FORMAT_SECONDS
+    return True
+
+
+def _parts(view: Path) -> Sequence[views.CountedSegment]:
+    with contextlib.suppress(IndexFailed):
+        return views.read(view).parts
+    return ()
+
+
+def segments_of(view: Path) -> Mapping[str, int]:
+    """The segments that a view counts, with their bytes; none of one that cannot be read."""
+    with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return seal.read(view).segments
+    return {}
