@@ -1,4 +1,4 @@
-"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the bound snapshots, and share these."""
+"""`python -m vmrag_hooks.chroma`: build Chroma's stores of the bound indexes, and share these."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ for a network.
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of `shims.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git, else
-    0.
+    """Run one of `hook_scope.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git,
+    else 0.
     """
     hook = argv[0]
     if hook in SYNCING:
@@ -78,7 +78,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
-    if current.is_current(workspace.places, workspace.snapshots):
+    if current.is_current(workspace.places, workspace.views):
         return []
     from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports
 

@@ -156,6 +156,8 @@ fi
 # The arguments are not used: `git checkout FILE` moves the pin without HEAD. What counts is HEAD's
 # name and the bytes of the pin.
 #   both as in `applied`     nothing to do. This approximates `sync.current.is_applied` by texts
+#   another branch with the same pin, and neither uncommitted documents nor a killed commit
+#                            the same documents, the same index: the next command notes HEAD's name
 #   in a rebase, am, sequence or bisect, or in another command's hook
 #                            more of the same follows: leave the mark `pending`, no more
 #   all else, also the end of a rebase
@@ -173,9 +175,16 @@ same() { # Is the rest of descriptor 3 equal to standard input?
     return 1
 }
 
+settled() { # Is nothing left that HEAD's name decides: uncommitted documents, a commit that was killed?
+    [ ! -e "$common/vmrag/kb/uncommitted" ] || return 1
+    for entry in "$common"/vmrag/journal/*.json; do
+        [ ! -e "$entry" ] || return 1
+    done
+}
+
 unchanged() { # Descriptor 3: HEAD's name, then pin or nopin, then the pin, as last applied
     IFS= read -r line <&3
-    [ "$line" = "$head" ] || return 1
+    [ "$line" = "$head" ] || settled || return 1
     IFS= read -r line <&3
     if [ -h .dolt-version ]; then
         return 1

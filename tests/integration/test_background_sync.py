@@ -66,10 +66,12 @@ def test_git_does_not_wait_and_the_index_follows(project):
 def test_nothing_is_started_where_nothing_moved(project):
     assert switched(project, "main", **ASIDE) == []
     project.git("branch", "same")
-    assert switched(project, "same", **ASIDE) == [LINE], "the branch is another one"
-    ended(project)
+    assert switched(project, "same", **ASIDE) == [], "another branch with the same knowledge"
     project.git("commit", "-q", "--allow-empty", "-m", "x", env=ASIDE)
-    assert log(project).count("started") == 1
+    assert not (project.own / "sync.log").exists()
+    assert switched(project, "feature", **ASIDE) == [LINE]
+    ended(project)
+    assert "started" in log(project)
 
 
 def test_a_pipe_around_git_does_not_wait_for_the_sync(project):

@@ -11,6 +11,7 @@ from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
 from vmrag_hooks import installer, shims
+from vmrag_link.engines.base import UNCOMMITTED_NAME
 from vmrag_link.git import hook_scope, plumbing
 from vmrag_link.git import hooks as hooks_of_git
 
@@ -27,11 +28,18 @@ def test_nothing_happens_when_neither_branch_nor_pin_changed(stage):
     assert stage.starts() == []
 
 
+OTHER_PIN = [["checkout", "side"], ["switch", "side"]]
+OTHER_BRANCH = [["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--detach"]]
+
+
 @pytest.mark.parametrize(
-    "command",
-    [["checkout", "side"], ["switch", "side"], ["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--detach"]],
+    ("command", "uncommitted"), [*((each, False) for each in OTHER_PIN), *((each, True) for each in OTHER_BRANCH)]
 )
-def test_another_pin_or_another_branch_starts_python_once(stage, command):
+def test_another_pin_or_another_branch_where_documents_may_be_uncommitted_starts_python_once(
+    stage, command, uncommitted
+):
+    if uncommitted:
+        dirty(stage)
     old = stage.repo.git("rev-parse", "HEAD")
     stage.repo.git(*command)
     new = stage.repo.git("rev-parse", "HEAD")
@@ -40,6 +48,29 @@ def test_another_pin_or_another_branch_starts_python_once(stage, command):
     stage.repo.git("checkout", "-q", "-")
     stage.repo.git("checkout", "-q", "-")
     assert len(stage.starts()) == 1  # the way back is applied already
+
+
+@pytest.mark.parametrize("command", OTHER_BRANCH)
+def test_another_branch_with_the_same_pin_and_nothing_uncommitted_starts_no_python(stage, command):
+    stage.repo.git(*command)
+    assert (stage.starts(), marked(stage.repo)) == ([], False)
+    stage.repo.git("checkout", "-q", "side")
+    assert len(stage.starts()) == 1
+
+
+def test_uncommitted_documents_of_another_work_tree_start_python_too(stage, tmp_path):
+    """The mark is shared: the branch that a work tree comes to may have them."""
+    stage.repo.git("worktree", "add", "-q", "../linked", "side")
+    linked = Repo(tmp_path / "linked")
+    stage.apply(linked)
+    stage.lines()
+    linked.git("checkout", "-q", "--detach")
+    assert stage.starts() == []
+    dirty(stage)
+    linked.git("checkout", "-q", "side")
+    assert stage.starts() == []  # as it was applied
+    linked.git("checkout", "-q", "--detach")
+    assert len(stage.starts()) == 1
 
 
 def test_a_pin_taken_out_of_another_commit_starts_python(stage):
@@ -195,6 +226,11 @@ def test_where_there_is_no_knowledge_base_nothing_happens(stage, tmp_path):
 # -- rebase and bisect
 
 
+def dirty(stage):
+    """As before some document is stored that is not committed."""
+    (plumbing.locate(stage.repo.top).kb / UNCOMMITTED_NAME).touch()
+
+
 def marked(repo):
     return (plumbing.locate(repo.top).own / "pending").exists()
 
@@ -251,6 +287,7 @@ def test_amending_inside_a_rebase_leaves_a_mark_only(stage):
 
 def test_a_bisect_leaves_marks_until_it_is_reset(stage):
     stage.repo.git("checkout", "-q", "side")
+    stage.repo.commit("fourth", pin='{\n  "x": "4"\n}\n')
     stage.apply()
     stage.lines()
     stage.repo.git("bisect", "start", "side", "main")
@@ -259,6 +296,17 @@ def test_a_bisect_leaves_marks_until_it_is_reset(stage):
     stage.apply()
     stage.repo.git("bisect", "reset")
     assert len(stage.starts()) == 1
+
+
+@pytest.mark.parametrize("uncommitted", [False, True])
+def test_a_bisect_among_commits_of_one_pin_leaves_marks_only_if_something_may_be_uncommitted(stage, uncommitted):
+    if uncommitted:
+        dirty(stage)
+    stage.repo.git("checkout", "-q", "side")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("bisect", "start", "side", "main")
+    assert (stage.starts(), marked(stage.repo)) == ([], uncommitted)
 
 
 # -- some work trees only
@@ -350,9 +398,12 @@ def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("kind", ["work tree", "linked", "sparse", "other branch", "other pin", "detached", "busy"])
-@pytest.mark.sample(5)
-def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
+@pytest.mark.parametrize("uncommitted", [False, True], ids=["", "uncommitted"])
+@pytest.mark.sample(8)
+def test_all_shells_decide_alike(stage, shell, kind, uncommitted, tmp_path):
     repo = stage.repo
+    if uncommitted:
+        dirty(stage)
     if kind == "linked":
         repo.git("worktree", "add", "-q", "../linked", "side")
         repo = Repo(tmp_path / "linked")
@@ -372,7 +423,8 @@ def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
     stage.lines()
     done = stage.run(shell, "post-checkout", "a", "b", "1", repo=repo)
     assert (done.returncode, done.stdout) == (0, "")
-    assert stage.starts() == (["post-checkout a b 1"] if kind.startswith(("other", "detached")) else [])
+    starting = ["other branch", "other pin", "detached"] if uncommitted else ["other pin"]
+    assert stage.starts() == (["post-checkout a b 1"] if kind in starting else [])
     assert marked(repo) == (kind == "busy")
 
 

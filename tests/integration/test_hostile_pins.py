@@ -392,8 +392,7 @@ def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
 @pytest.mark.parametrize("what", some([*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE], FEW_SETTINGS))
 @pytest.mark.sample(4)
 def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(victim, what):
-    said = victim.check_out("settings", what)
-    assert ".vmrag.yaml" in said
+    victim.check_out("settings", what)  # with the same pin: the hook has nothing to do
     for command in (("query", "x"), ("sync",), ("fetch",), ("push",)):
         error = victim.fails(*command)
         assert error["code"] == "CONFIG_INVALID"

@@ -44,7 +44,10 @@ said by `vmrag status`, `commit` and `query`, and to agents, with the command th
 |---|---|
 {hooks}
 
-A hook is a shell script that compares the branch and the pin with what was applied last, and starts nothing if both are the same. Otherwise:
+A hook is a shell script that compares the branch and the pin with what was applied last, and starts nothing if both are the same, nor
+where the branch alone is another one, no documents are uncommitted and no commit was interrupted: the documents and the index are the same, and the
+next command notes the branch. (So what another program wrote into a Dolt database, and a branch of the knowledge base that stands elsewhere than the
+pin, are seen by the next command, not by such a checkout.) Otherwise:
 
 * **After something moved**, knowledge and index go to where the pin is now. What takes more than a second happens in the background
   (`hooks.sync`); a query meanwhile waits for it a while (`hooks.wait_s`), then answers from before, and says so. In the middle of a

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.views import Views
 from vmrag_link.paths import Places
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
@@ -19,7 +19,7 @@ from vmrag_link.sync.target import Target, Trigger, pinned, read_trigger
 Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
 
 
-def gap(places: Places, snapshots: Snapshots, trigger: Trigger, bound: Binding | None) -> Gap | None:
+def gap(places: Places, views: Views, trigger: Trigger, bound: Binding | None) -> Gap | None:
     """What a work tree lacks to be current; None: it is current. `trigger`: HEAD's name and pin;
     `bound`: its index.
 
@@ -31,19 +31,27 @@ def gap(places: Places, snapshots: Snapshots, trigger: Trigger, bound: Binding |
         return "unbound"
     if pinned(places, trigger) not in (None, bound.revision):
         return "index_elsewhere"
-    if snapshots.problem(bound.revision):
+    if views.problem(bound.revision):
         return "index_unusable"
     return None if is_applied(places, trigger) else "moved"
 
 
-def is_current(places: Places, snapshots: Snapshots) -> bool:
+def is_current(places: Places, views: Views) -> bool:
     """Whether a sync has nothing to do."""
-    return gap(places, snapshots, read_trigger(places), bindings.read(places)) is None
+    return gap(places, views, read_trigger(places), bindings.read(places)) is None
 
 
 def is_applied(places: Places, trigger: Trigger) -> bool:
     """Whether the knowledge base has followed HEAD and the pin there; the index may be behind."""
     return bindings.applied(places) == trigger
+
+
+def renamed(places: Places, trigger: Trigger) -> bool:
+    """Whether HEAD has another name than was applied last, and the pin is the same: where no
+    uncommitted documents are involved, hooks leave that to the next command.
+    """
+    before = bindings.applied(places)
+    return before is not None and before.pin == trigger.pin and before != trigger
 
 
 def is_pinned(target: Target, revision: str) -> bool:

@@ -5,8 +5,6 @@ Changes nothing but what is remembered of files; needs no index extra.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from typing import Literal
 
 import msgspec
@@ -14,9 +12,9 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import PinMalformed, RowsInvalid, VmragError, quoted
+from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index import view as views
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.documents import stale
@@ -174,14 +172,13 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     bound = ws.binding
     if bound is None:
         return BoundIndex(), ""
-    path = ws.snapshots.path(bound.revision)
+    path = ws.views.path(bound.revision)
     documents, chunks, damage = 0, 0, ""
-    if not ws.snapshots.problem(bound.revision):
+    if not ws.views.problem(bound.revision):
         try:
-            with contextlib.closing(Manifest(path, frozen=True)) as manifest:
-                documents, chunks = manifest.counts()
-        except sqlite3.Error as error:  # damaged since it was proven
-            damage = f"The index of {bound.revision[:7]} is damaged: {error}."
+            documents, chunks = views.read(path).counts()
+        except IndexFailed as error:  # damaged since it was proven
+            damage = error.message
     working = None
     if target.kb_branch:
         copy = ws.sync_context.working_copy(target.kb_branch.name, bound.revision)
@@ -212,14 +209,14 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     bound = ws.binding
     stands = bound.revision if bound else ""
     reasons = []
-    gap = current.gap(ws.places, ws.snapshots, target.trigger, bound)
+    gap = current.gap(ws.places, ws.views, target.trigger, bound)
     if gap == "unbound":
         reasons.append("No index is bound to this work tree yet.")
     elif gap == "index_elsewhere":
         reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":
-        reasons.append(f"The index of {stands[:7]} cannot be served: {ws.snapshots.problem(stands)}.")
-    elif gap == "moved":
+        reasons.append(f"The index of {stands[:7]} cannot be served: {ws.views.problem(stands)}.")
+    elif gap == "moved" and (ws.places.pending.exists() or not current.renamed(ws.places, target.trigger)):
         put_off = "; a hook put the sync off, because git was in the middle of something"
         reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
     if target.kb_branch and target.attachment == "held":
