@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
 
+if TYPE_CHECKING:
+    from vmrag_link.ops.index.answer_since import AnswerSince
+
 
 @vmrag_command("query")
 @click.argument("text")
@@ -36,6 +40,9 @@ from vmrag_link.workspace import Workspace
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
 @click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
+@click.option(
+    "--since", metavar="REF", help="How the answer has changed since what this git ref pins, and by which revisions."
+)
 @click.option("--full", is_flag=True, help="Whole chunks, line by line, instead of how they answer best.")
 @click.option(
     "-U", "--context", type=click.IntRange(0, 10_000), metavar="N", help="As --full, with N lines above and below."
@@ -60,6 +67,7 @@ def command(
     where: str | None,
     where_document: str | None,
     ref: str | None,
+    since: str | None,
     full: bool,
     context: int | None,
     opened: int | None,
@@ -83,6 +91,14 @@ def command(
             where=filters.parse(where) if where else None,
             where_document=filters.parse(where_document) if where_document else None,
         )
+        if since is not None:
+            _refuse_beside_since(at=ref is not None, full=full or context is not None, opened=opened is not None)
+            from vmrag_link.ops.index.answer_since import answer_since  # the history, which other queries do not load
+
+            changed = answer_since(ws, asked, since)
+            provenance.refuse_outdated(ws, changed.notes, strict=strict)
+            answering.emit(invocation, changed, _since_lines(changed, since), changed.notes)
+            return
         store = ws if at else stores.holding_all(ws, collection)
         lines_around = 0 if full and context is None else context
         report = operation.passages(store, asked, at=at, context=lines_around)
@@ -92,6 +108,29 @@ def command(
         invocation.warn_of_push(ws)
     outdated = [report.stale.sentence] if report.stale else []
     answering.emit(invocation, report, _lines(report, text, invocation), [*report.notes, *outdated])
+
+
+def _refuse_beside_since(**given: bool) -> None:
+    names = {"at": "--at", "full": "--full and --context", "opened": "--open"}
+    for name in (names[key] for key, value in given.items() if value):
+        raise UsageInvalid(f"--since compares two answers; {name} shows one.", hint="vmrag query TEXT --since REF")
+
+
+def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
+    from vmrag_link.cli import rankings
+
+    moved = any(not each.same for each in report.changes)
+    yield f"Since {ref} ({report.since[:7]}), " + ("the answer has changed:" if moved else "the answer is the same:")
+    yield from rankings.changes(report.before, report.after)
+    for each in report.documents:
+        yield f"{output.style(each.document, bold=True)} was {each.kind}:"
+        if each.uncommitted:
+            yield f"{passage_view.INDENT}uncommitted"
+        for info in each.revisions:
+            yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {info.message.splitlines()[0]}"
+    if moved and not report.documents:
+        yield "None of these documents has changed: others have, beside which they are ranked."
+    yield answering.standing_line(report.kb)
 
 
 def _lines(report: PassageReport, query: str, invocation: Invocation) -> Iterator[str]:

@@ -1,0 +1,110 @@
+"""`vmrag query TEXT --since REF`: how an answer has changed, and what changed it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.fixture
+def history(project: Project) -> Project:
+    """Two commits of code, tagged v1 and v2; between them `a` was edited twice and `c` added."""
+    project.write("docs/a.md", "# Retries\n\nRequests are retried three times.\n")
+    project.write("docs/b.md", "# Cache\n\nThe cache keeps answers for one hour.\n")
+    project.write("docs/far.md", "# Colours\n\nGreen and blue.\n")
+    commit(project, "first", "v1")
+    project.write("docs/a.md", "# Retries\n\nRequests are retried four times.\n")
+    commit(project, "four")
+    project.write("docs/a.md", "# Retries\n\nRequests are retried five times.\n")
+    project.write("docs/c.md", "# Limits\n\nRequests beyond the limit are retried later.\n")
+    commit(project, "five and limits", "v2")
+    return project
+
+
+def commit(project: Project, message: str, tag: str = "") -> None:
+    project.vmrag("import", "docs", "--collection", "docs")
+    project.vmrag("commit", "-m", message)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", message)
+    if tag:
+        project.git("tag", tag)
+
+
+def asked(project: Project, *words: str) -> dict:
+    return project.ask("query", "how often are requests retried", *words)
+
+
+def test_it_names_what_moved_and_the_revisions_that_changed_each_document(history):
+    report = asked(history, "--since", "v1")
+    changes = {each["document"]: (each["rank_before"], each["rank_after"]) for each in report["changes"]}
+    assert changes["docs/docs/c.md"][0] is None
+    assert changes["docs/docs/c.md"][1] is not None
+    documents = {each["document"]: each for each in report["documents"]}
+    assert {name: each["kind"] for name, each in documents.items()} == {
+        "docs/docs/a.md": "modified",
+        "docs/docs/c.md": "added",
+    }
+    assert [each["message"].strip() for each in documents["docs/docs/a.md"]["revisions"]] == ["five and limits", "four"]
+    assert [each["message"].strip() for each in documents["docs/docs/c.md"]["revisions"]] == ["five and limits"]
+    assert not any(each["uncommitted"] for each in documents.values())
+    assert report["revision"] != report["since"]
+
+
+def test_the_answers_are_those_that_both_places_give(history):
+    report = asked(history, "--since", "v1")
+    for place, answers in (("v1", report["before"]), ("v2", report["after"])):
+        given = asked(history, "--at", place)["results"]
+        assert [(each["document"], each["chunk"], each["score"]) for each in answers] == [
+            (f"{each['collection']}/{each['doc_id']}", each["chunk"], each["score"]) for each in given
+        ]
+
+
+def test_since_where_the_code_stands_nothing_has_changed(history):
+    report = asked(history, "--since", "v2")
+    assert report["documents"] == []
+    assert report["before"] == report["after"]
+    shown = history.vmrag("query", "how often are requests retried", "--since", "v2").out
+    assert "the answer is the same" in shown
+
+
+def test_uncommitted_documents_are_said_to_be_so(history):
+    history.write("docs/a.md", "# Retries\n\nRequests are retried without end.\n")
+    history.vmrag("import", "docs", "--collection", "docs")
+    report = asked(history, "--since", "v2")
+    [changed] = report["documents"]
+    assert (changed["document"], changed["kind"], changed["uncommitted"]) == ("docs/docs/a.md", "modified", True)
+    assert changed["revisions"] == []
+    assert "uncommitted" in history.vmrag("query", "how often are requests retried", "--since", "v2").out
+
+
+def test_from_an_older_place_a_removed_document_is_named_and_its_revisions(history):
+    (history.top / "docs/a.md").unlink()
+    history.vmrag("rm", "docs/docs/a.md")
+    history.vmrag("commit", "-m", "no retries")
+    history.git("add", "-A")
+    history.git("commit", "-q", "-m", "no retries")
+    report = asked(history, "--since", "v2")
+    changed = {each["document"]: each for each in report["documents"]}["docs/docs/a.md"]
+    assert changed["kind"] == "removed"
+    assert [each["message"].strip() for each in changed["revisions"]] == ["no retries"]
+
+
+@pytest.mark.parametrize("other", [["--at", "v1"], ["--full"], ["-U", "2"], ["--open"]])
+def test_what_shows_one_answer_is_refused_beside_it(history, other):
+    done = history.vmrag("query", "retries", "--since", "v1", *other, code=None)
+    assert done.code == 2
+    assert "--since compares two answers" in done.err
+
+
+def test_a_ref_without_a_pin_is_refused_with_its_name(history):
+    history.git("checkout", "-q", "--orphan", "bare")
+    history.git("rm", "-rq", "--cached", ".")
+    history.git("commit", "-q", "--allow-empty", "-m", "bare")
+    history.git("checkout", "-qf", "main")
+    done = history.vmrag("query", "retries", "--since", "bare", code=None)
+    assert done.code != 0
+    assert "bare" in done.err

@@ -1,0 +1,109 @@
+"""How the answer to a query has changed since a git ref, and by which revisions of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Literal
+
+from vmrag_link.golden.comparison import RankChange, ranking_changes
+from vmrag_link.golden.queries import RankedChunk, ranked
+from vmrag_link.models import At, DocumentHeader, Record, Working
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.provenance import KbBlock, viewed
+from vmrag_link.ops.history import log
+from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops.history.log import PinnedRevision
+from vmrag_link.ops.history.trail import Trail
+from vmrag_link.ops.index.query import RankedRevision, require_query, searching
+from vmrag_link.retrieval.query import Query
+from vmrag_link.workspace import View, Workspace
+
+MOST_REVISIONS = 10
+"""Of one document that are named."""
+
+Key = tuple[str, str]
+
+
+class ChangedSource(Record, frozen=True):
+    """A document of either answer that is not what it was.
+
+    `revisions`: those since then that changed it, the latest first; none where only the other side
+    of diverged histories did. `uncommitted`: it is changed beyond them.
+    """
+
+    document: str
+    kind: Literal["added", "modified", "removed"]
+    revisions: tuple[PinnedRevision, ...]
+    uncommitted: bool = False
+
+
+class AnswerSince(Record, frozen=True):
+    """`since` and `revision`: the revisions that were asked, both ranked as the settings here say.
+
+    `changes`: of each chunk of either answer. What changed place while its document is not in
+    `documents` did so because of others. `notes`: as in `QueryReport`.
+    """
+
+    query: str
+    since: str
+    revision: str
+    before: tuple[RankedChunk, ...]
+    after: tuple[RankedChunk, ...]
+    changes: tuple[RankChange, ...]
+    documents: tuple[ChangedSource, ...]
+    kb: KbBlock
+    notes: tuple[str, ...] = ()
+
+
+def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
+    """Ask at what a git ref pins, and where the work tree stands. Raises as `searching`, and
+    `lazy_fetch.pinned_at`.
+    """
+    require_query(asked.text)
+    since = lazy_fetch.pinned_at(ws, ref)
+    old = searching(ws, lambda searcher, _: searcher.search(asked), at=RankedRevision(since, ws.config.retrieval))
+    new, view, kb = searching(ws, lambda searcher, view: (searcher.search(asked), view, viewed(ws, view).kb))
+    before, after = ranked(old), ranked(new)
+    keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
+    return AnswerSince(
+        query=asked.text,
+        since=since,
+        revision=view.revision,
+        before=before,
+        after=after,
+        changes=tuple(ranking_changes(before, after)),
+        documents=tuple(_changed(ws, keys, since, view)),
+        kb=kb,
+        notes=view.notes,
+    )
+
+
+def _changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:
+    wanted = list(keys)
+    old, new = _headers(ws, since, wanted), _headers(ws, view.at, wanted)
+    committed = _headers(ws, view.revision, wanted) if isinstance(view.at, Working) else new
+    without = {each.revision for each in ws.engine.log(since)} | log.hidden(ws.engine)
+    trail = Trail(ws.engine, [view.revision], without)
+    for key in wanted:
+        if old.get(key) == new.get(key):
+            continue
+        visits = trail.visits(DocumentName(*key)) if since != view.revision else ()
+        changing = islice((visit.info for visit in visits if visit.changed), MOST_REVISIONS)
+        yield ChangedSource(
+            "/".join(key),
+            "added" if key not in old else "removed" if key not in new else "modified",
+            tuple(log.pinned(ws, changing)),
+            uncommitted=committed.get(key) != new.get(key),
+        )
+
+
+def _headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
+    by_collection: dict[str, list[str]] = {}
+    for name, doc_id in keys:
+        by_collection.setdefault(name, []).append(doc_id)
+    return {
+        each.key: each
+        for name, ids in by_collection.items()
+        for each in ws.engine.headers(at, collection=name, ids=ids)
+    }
