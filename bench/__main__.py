@@ -28,6 +28,7 @@ from bench import (
     merge,
     migrate,
     query,
+    segments,
     switch,
     team,
     travel,
@@ -42,6 +43,7 @@ Part = Callable[[Path, list[int], int, dict[str, str]], list[Figure]]
 
 PARTS: dict[str, Part] = {
     "switch": switch.run,
+    "segments": segments.run,
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
     "merge": merge.run,

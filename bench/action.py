@@ -1,9 +1,10 @@
 """The Action with a warm cache, against `vmrag sync` and `vmrag fingerprint --verify` where the
-index lies already.
+vectors lie already.
 
-Both fetch the knowledge base and compare the index with it. The Action takes the index out of the
-cache besides, and reads the event; a start of Python for each of its steps is taken off, because a
-step is a process. Installing, and what GitHub's own actions do, is not measured.
+Both fetch the knowledge base, build the index and compare it with the documents. The Action takes
+the vectors out of the cache besides, and reads the event; a start of Python for each of its steps
+is taken off, because a step is a process. Installing, and what GitHub's own actions do, is not
+measured.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Stage:
         self._clones = 0
 
     def commands(self) -> Run:
-        """`sync` and `fingerprint --verify` where the index lies at its place."""
+        """`sync` and `fingerprint --verify` where the vectors lie at their place."""
         clone = self._clone()
         home = clone / ".git" / "vmrag"
         home.mkdir(mode=0o700)
@@ -85,7 +86,7 @@ class Stage:
         shutil.copytree(self._packed, temp / "vmrag-cache")
         sync = self._step("sync", clone, told | {"VMRAG_NO_SERVICES": ""})
         if "from the cache" not in (temp / "summary").read_text().replace("&#45;", "-"):
-            raise SystemExit("the Action has built the index")
+            raise SystemExit("the Action has embedded texts")
         return Run(prepare.wall + sync.wall, prepare.cpu + sync.cpu, max(prepare.peak_mb, sync.peak_mb))
 
     def _clone(self) -> Path:

@@ -24,6 +24,7 @@ import msgspec
 
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
+from bench.switch import remove_views
 from bench.timing import Figure, Run
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Write
@@ -69,7 +70,7 @@ def run(folder: Path, rounds: int, env: dict[str, str], documents: int = DOCUMEN
 
 
 def _built(repo: Path, env: dict[str, str], *, keep_cache: bool, mode: str) -> Run:
-    shutil.rmtree(repo / ".git/vmrag/snapshots")
+    remove_views(repo, "")
     if not keep_cache:
         (repo / ".git/vmrag/embeddings.sqlite").unlink()
     return timing.once([*VMRAG, "sync"], cwd=repo, env=env | {"VMRAG_CHROMA_MODE": mode})

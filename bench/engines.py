@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import engine_step, knowledge, timing
-from bench.switch import remove_snapshots
+from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
 from vmrag_link.engines import records
 from vmrag_link.engines.dolt.literals import literals
@@ -51,7 +51,7 @@ def switched(folder: Path, size: int, rounds: int, env: dict[str, str]) -> Figur
 
     def there(repo: Path) -> Run:
         knowledge.git(repo, "switch", "-q", "feature", env=env)
-        remove_snapshots(repo, knowledge.pinned(repo, "feature", env))
+        remove_views(repo, knowledge.pinned(repo, "feature", env))
         done = timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
         knowledge.git(repo, "switch", "-q", "main", env=env)
         timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)

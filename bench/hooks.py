@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import knowledge, timing
+from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
 
 ADDED = 4.0
@@ -69,7 +70,7 @@ def _moved(timed: dict[str, Sample]) -> list[Figure]:
 
 
 def _moving(repo: Path, hooks: dict[str, Path], env: dict[str, str]) -> dict[str, Callable[[], Run]]:
-    """Switch to `feature`, whose snapshot is missing: with the hook, or by git alone and then
+    """Switch to `feature`, whose view is missing: with the hook, or by git alone and then
     `vmrag sync`.
     """
 
@@ -77,9 +78,7 @@ def _moving(repo: Path, hooks: dict[str, Path], env: dict[str, str]) -> dict[str
         knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)
         knowledge.git(repo, "switch", "-q", "main", env=env | {"VMRAG": "0"})
         timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
-        for snapshot in (repo / ".git/vmrag/snapshots").iterdir():
-            if knowledge.pinned(repo, "feature", env)[:12] in snapshot.name:
-                shutil.rmtree(snapshot) if snapshot.is_dir() else snapshot.unlink()
+        remove_views(repo, knowledge.pinned(repo, "feature", env))
 
     def hooked() -> Run:
         prepare(hooks["ours"])
@@ -104,6 +103,7 @@ def _program(name: str) -> str | None:
 
 def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
     from vmrag_hooks import shims
+    from vmrag_link.git import hook_scope
 
     path = folder / f"hooks-{name.replace(' ', '-')}"
     path.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
         _install(repo, name, path, env)
         return path
     (repo / ".git/vmrag/interpreter").write_text(f"{sys.executable}\n")
-    for hook in shims.HOOKS if name != "none" else ():
+    for hook in hook_scope.HOOKS if name != "none" else ():
         (path / hook).write_bytes(shims.text(hook) if name == "ours" else b"#!/bin/sh\nexit 0\n")
         (path / hook).chmod(0o755)
     knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
-from bench.switch import remove_snapshots
+from bench.switch import remove_views
 from bench.timing import Figure, Run
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, Write
@@ -74,7 +74,7 @@ def _merge(repo: Path, _: dict[str, str]) -> Run:
 
 def _sync(repo: Path, env: dict[str, str]) -> Run:
     knowledge.git(repo, "switch", "-q", "feature", env=env)
-    remove_snapshots(repo, knowledge.pinned(repo, "feature", env))
+    remove_views(repo, knowledge.pinned(repo, "feature", env))
     done = timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
     knowledge.git(repo, "switch", "-q", "main", env=env)
     timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)

@@ -86,7 +86,7 @@ def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[st
         return timing.once(["git", "merge", "-q", "-m", "merge", theirs], cwd=repo, env=env)
 
     def replay() -> Run:
-        """To and fro between two pins with snapshots.
+        """To and fro between two pins with views.
 
         `git reset` fires no hook, so nothing else is timed.
         """

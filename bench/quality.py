@@ -11,7 +11,7 @@ import contextlib
 import math
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +42,14 @@ def main() -> None:
         quality_sets.fetch(folder / "packages")
         ranks: dict[str, dict[str, list[int]]] = {}
         passages: dict[int, list[bool]] = {}
-        for name, make in (("library", quality_sets.library), ("manual", quality_sets.manual)):
-            made = make(folder / "packages")
-            with open_index(folder / name, made) as searcher:
-                asked = {
-                    kind: [each for each in all_ if each.test == given.test] for kind, all_ in made.questions.items()
-                }
-                for title, answer in rankings(searcher).items():
-                    for kind, questions in asked.items():
-                        ranks.setdefault(title, {})[kind] = [rank_of(answer(each.text), each) for each in questions]
+        sets = {
+            name: make(folder / "packages")
+            for name, make in (("library", quality_sets.library), ("manual", quality_sets.manual))
+        }
+        for name, made in sets.items():
+            asked = asked_of(made, test=given.test)
+            with open_index(folder / name, {"pages": made}) as searcher:
+                ranked(ranks, searcher, asked)
                 for limit in (1, 2, 3, 0):
                     answer = direct(searcher, Mode.HYBRID, Ranking(per_document=limit), k=5)
                     passages.setdefault(limit, []).extend(
@@ -59,9 +58,31 @@ def main() -> None:
                         for each in questions
                         if each.passage
                     )
+        together: dict[str, dict[str, list[int]]] = {}
+        with open_index(folder / "together", sets) as searcher:
+            ranked(
+                together, searcher, {k: q for made in sets.values() for k, q in asked_of(made, test=given.test).items()}
+            )
     report(ranks)
+    print("\nThe same questions to both, each a collection of its own, without naming one:\n")
+    report(together)
     print("\nThe passage itself among five results, by `retrieval.per_document`: ", end="")
     print(", ".join(f"{limit or 'any'} {np.mean(found):.3f}" for limit, found in passages.items()))
+
+
+def asked_of(made: QuestionSet, *, test: bool) -> dict[str, list[Question]]:
+    return {kind: [each for each in all_ if each.test == test] for kind, all_ in made.questions.items()}
+
+
+def ranked(
+    ranks: dict[str, dict[str, list[int]]],
+    searcher: Callable[[Ranking], Searcher],
+    asked: dict[str, list[Question]],
+) -> None:
+    """Add the places of the right documents, by ranking and kind of question."""
+    for title, answer in rankings(searcher).items():
+        for kind, questions in asked.items():
+            ranks.setdefault(title, {})[kind] = [rank_of(answer(each.text), each) for each in questions]
 
 
 def rankings(searcher: Callable[[Ranking], Searcher]) -> dict[str, Answer]:
@@ -103,15 +124,17 @@ def rank_of(hits: list[Hit], question: Question) -> int:
 
 
 @contextlib.contextmanager
-def open_index(folder: Path, made: QuestionSet):
+def open_index(folder: Path, collections: Mapping[str, QuestionSet]):
     """Searchers over the documents, by ranking; as `vmrag import` indexes them."""
     env = knowledge.environment(folder.parent / "home")
     if not (folder / ".git/done").exists():
-        (folder / "pages").mkdir(parents=True, exist_ok=True)
-        for doc_id, text in made.documents.items():
-            (folder / "pages" / _file(doc_id)).write_text(text)
+        for name, made in collections.items():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for doc_id, text in made.documents.items():
+                (folder / name / _file(doc_id)).write_text(text)
         knowledge.git(folder, "init", "-q", "-b", "main", env=env)
-        for command in (("init", "--no-hooks"), ("import", "pages", "--collection", "pages")):
+        imports = (("import", name, "--collection", name) for name in collections)
+        for command in (("init", "--no-hooks"), *imports):
             subprocess.run([*knowledge.VMRAG, *command, "-q"], cwd=folder, env=env, check=True)
         (folder / ".git/done").touch()
     workspace = Workspace.open(folder, QUIET)

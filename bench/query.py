@@ -93,6 +93,8 @@ def _golden(ws: Any) -> dict[str, float]:
 
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
+    from vmrag_link.index.verify import segments_beside
+    from vmrag_link.index.views import segments_of
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.retrieval.search import Searcher
@@ -114,7 +116,8 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
             lambda text: searcher.search(Query(text, k=10, mode=Mode.VECTOR, **_filters(text))), texts
         )
         searcher.close()
-        mapped = sum(path.stat().st_size for path in view.folder.glob("vectors-*")) / 1_000_000
+        segments = [segments_beside(view.folder) / name for name in segments_of(view.folder)]
+        mapped = sum(path.stat().st_size for each in segments for path in each.glob("vectors-*")) / 1_000_000
     return seconds | {"memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1_000_000 - mapped}
 
 

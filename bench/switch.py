@@ -14,6 +14,8 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run, Sample
 from vmrag_link.embedding import registry
+from vmrag_link.index.views import Views, segments_of
+from vmrag_link.paths import size_of
 
 BARE_START = Path(__file__).with_name("bare_start.py")
 BARE_BUILD = Path(__file__).with_name("bare_build.py")
@@ -24,7 +26,7 @@ STARTS = {10_000: 4.5, 100_000: 7.0}
 FRESH = {10_000: 1.3}
 """How often a fresh build may take what its bare parts take."""
 
-SNAPSHOT_MB = {100_000: 150}
+INDEX_MB = {100_000: 150}
 GROWTH = 2.0
 MEMORY = 1.5
 BACK = 1.5
@@ -40,10 +42,9 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
         there[size], ratios = switch(folder, size, rounds, env)
         starts[size] = ratios[0].ratio
         built[size], more = fresh(folder, size, rounds, env)
-        figures += [*ratios, *more, snapshot(folder, size, env)]
+        figures += [*ratios, *more, index(folder, size, env)]
     # In bare starts, because a machine may have become slower from one size to the next.
     figures += timing.growths({"switch, in bare starts,": starts}, GROWTH)
-    # Nothing maps vectors here: they are copied and appended to.
     figures += peaks("a switch", there, MEMORY) + peaks("a fresh build", built, None)
     return figures
 
@@ -75,12 +76,12 @@ def bare_start(folder: Path, env: dict[str, str]) -> Run:
 
 
 def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sample, list[Figure]]:
-    """The way there (its snapshot is not there yet) and the way back (it is)."""
+    """The way there (its view is not there yet) and the way back (it is)."""
     repo = knowledge.make(folder, size, env)
 
     def there() -> Run:
         knowledge.git(repo, "switch", "-q", "feature", env=env)
-        remove_snapshots(repo, knowledge.pinned(repo, "feature", env))
+        remove_views(repo, knowledge.pinned(repo, "feature", env))
         return timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
 
     def back() -> Run:
@@ -107,7 +108,7 @@ def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[S
     # Three git calls: where the work tree is, its configuration, and the KB branch of the code
     # branch.
     back_figure = Figure(
-        f"back to a snapshot that is there, {size:,} documents: against one start + git",
+        f"back to a view that is there, {size:,} documents: against one start + git",
         (seconds["back"] - 3 * seconds["git"]) / seconds["vmrag --version"],
         BACK,
         {name: seconds[name] for name in ("back", "vmrag --version", "git")},
@@ -124,7 +125,7 @@ def fresh(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sa
     argv = [kept / "kb/kb.doltlite", revision, kept / "embeddings.sqlite", model, bare]
 
     def ours() -> Run:
-        remove_snapshots(repo, "")
+        remove_views(repo, "")
         return timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
 
     def parts() -> Run:
@@ -140,14 +141,14 @@ def fresh(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sa
     return timed["vmrag sync"], [figure]
 
 
-def snapshot(folder: Path, size: int, env: dict[str, str]) -> Figure:
-    """What one takes on the disk."""
+def index(folder: Path, size: int, env: dict[str, str]) -> Figure:
+    """What one takes on the disk: a view, and all segments that it counts."""
     repo = knowledge.make(folder, size, env)
     revision = knowledge.pinned(repo, "main", env)
-    [path] = (each for each in (repo / ".git/vmrag/snapshots").glob(f"{revision}-*") if each.is_dir())
-    megabytes = sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) / 1_000_000
-    allowed = SNAPSHOT_MB.get(size)
-    name = f"snapshot of {size:,} documents, MB"
+    [path] = (each for each in (repo / ".git/vmrag/views").glob(f"{revision}-*") if each.is_dir())
+    megabytes = (size_of(path) + sum(segments_of(path).values())) / 1_000_000
+    allowed = INDEX_MB.get(size)
+    name = f"index of {size:,} documents, MB"
     return Figure(
         f"{name}, of {allowed}" if allowed else name,
         megabytes / (allowed or 1),
@@ -156,7 +157,9 @@ def snapshot(folder: Path, size: int, env: dict[str, str]) -> Figure:
     )
 
 
-def remove_snapshots(repo: Path, revision: str) -> None:
-    """Those of a revision; all without one."""
-    for path in (repo / ".git/vmrag/snapshots").glob(f"{revision}*"):
+def remove_views(repo: Path, revision: str) -> None:
+    """Those of a revision, and what they alone count; all without one."""
+    views = Views(repo / ".git/vmrag/views")
+    for path in views.root.glob(f"{revision}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    views.segments.collect([views.root, views.root.with_name("uncommitted")])
