@@ -37,9 +37,6 @@ SMALL = 256
 MOST_PARTS = 4
 """Segments of a view that another one is added to; beyond, the smallest are joined."""
 
-ABSORBED_CHUNKS = 1_000
-"""Chunks that are read together from a segment that is taken in."""
-
 
 class ChunkedDocument(Record, frozen=True):
     """A document ready to be indexed: `vectors` holds one float32 row for each of `chunks`."""
@@ -343,20 +340,10 @@ class Draft:
             alone = IndexView("", {name: self._held[name] for name in part.pieces}, (part,))
             with contextlib.closing(IndexReader(alone, self._segments.root)) as reader:
                 for name in part.pieces:
-                    self._copy(reader, name)
+                    for batch in reader.batches(name):
+                        self._copy(reader, name, batch)
 
-    def _copy(self, reader: IndexReader, collection: str) -> None:
-        batch: list[tuple[DocumentHeader, range]] = []
-        size = 0
-        for header, rows in reader.placed(collection):
-            batch.append((header, rows))
-            size += len(rows)
-            if size >= ABSORBED_CHUNKS:
-                self._copy_batch(reader, collection, batch)
-                batch, size = [], 0
-        self._copy_batch(reader, collection, batch)
-
-    def _copy_batch(self, reader: IndexReader, collection: str, batch: Sequence[tuple[DocumentHeader, range]]) -> None:
+    def _copy(self, reader: IndexReader, collection: str, batch: Sequence[tuple[DocumentHeader, range]]) -> None:
         rows = [row for _, each in batch for row in each]
         texts, kept = reader.texts(rows), reader.floats(rows)
         entries = [CutDocument(header, [texts[row] for row in each]) for header, each in batch]

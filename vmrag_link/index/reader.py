@@ -27,7 +27,8 @@ from vmrag_link.models import DocumentHeader
 
 Key = tuple[str, str]
 
-COLUMN_ROWS = 1000
+COLUMN_ROWS = 1_000
+BATCH_CHUNKS = 1_000
 
 
 class HeldChunk(NamedTuple):
@@ -145,6 +146,19 @@ class IndexReader:
             for each in held.segment.manifest.documents(held.piece.id):
                 if held.piece.alive(each.first):
                     yield _header(collection, each), _rows(held, each)
+
+    def batches(self, collection: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
+        """As `placed`, documents with about `BATCH_CHUNKS` chunks at a time."""
+        batch: list[tuple[DocumentHeader, range]] = []
+        size = 0
+        for header, rows in self.placed(collection):
+            batch.append((header, rows))
+            size += len(rows)
+            if size >= BATCH_CHUNKS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
 
     def columns(self, collection: str, *, header: bool) -> Iterator[HeldColumns]:
         """Every document of a collection, a thousand at a time. Without `header`, the columns from

@@ -32,8 +32,6 @@ from vmrag_link.models import DocumentHeader, canonical_json
 WORN = 0.7
 """The share of a segment's rows below which it is written anew."""
 
-BATCH_CHUNKS = 1_000
-
 
 class _Used(NamedTuple):
     """What some views count of one collection in one segment: dead there is what none does."""
@@ -188,7 +186,7 @@ def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _Ne
                 raise IndexFailed(f"The segment {segment} does not verify: {problem}.", hint="vmrag sync")
             for each, reader in _readers(root, segment, used[segment]):
                 label, places = each.label, moved.setdefault((segment, each.piece.id), {})
-                for batch in _batches(reader, each.definition.name):
+                for batch in reader.batches(each.definition.name):
                     new: list[tuple[DocumentHeader, range]] = []
                     for header, rows in batch:
                         key = _key(label, header, reader, rows)
@@ -201,19 +199,6 @@ def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _Ne
         written = writer.finish()
     pieces = {label: held.piece for label, held in written.items()}
     return _New(kept.segments.publish(folder), pieces, moved)
-
-
-def _batches(reader: IndexReader, name: str) -> Iterator[list[tuple[DocumentHeader, range]]]:
-    batch: list[tuple[DocumentHeader, range]] = []
-    size = 0
-    for header, rows in reader.placed(name):
-        batch.append((header, rows))
-        size += len(rows)
-        if size >= BATCH_CHUNKS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _key(label: str, header: DocumentHeader, reader: IndexReader, rows: range) -> bytes:
