@@ -112,6 +112,18 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
     assert segment not in segments(built.path)
 
 
+def test_of_a_segment_with_a_text_that_is_none_nothing_is_taken_over(kb, revision):
+    """Python's own module refuses it, without a code of SQLite's."""
+    [segment] = segments(kb.views.path(revision))
+    with contextlib.closing(sqlite3.connect(segment / manifest.FILE, isolation_level=None)) as connection:
+        connection.execute("UPDATE documents SET title = CAST(X'ff' AS TEXT)")
+    unnoticed(segment)
+    later = kb.commit(doc("d7", "changed"))
+    built = kb.index(later, base=revision)
+    assert (built.how, built.changes.added) == ("delta", 20)
+    assert segment not in segments(built.path)
+
+
 def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(kb, revision):
     """What is read of it fails first, with any error."""
     folder = kb.views.path(revision)

@@ -19,6 +19,7 @@ from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import directories
 from vmrag_link.index.metadata import chroma_name, chunk_id, description, hnsw_settings
 from vmrag_link.index.seal import boot
+from vmrag_link.index.segment import is_full
 from vmrag_link.index.view import IndexedCollection, indexes_equally
 from vmrag_link.models import Collection, DocumentHeader, Record
 from vmrag_link.progress import FOLLOWING, QUIET, Progress
@@ -94,7 +95,7 @@ def _database_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        if is_full(error):
             raise no_space(folder) from error
         raise IndexFailed(f"Chroma's store cannot be made: {error}.", hint="Run it again: vmrag sync --wait") from error
 

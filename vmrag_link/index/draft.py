@@ -21,7 +21,7 @@ from vmrag_link.errors import no_space, unusable
 from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader, Key
-from vmrag_link.index.segment import CutDocument, SegmentWriter
+from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.index.view import CountedSegment, IndexedCollection, IndexView
 from vmrag_link.index.views import Segments, segments_of
@@ -129,7 +129,7 @@ class Draft:
                     self._writer.close()
         except sqlite3.Error as late:
             error = error or late
-        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+        if is_full(error):
             raise no_space(self._segments.root) from error
         if isinstance(error, DAMAGE):
             for part in self._base.parts:

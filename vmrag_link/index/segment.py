@@ -185,6 +185,11 @@ class SegmentWriter:
         return ""
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether SQLite says that the disk is full. Errors of Python's own module have no code."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
 class Segment:
     """A finished segment, open for reading; `number` is its place in the view.
 

@@ -23,7 +23,7 @@ from vmrag_link.index import keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import seal_view
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.segment import CutDocument, SegmentWriter
+from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
 from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
 from vmrag_link.index.views import Views
 from vmrag_link.models import Collection as CollectionDefinition
@@ -280,5 +280,4 @@ def _database_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        full = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
-        raise no_space(folder) if full else unusable(folder, str(error)) from error
+        raise no_space(folder) if is_full(error) else unusable(folder, str(error)) from error
