@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,20 +52,25 @@ def moment(project: Project) -> tuple[str, str, int]:
     return project.git("rev-parse", "HEAD"), pinned, moves
 
 
-def busy_person(project: Project) -> None:
-    """What a person types in another terminal. Ends on `main`."""
+def busy_person(project: Project, reads_an_answer: Callable[[], None]) -> None:
+    """What a person types in another terminal, waiting for answers of the agent's now and then.
+    Ends on `main`.
+    """
     git = project.git
     for round_ in range(ROUNDS):
         git("switch", "-q", "feature")
         project.record(f"feature {round_}", **{f"feature{round_}": f"written on feature in round {round_}"})
+        reads_an_answer()
         git("switch", "-q", "main")
         project.record(f"main {round_}", **{f"main{round_}": f"written on main in round {round_}"})
         git("switch", "-qc", f"topic{round_}", "HEAD~1")
         project.record(f"topic {round_}", **{f"topic{round_}": f"written on a topic in round {round_}"})
+        reads_an_answer()
         git("rebase", "-q", "main")
         git("switch", "-q", "main")
         git("merge", "-q", "--no-edit", f"topic{round_}")
         git("merge", "-q", "--no-edit", "feature")
+        reads_an_answer()
         git("checkout", "-q", "--detach", "first")
         git("switch", "-q", "main")
         git("reset", "-q", "--hard", "HEAD~1")
@@ -95,8 +102,13 @@ def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, e
     answers: list[Answer] = []
     searches: list[dict[str, Any]] = []
 
+    def read_an_answer() -> None:
+        seen, until = len(answers), time.monotonic() + 60
+        while len(answers) < seen + 2 and time.monotonic() < until:  # the first one may have been asked before
+            time.sleep(0.01)
+
     async def person(done: anyio.Event) -> None:
-        await anyio.to_thread.run_sync(busy_person, project)
+        await anyio.to_thread.run_sync(busy_person, project, read_an_answer)
         done.set()
 
     async def agent() -> None:
@@ -139,8 +151,7 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
         for match in found["results"][0]["matches"]:
             assert found["kb"]["dirty"] or match["document"] in there[match["metadata"]["source_id"]]
     quiet = [each for each in answers if each.before == each.after and each.kb["in_sync"]]
-    assert len(quiet) >= len(answers) / 4
-    assert len({each.kb["commit"] for each in answers}) >= 5
+    assert len({each.kb["commit"] for each in quiet}) >= 3 * ROUNDS  # an answer that the person waited for, each
     last = answers[-1]
     assert last.kb["in_sync"]
     assert f"written on feature in round {ROUNDS - 1}" in last.texts.values()
