@@ -1,0 +1,245 @@
+"""The process that cuts strangers' programs, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_code_symbols import SAMPLES
+from vmrag_link.code.cutter import CodeCutter
+from vmrag_link.code.cutting import MOST_BYTES, cut
+from vmrag_link.code.languages import GRAMMARS
+from vmrag_link.code.messages import CodeTask
+from vmrag_link.code.pieces import CodePiece, CodeUnparsed
+from vmrag_link.conversion.limits import MIB, ConversionLimits
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [each.read_text() for each in sorted((ROOT / "vmrag_link").glob("*.py"))]
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where children have their folders."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def cutter() -> Iterator[CodeCutter]:
+    with CodeCutter() as found:
+        yield found
+
+
+def process_of(cutter: CodeCutter) -> int:
+    assert cutter._process
+    return cutter._process._process.pid
+
+
+def stop(cutter: CodeCutter) -> int:
+    """Its child does nothing from now on, as one that computes for ever."""
+    cutter.cut("a = 1\n", "python", 100)
+    os.kill(process_of(cutter), signal.SIGSTOP)
+    return process_of(cutter)
+
+
+def later(seconds: float, action: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    return timer
+
+
+# -- the same pieces as anywhere
+
+
+@pytest.mark.parametrize("language", sorted(SAMPLES))
+def test_the_child_loads_each_grammar_although_it_is_confined(cutter: CodeCutter, language: str) -> None:
+    text, _ = SAMPLES[language]
+    assert cutter.cut(text, language, 160) == cut(text, language, 160)
+
+
+def test_many_texts_have_their_pieces_in_order(cutter: CodeCutter) -> None:
+    tasks = [CodeTask(text, language, 300) for language, (text, _) in SAMPLES.items()]
+    tasks += [CodeTask(text, "python") for text in SOURCES]
+    tasks.insert(3, CodeTask("no grammar\n", "lua"))
+    tasks.insert(4, CodeTask("", "python"))
+    random.Random(3).shuffle(tasks)
+    assert list(cutter.cut_all(tasks)) == [cut(each.text, each.language, each.size) for each in tasks]
+
+
+def test_each_process_cuts_alike_whatever_it_cut_before() -> None:
+    task = CodeTask("".join(SOURCES)[:200_000], "python")
+    hard = CodeTask("a?b:" * 5000, "ruby")
+    found = []
+    for before in ([], [hard], [CodeTask("(" * 100_000, "python"), hard]):
+        with CodeCutter() as cutter:
+            found.append([*cutter.cut_all([*before, task, hard])][-2:])
+    assert found[0] == found[1] == found[2]
+
+
+def test_tasks_are_read_as_they_are_needed(cutter: CodeCutter) -> None:
+    read = 0
+
+    def tasks() -> Iterator[CodeTask]:
+        nonlocal read
+        for read in range(1, 1000):  # noqa: B007
+            yield CodeTask("a = 1\n", "python")
+
+    assert next(cutter.cut_all(tasks()))
+    assert read < 100
+
+
+def test_who_stops_in_the_middle_gets_no_other_text_s_pieces(cutter: CodeCutter) -> None:
+    tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(40)]
+    for _ in cutter.cut_all(tasks):
+        break
+    assert [each.symbol for each in cutter.cut("def other():\n    pass\n", "python", 100)] == ["other"]
+
+
+# -- processes
+
+
+def test_no_process_is_started_for_what_is_not_parsed(cutter: CodeCutter) -> None:
+    assert cutter.cut("local a = 1\n", "lua", 100) == [CodePiece(0, 12)]
+    assert cutter.cut("", "python", 100) == [CodePiece(0, 0)]
+    assert len(cutter.cut("a = 1\n" * (MOST_BYTES // 5), "python", 1500)) > 100
+    assert cutter._process is None
+
+
+def test_one_process_serves_all_and_leaves_nothing(temporary: Path) -> None:
+    with CodeCutter() as cutter:
+        cutter.cut("a = 1\n", "python", 100)
+        first = process_of(cutter)
+        cutter.cut("package a\n", "go", 100)
+        assert process_of(cutter) == first
+        assert [*temporary.iterdir()] != []
+    assert [*temporary.iterdir()] == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_end_of_the_parent_is_the_end_of_the_child(tmp_path: Path) -> None:
+    code = (
+        "import os\nfrom vmrag_link.code.cutter import CodeCutter\n"
+        "c = CodeCutter(); c.cut('a = 1\\n', 'python', 9); print(c._process._process.pid, flush=True); os._exit(0)"
+    )
+    argv = [sys.executable, "-c", code]
+    said = subprocess.run(
+        argv, cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    end = time.monotonic() + 20
+    while Path(f"/proc/{int(said.stdout)}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{int(said.stdout)}").exists()
+
+
+# -- what dies
+
+
+def test_a_text_whose_parser_is_killed_has_no_pieces_and_the_next_one_has(cutter: CodeCutter) -> None:
+    pid = stop(cutter)
+    timer = later(0.2, lambda: os.kill(pid, signal.SIGKILL))
+    with pytest.raises(CodeUnparsed) as failed:
+        cutter.cut("def f():\n    pass\n", "python", 100)
+    timer.join()
+    assert str(failed.value) == "cannot be cut (its parser was ended by SIGKILL)"
+    assert [each.symbol for each in cutter.cut("def f():\n    pass\n", "python", 100)] == ["f"]
+    assert process_of(cutter) != pid
+
+
+def test_the_death_is_that_of_the_text_in_hand_and_of_no_other(cutter: CodeCutter) -> None:
+    """The child knows the others already, and they are told to the next one."""
+    tasks = [CodeTask(f"def f{number}():\n    pass\n", "python") for number in range(10)]
+    found = cutter.cut_all(tasks)
+    assert isinstance(next(found), list)
+    pid = process_of(cutter)
+    os.kill(pid, signal.SIGKILL)
+    outcomes = list(found)
+    assert len(outcomes) == 9
+    failed = [number for number, each in enumerate(outcomes, 1) if isinstance(each, CodeUnparsed)]
+    assert len(failed) <= 1
+    for number, each in enumerate(outcomes, 1):
+        if number not in failed:
+            assert isinstance(each, list)
+            assert [piece.symbol for piece in each] == [f"f{number}"]
+
+
+def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> None:
+    cutter.cut("a = 1\n", "python", 100)
+    os.kill(process_of(cutter), signal.SIGKILL)
+    assert cutter._process
+    cutter._process._process.wait()
+    assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
+
+
+def test_waiting_has_an_end() -> None:
+    with CodeCutter(ConversionLimits(max_seconds=5)) as cutter:
+        stop(cutter)
+        with pytest.raises(CodeUnparsed, match="takes more than 5 seconds to be cut"):
+            cutter.cut("a = 1\n", "python", 100)
+        assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS takes the limit and does not keep it")
+def test_a_parser_that_is_out_of_memory_costs_one_text() -> None:
+    """Its process has used too much for another text, too, after each of them."""
+    texts = ["a = 1\n", "class A:\n  def f(self, a, b): return a, b\n" * 11_000, "b = 1\n"]
+    with CodeCutter(ConversionLimits(max_memory=40 * MIB)) as cutter:
+        first, large, last = cutter.cut_all([CodeTask(each, "python") for each in texts])
+    assert first == last == [CodePiece(0, 6)]
+    assert isinstance(large, CodeUnparsed)
+    assert large.reason.startswith("cannot be cut (its parser was ended by SIG")
+
+
+# -- what strangers write
+
+
+def hostile(size: int) -> Iterator[str]:
+    for part in (
+        "(",
+        "{",
+        "}",
+        '"',
+        "<",
+        "a<",
+        "()",
+        "x=",
+        "/*",
+        "\\\n",
+        "$",
+        "#",
+        "\0",
+        "if ",
+        "(\n",
+        "r#",
+        "((a)",
+        "<<E\n",
+        "\n",
+    ):
+        yield part * (size // len(part))
+    yield "(" * (size // 2) + ")" * (size // 2)
+    chance = random.Random(1)
+    yield "".join(chance.choice("(){}[]<>\"'`;:,.=+-*/&|$#@!? \n\tab1_\\") for _ in range(size))
+
+
+@pytest.mark.parametrize("language", sorted(GRAMMARS))
+def test_what_is_made_to_be_hard_is_bounded(cutter: CodeCutter, language: str) -> None:
+    """Some of it took a minute and 8 GB, in 50,000 characters, before operations were counted."""
+    texts = list(hostile(20_000))
+    for text, found in zip(texts, cutter.cut_all(CodeTask(text, language) for text in texts), strict=True):
+        assert isinstance(found, list), (text[:20], found)
+        assert "".join(text[each.start : each.end] for each in found) == text
+
+
+def test_five_megabytes_of_brackets_take_no_time(cutter: CodeCutter) -> None:
+    text = "(" * 5_000_000
+    assert len(cutter.cut(text, "python", 1500)) == 3334

@@ -1,0 +1,268 @@
+"""Where a text is cut: rules that hold for every language."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vmrag_link.code import parsing, symbols
+from vmrag_link.code.cutting import MOST_BYTES, cut, is_parsed
+from vmrag_link.code.languages import GRAMMARS
+from vmrag_link.code.pieces import CodePiece
+
+LANGUAGES = [*sorted(GRAMMARS), "lua", ""]
+ROOT = Path(__file__).parents[2]
+
+
+def texts(text: str, language: str, size: int = 1500) -> list[str]:
+    return [text[each.start : each.end] for each in cut(text, language, size)]
+
+
+def named(text: str, language: str = "python", size: int = 1500) -> list[tuple[str, str]]:
+    """Each piece's symbol with its text."""
+    return [(each.symbol, text[each.start : each.end]) for each in cut(text, language, size)]
+
+
+def function(name: str, rows: int = 4, indent: str = "") -> str:
+    body = "".join(f"{indent}    value_{row} = compute({row})\n" for row in range(rows))
+    return f"{indent}def {name}():\n{body}"
+
+
+# -- what a piece is
+
+
+def test_each_function_is_a_piece_and_blank_lines_go_with_the_one_before() -> None:
+    one, two = function("one"), function("two")
+    assert named(f"{one}\n\n{two}\n") == [("one", f"{one}\n\n"), ("two", f"{two}\n")]
+
+
+def test_what_is_no_symbol_is_together_and_begins_with_the_top_of_the_file() -> None:
+    top = '#!/usr/bin/env python3\n# Copyright.\n"""What it does."""\n\nimport a\nimport b\n\nLIMIT = 3\n\n\n'
+    assert named(f"{top}{function('one')}") == [("", top), ("one", function("one"))]
+
+
+def test_blank_lines_at_the_top_are_in_the_first_piece() -> None:
+    assert named(f"\n\n{function('one')}") == [("one", f"\n\n{function('one')}")]
+
+
+def test_a_class_that_fits_is_one_piece() -> None:
+    text = f"class A:\n{function('one', indent='    ')}\n{function('two', indent='    ')}"
+    assert named(text) == [("A", text)]
+
+
+def test_of_a_longer_class_there_is_its_head_and_a_piece_for_each_method() -> None:
+    head = 'class A(B):\n    """What it is."""\n\n    limit = 1\n\n'
+    one, two = function("one", indent="    "), function("two", indent="    ")
+    assert named(f"{head}{one}\n{two}", size=200) == [("A", head), ("A.one", f"{one}\n"), ("A.two", two)]
+
+
+def test_parts_of_a_long_function_have_its_name_and_its_signature() -> None:
+    text = function("long", 60)
+    pieces = cut(text, "python", 300)
+    assert len(pieces) > 4
+    assert {each[2:] for each in pieces} == {("long", "function", "def long():")}
+    assert all(100 <= each.end - each.start <= 300 for each in pieces)
+
+
+def test_a_function_in_a_long_function_is_a_piece() -> None:
+    inner = function("inner", 4, indent="    ")
+    text = f"def outer():\n    x = 1\n    y = 2\n    z = 3\n    a = 4\n{inner}    b = 5\n    return inner\n"
+    assert named(text, size=180) == [
+        ("outer", text[: text.index("    def inner")]),
+        ("outer.inner", text[text.index("    def inner") :]),  # the rest is small
+    ]
+
+
+def test_small_neighbours_in_a_class_are_one_piece_with_the_name_of_the_class() -> None:
+    small = "".join(f"    def f{number}(self):\n        return {number}\n\n" for number in range(4))
+    text = f"class A:\n    '''{'x' * 300}'''\n\n    a = 1\n    b = 1\n\n{small}{function('big', 5, '    ')}"
+    assert [name for name, _ in named(text, size=400)] == ["A", "A", "A.big"]
+
+
+def test_small_neighbours_at_the_top_have_the_name_of_the_first() -> None:
+    text = "import a\n\ndef one():\n    return 1\n\ndef two():\n    return 2\n"
+    assert named(text) == [("one", text)]
+
+
+def test_small_neighbours_are_not_joined_beyond_the_size() -> None:
+    text = "".join(f"def f{number}():\n    return {number}\n\n" for number in range(40))
+    assert all(len(each) <= 200 for each in texts(text, "python", 200))
+    assert len(texts(text, "python", 200)) > 5
+
+
+def test_two_symbols_on_a_line_are_in_one_piece() -> None:
+    text = "function a() { return 1; } function b() {\n  return 2;\n}\nfunction c() {\n  x();\n  y();\n  z();\n}\n"
+    assert "".join(texts(text, "javascript")) == text
+    assert texts(text, "javascript")[0].startswith("function a() { return 1; } function b()")
+
+
+def test_what_closes_a_class_goes_with_its_last_method() -> None:
+    methods = "".join(f"  int f{each}() {{\n    a();\n    b();\n    return c();\n  }}\n\n" for each in range(5))
+    text = f"class A {{\n{methods}}}\n"
+    assert texts(text, "java", 120)[-1].endswith("  }\n\n}\n")
+
+
+def test_a_comment_behind_code_belongs_to_that_code() -> None:
+    text = f"LIMIT = 3  # see below\n{function('one')}"
+    assert named(text) == [("", "LIMIT = 3  # see below\n"), ("one", function("one"))]
+
+
+def test_a_comment_that_stands_apart_belongs_to_no_symbol() -> None:
+    text = f"# Apart.\n\n# Near.\n{function('one')}"
+    assert named(text) == [("", "# Apart.\n\n"), ("one", f"# Near.\n{function('one')}")]
+
+
+def test_a_tree_with_errors_is_used() -> None:
+    text = f"{function('one')}\nthis is ( no python\n\n{function('two')}"
+    found = [name for name, _ in named(text)]
+    assert "one" in found
+    assert "two" in found
+
+
+def test_lines_end_as_they_did() -> None:
+    text = f"{function('one')}\n{function('two')}".replace("\n", "\r\n")
+    assert [name for name, _ in named(text)] == ["one", "two"]
+    assert "".join(texts(text, "python")) == text
+
+
+def test_names_beyond_ascii_do_not_shift_pieces() -> None:
+    text = f'"""Größe 😀."""\n\n{function("größe")}\n{function("zwei")}'
+    assert named(text)[1:] == [("größe", f"{function('größe')}\n"), ("zwei", function("zwei"))]
+
+
+def test_signatures_are_one_short_line() -> None:
+    arguments = ",\n".join(f"    argument_{number}: int = {number}" for number in range(40))
+    (piece,) = cut(f"def f(\n{arguments}\n) -> None:\n    pass\n", "python", 4000)
+    assert piece.signature.startswith("def f( argument_0: int = 0, argument_1: int = 1,")
+    assert len(piece.signature) <= 200
+    (piece,) = cut("def f(a):  # noqa\n    # Why.\n    return 1\n", "python", 100)
+    assert piece.signature == "def f(a):"
+
+
+# -- by lines
+
+
+def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
+    block = "local function f{}()\n  local a = 1\n\n  return a\nend\n\n"
+    text = "".join(block.replace("{}", str(number)) for number in range(30))
+    pieces = cut(text, "lua", 300)
+    assert {each[2:] for each in pieces} == {("", "", "")}
+    assert all(text[each.start : each.end].startswith("local function") for each in pieces)
+    assert all(each.end - each.start <= 300 for each in pieces)
+
+
+def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
+    text = f"a = 1\n{'x' * 2001}\nb = 2\n"
+    assert [len(each) for each in texts(text, "lua", 500)] == [6, 500, 500, 500, 500, 2, 6]
+    assert [len(each) for each in texts(f"a = 1\n{'x' * 1999}\nb = 2\n", "lua", 500)] == [6, 2000, 6]
+
+
+def test_one_long_line_is_no_symbol() -> None:
+    minified = "".join(f"function f{number}(){{return {number}}}" for number in range(500)) + "\n"
+    pieces = cut(minified, "javascript", 1500)
+    assert {each[2:] for each in pieces} == {("", "", "")}
+    assert len(pieces) == -(-len(minified) // 1500)
+
+
+def test_an_empty_text_is_an_empty_piece() -> None:
+    assert cut("", "python", 100) == cut("", "lua", 100) == [CodePiece(0, 0)]
+
+
+def test_a_text_that_is_too_large_is_cut_by_lines() -> None:
+    text = function("one", 8)
+    large = text + "#" * 79 + ("\n" + "#" * 79) * (MOST_BYTES // 80)
+    assert is_parsed(text, "python")
+    assert not is_parsed(large, "python")
+    assert {each.symbol for each in cut(large, "python", 1500)} == {""}
+
+
+def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget counts what the parser does: the text at which it ends is the same every time."""
+    monkeypatch.setattr(parsing, "_SPARE_STEPS", 40)
+
+    def fits(rows: int) -> bool:
+        return any(each.symbol for each in cut(function("f", 10) + "()" * rows, "python", 1500))
+
+    def longest() -> int:
+        low, high = 0, 20_000
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    first = longest()
+    assert 0 < first < 20_000
+    assert {longest() for _ in range(3)} == {first}
+
+
+def test_a_tree_that_is_too_large_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"{function(f'f{number}')}\n" for number in range(10))
+    by_symbols = cut(text, "python", 300)
+    monkeypatch.setattr(symbols, "MOST_NODES", 5)
+    assert {each.symbol for each in cut(text, "python", 300)} == {""} != {each.symbol for each in by_symbols}
+
+
+@pytest.mark.parametrize("language", sorted(GRAMMARS))
+def test_deep_nesting_ends_no_recursion(language: str) -> None:
+    for text in ("(" * 100_000, "{\n" * 20_000, "(\n" * 10_000 + ")\n" * 10_000, "class A {\n" * 3_000):
+        assert "".join(texts(text, language)) == text
+
+
+# -- whatever the text
+
+
+def is_partition(text: str, pieces: list[CodePiece], size: int) -> bool:
+    """Consecutive, complete, between lines but for long ones, and not too long."""
+    assert (pieces[0].start, pieces[-1].end) == (0, len(text))
+    assert all(before.end == after.start for before, after in pairwise(pieces))
+    for each in pieces:
+        assert each.start < each.end or not text
+        assert len(each.signature) <= 200
+        assert "\n" not in each.signature + each.symbol
+        assert each.end - each.start <= max(2 * size, 2000)
+    for each in pieces[1:]:
+        row = text[text.rfind("\n", 0, each.start) + 1 : (text.find("\n", each.start) + 1 or len(text) + 1) - 1]
+        assert text[each.start - 1] == "\n" or len(row) + 1 > max(size, 2000)
+    return True
+
+
+_MARKS = (
+    "def class function fn func if else for { } ( ) [ ] < > : ; , . = => -> ' \" ` # // /* */ -- $ @ \\ a b C 1 "
+    "interface struct impl namespace module end do select create table case return \x00 \ufeff é 😀"
+)
+WORDS = st.sampled_from([*_MARKS.split(" "), "\n", "\n\n", "    ", "\t", "\r\n", " ", "\r", "\u2028"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.lists(WORDS, max_size=150).map("".join) | st.text(max_size=300), size=st.sampled_from([1, 20, 100, 1500])
+)
+@example(text="\n" * 500, size=20)
+@example(text="}\n" * 500, size=20)
+@example(text="x" * 5000, size=100)
+def test_pieces_are_the_text(language: str, text: str, size: int) -> None:
+    pieces = cut(text, language, size)
+    assert is_partition(text, pieces, size)
+    assert cut(text, language, size) == pieces
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pieces_are_the_text_of_programs_that_were_damaged(language: str) -> None:
+    """The same numbers in every run: what fails once fails again."""
+    chance = random.Random(7)
+    sources = [(ROOT / "vmrag_link" / each).read_text() for each in ("proc.py", "code/naming.py", "locks.py")]
+    for _ in range(15):
+        text = chance.choice(sources)
+        for _ in range(chance.randrange(8)):
+            start = chance.randrange(len(text))
+            length = chance.choice([1, 10, 1000])
+            middle = chance.choice(["", "(", '"""', "}\n", "class A:\n", text[start : start + length]])
+            text = text[:start] + middle + text[start + chance.choice([0, length]) :]
+        size = chance.choice([100, 500, 1500])
+        assert is_partition(text, cut(text, language, size), size)

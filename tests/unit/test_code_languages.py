@@ -1,0 +1,103 @@
+"""Which language a file is in, and the key of what cuts it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from vmrag_link.code import languages
+from vmrag_link.code.grammars import GRAMMAR_RULES
+from vmrag_link.code.languages import GRAMMARS, cutter_of, language_of, problem
+from vmrag_link.errors import IndexExtraMissing
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+@pytest.mark.parametrize(
+    ("path", "language"),
+    [
+        ("src/a.py", "python"),
+        ("typings/a.pyi", "python"),
+        ("a.MJS", "javascript"),
+        ("a.jsx", "javascript"),
+        ("a.d.ts", "typescript"),
+        ("a.tsx", "tsx"),
+        ("a.go", "go"),
+        ("a.rs", "rust"),
+        ("A.java", "java"),
+        ("a.c", "c"),
+        ("a.h", "cpp"),
+        ("a.hpp", "cpp"),
+        ("A.cs", "c_sharp"),
+        ("Rakefile", "ruby"),
+        ("a.php", "php"),
+        ("build.gradle.kts", "kotlin"),
+        ("a.swift", "swift"),
+        ("bin/run.sh", "bash"),
+        ("a.sql", "sql"),
+        ("a.lua", "lua"),
+        ("A.scala", "scala"),
+        ("deep/Makefile", "make"),
+        ("CMakeLists.txt", "cmake"),
+        ("README.md", ""),
+        ("page.html", ""),
+        ("data.json", ""),
+        ("LICENSE", ""),
+        (".py", ""),
+        ("py", ""),
+        ("a.py/", ""),
+        ("", ""),
+    ],
+)
+def test_the_language_is_known_by_the_name(path: str, language: str) -> None:
+    assert language_of(path) == language
+
+
+def test_the_key_names_the_exact_versions_of_grammar_and_parser() -> None:
+    grammar, runtime = (importlib.metadata.version(each) for each in ("tree-sitter-python", "tree-sitter"))
+    assert cutter_of("python") == f"python {grammar} / tree-sitter {runtime} / 1.1"
+    assert len({cutter_of(language) for language in GRAMMARS}) == len(GRAMMARS)
+
+
+@pytest.mark.parametrize("language", ["lua", "make", ""])
+def test_what_has_no_grammar_is_cut_by_lines(language: str) -> None:
+    assert cutter_of(language) == "lines 1"
+
+
+def test_the_key_changes_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cutter_of("go"), cutter_of("lua")
+    monkeypatch.setattr(languages, "RULES_OF_LINES", 2)
+    assert cutter_of("go") != before[0]
+    assert cutter_of("lua") != before[1]
+
+
+def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problem() == ""
+    installed = languages.stamps()
+    monkeypatch.setattr(languages, "stamps", lambda: {**installed, "tree-sitter-go": None})
+    assert (
+        problem()
+        == "Source code is cut with tree-sitter, and tree-sitter-go is not installed: pip install 'vmrag-link[code]'"
+    )
+    monkeypatch.setattr(languages, "stamps", lambda: dict.fromkeys(installed))
+    assert " and 15 more packages are not installed: " in problem()
+
+
+def test_a_language_without_its_grammar_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(languages, "_version", lambda distribution: "" if distribution.endswith("-go") else "1")
+    with pytest.raises(IndexExtraMissing) as missing:
+        cutter_of("go")
+    assert missing.value.hint == "pip install 'vmrag-link[code]'"
+    assert cutter_of("rust").startswith("rust 1 ")
+
+
+def test_every_grammar_has_rules_and_is_in_the_extra_exactly() -> None:
+    assert set(GRAMMAR_RULES) == set(GRAMMARS)
+    extra = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]["code"]
+    required = {each.name: next(iter(each.specifier)) for each in map(Requirement, extra)}
+    assert set(required) == {"tree-sitter", *(each.distribution for each in GRAMMARS.values())}
+    assert {each.operator for each in required.values()} == {"=="}

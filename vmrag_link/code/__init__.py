@@ -1,0 +1,1 @@
+"""Source code: its language, and how it is cut by symbols."""

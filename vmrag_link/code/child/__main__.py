@@ -1,0 +1,35 @@
+"""`python -m vmrag_link.code.child`: cut texts, as `conversion.child.serving` says.
+
+A grammar is loaded when the first text needs it: from Python's own folders, which a confined
+process may read.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import IO
+
+import msgspec
+
+from vmrag_link.code.cutting import cut
+from vmrag_link.code.messages import LONGEST_MESSAGE, CodeTask, CutAnswer
+from vmrag_link.conversion import frames
+from vmrag_link.conversion.child.serving import is_used_up, serve
+from vmrag_link.conversion.frames import Disconnected
+from vmrag_link.conversion.limits import ConversionLimits
+
+
+def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> CodeTask:
+    return msgspec.msgpack.decode(frames.receive(stdin, LONGEST_MESSAGE), type=CodeTask)
+
+
+def _answer(task: CodeTask, limits: ConversionLimits) -> CutAnswer:
+    pieces = cut(task.text, task.language, task.size)
+    return CutAnswer(tuple(pieces), last=is_used_up(limits))
+
+
+if __name__ == "__main__":
+    try:
+        serve(_receive, _answer)
+    except Disconnected:
+        sys.exit(0)

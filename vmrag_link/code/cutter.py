@@ -1,0 +1,134 @@
+"""Source code to pieces, in a child process: grammars are C code that reads strangers' texts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from vmrag_link.code.cutting import cut, is_parsed
+from vmrag_link.code.messages import LONGEST_MESSAGE, CodeTask, CutAnswer
+from vmrag_link.code.pieces import CodePiece, CodeUnparsed
+from vmrag_link.conversion.limits import ConversionLimits
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.confined import ConfinedProcess, ProcessEnded  # only where one is needed
+
+MODULE = "vmrag_link.code.child"
+
+_MOST_AHEAD, _CHARACTERS_AHEAD = 64, 1 << 21
+"""Texts that the child is told before their turn, so that it never waits for us."""
+
+_LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
+"""Code takes a second for five megabytes. What is made to be hard is stopped by `parsing`, but for
+some that grow with the square of a text, which may not grow for long.
+"""
+
+_Waiting = deque[CodeTask | list[CodePiece]]
+"""Tasks, and the pieces of texts that no child is needed for; in their order."""
+
+
+class CodeCutter:
+    """Cuts texts, one after the other. For one thread at a time.
+
+    A child process is started for the first text that is parsed, serves the next ones, and ends
+    with the block. One that dies of a text is replaced for the next.
+    """
+
+    def __init__(self, limits: ConversionLimits | None = None) -> None:
+        self._limits = limits or _LIMITS
+        self._process: ConfinedProcess | None = None
+        self._told = 0
+        """How many of the texts that wait it knows: the first ones."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._process:
+            self._process.end()
+            self._process = None
+
+    def cut(self, text: str, language: str, size: int) -> list[CodePiece]:
+        """As `cutting.cut`. Raises `CodeUnparsed` where the parser dies of the text, or takes
+        longer than the limits allow.
+        """
+        found = next(iter(self.cut_all([CodeTask(text, language, size)])))
+        if isinstance(found, CodeUnparsed):
+            raise found
+        return found
+
+    def cut_all(self, tasks: Iterable[CodeTask]) -> Iterator[list[CodePiece] | CodeUnparsed]:
+        """The pieces of each text, or why it has none; in the order of the tasks, which are read
+        ahead.
+        """
+        given, waiting, self._told = iter(tasks), _Waiting(), 0
+        try:
+            while _read_ahead(given, waiting):
+                first = waiting[0]
+                found = self._answer(waiting) if isinstance(first, CodeTask) else first
+                waiting.popleft()
+                self._told = max(0, self._told - 1)
+                yield found
+        finally:
+            if self._process and any(isinstance(each, CodeTask) for each in islice(waiting, self._told)):
+                self._process.retire()  # its answers would be taken for those to others
+
+    def _answer(self, waiting: _Waiting) -> list[CodePiece] | CodeUnparsed:
+        """To the first of them; the child is told all."""
+        from vmrag_link.conversion.confined import ProcessEnded
+
+        process = self._running()
+        frames = [
+            msgspec.msgpack.encode(each) for each in islice(waiting, self._told, None) if isinstance(each, CodeTask)
+        ]
+        self._told = len(waiting)
+        try:
+            with process.watched():
+                process.send(*frames)
+                answer = msgspec.msgpack.decode(process.receive(LONGEST_MESSAGE), type=CutAnswer)
+        except ProcessEnded as ended:
+            return self._failure(ended)
+        if answer.last:
+            process.retire()
+        return list(answer.pieces)
+
+    def _running(self) -> ConfinedProcess:
+        """The child, or another one, which knows nothing yet, if it is of no more use."""
+        from vmrag_link.conversion.confined import ConfinedProcess
+
+        if self._process and not self._process.usable:
+            self.close()
+        if self._process is None:
+            self._process, self._told = ConfinedProcess(MODULE, self._limits), 0
+        return self._process
+
+    def _failure(self, ended: ProcessEnded) -> CodeUnparsed:
+        if ended.late:
+            return CodeUnparsed(f"takes more than {self._limits.max_seconds} seconds to be cut")
+        if ended.killed_by == "SIGXCPU":
+            return CodeUnparsed(f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be cut")
+        why = f"its parser was ended by {ended.killed_by}" if ended.killed_by else ended.said
+        return CodeUnparsed(f"cannot be cut ({why})" if why else "cannot be cut")
+
+
+def _read_ahead(given: Iterator[CodeTask], waiting: _Waiting) -> bool:
+    """Whether any task is left."""
+    characters = sum(len(each.text) for each in waiting if isinstance(each, CodeTask))
+    while not waiting or (len(waiting) < _MOST_AHEAD and characters < _CHARACTERS_AHEAD):
+        task = next(given, None)
+        if task is None:
+            break
+        parsed = is_parsed(task.text, task.language)
+        waiting.append(task if parsed else cut(task.text, task.language, task.size))
+        characters += len(task.text) if parsed else 0
+    return bool(waiting)

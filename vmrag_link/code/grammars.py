@@ -1,0 +1,207 @@
+"""What each grammar calls a symbol: its types of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Grammar(NamedTuple):
+    """Types of nodes.
+
+    `symbols`: with the kind of each. `scopes` name what is in them, and are no symbols themselves.
+    `wrappers` stand around one symbol, and are part of it. `assigned`: symbols if they give a name
+    to a function; the fields of the name and of the function. `leading`: what belongs to the symbol
+    that follows directly. `bodied` are symbols only with a body.
+    """
+
+    symbols: Mapping[str, str]
+    scopes: frozenset[str] = frozenset()
+    wrappers: frozenset[str] = frozenset()
+    assigned: Mapping[str, tuple[str, str]] = {}
+    leading: frozenset[str] = frozenset()
+    bodied: frozenset[str] = frozenset()
+
+
+CLASSES = frozenset("class struct interface trait impl enum extension object protocol record union actor".split())
+"""Kinds whose functions are methods."""
+
+FUNCTION_VALUES = frozenset("arrow_function function_expression generator_function anonymous_function class".split())
+"""What makes what it is assigned to a symbol."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _symbols(**types: str) -> dict[str, str]:
+    """Types of nodes with their kind, from kinds with their types."""
+    return {each: kind for kind, names in types.items() for each in names.split()}
+
+
+_C = _symbols(
+    function="function_definition declaration field_declaration",
+    struct="struct_specifier",
+    union="union_specifier",
+    enum="enum_specifier",
+    type="type_definition",
+    macro="preproc_function_def",
+)
+_C_BODIED = "struct_specifier union_specifier enum_specifier"
+
+_JAVASCRIPT = Grammar(
+    symbols=_symbols(
+        function="function_declaration generator_function_declaration",
+        **{"class": "class_declaration"},
+        method="method_definition",
+    ),
+    wrappers=_words("export_statement lexical_declaration variable_declaration expression_statement"),
+    assigned={
+        "variable_declarator": ("name", "value"),
+        "field_definition": ("property", "value"),
+        "pair": ("key", "value"),
+        "assignment_expression": ("left", "right"),
+    },
+    leading=_words("comment html_comment decorator"),
+)
+
+_TYPESCRIPT = _JAVASCRIPT._replace(
+    symbols={
+        **_JAVASCRIPT.symbols,
+        **_symbols(
+            function="function_signature",
+            **{"class": "abstract_class_declaration"},
+            interface="interface_declaration",
+            type="type_alias_declaration",
+            enum="enum_declaration",
+        ),
+    },
+    scopes=_words("module internal_module"),
+    wrappers=_JAVASCRIPT.wrappers | {"ambient_declaration"},
+    assigned={**_JAVASCRIPT.assigned, "public_field_definition": ("name", "value")},
+)
+
+GRAMMAR_RULES: Mapping[str, Grammar] = {
+    "bash": Grammar(symbols=_symbols(function="function_definition"), leading=_words("comment")),
+    "c": Grammar(symbols=_C, bodied=_words(_C_BODIED), leading=_words("comment")),
+    "c_sharp": Grammar(
+        symbols=_symbols(
+            **{"class": "class_declaration"},
+            struct="struct_declaration",
+            interface="interface_declaration",
+            record="record_declaration",
+            enum="enum_declaration",
+            delegate="delegate_declaration",
+            method="method_declaration constructor_declaration destructor_declaration operator_declaration "
+            "conversion_operator_declaration indexer_declaration",
+            function="local_function_statement",
+            property="property_declaration",
+            event="event_declaration",
+        ),
+        scopes=_words("namespace_declaration"),
+        wrappers=_words("global_statement"),
+        leading=_words("comment"),
+    ),
+    "cpp": Grammar(
+        symbols={**_C, "class_specifier": "class", "alias_declaration": "type", "concept_definition": "concept"},
+        scopes=_words("namespace_definition"),
+        wrappers=_words("template_declaration"),
+        leading=_words("comment"),
+        bodied=_words(f"{_C_BODIED} class_specifier"),
+    ),
+    "go": Grammar(
+        symbols=_symbols(function="function_declaration", method="method_declaration", type="type_spec type_alias"),
+        wrappers=_words("type_declaration"),
+        leading=_words("comment"),
+    ),
+    "java": Grammar(
+        symbols=_symbols(
+            **{"class": "class_declaration"},
+            interface="interface_declaration annotation_type_declaration",
+            enum="enum_declaration",
+            record="record_declaration",
+            method="method_declaration constructor_declaration compact_constructor_declaration",
+        ),
+        leading=_words("line_comment block_comment"),
+    ),
+    "javascript": _JAVASCRIPT,
+    "kotlin": Grammar(
+        symbols=_symbols(
+            **{"class": "class_declaration"},
+            object="object_declaration companion_object",
+            function="function_declaration",
+            method="secondary_constructor",
+            property="property_declaration",
+            type="type_alias",
+        ),
+        leading=_words("line_comment block_comment"),
+    ),
+    "php": Grammar(
+        symbols=_symbols(
+            function="function_definition",
+            **{"class": "class_declaration"},
+            interface="interface_declaration",
+            trait="trait_declaration",
+            enum="enum_declaration",
+            method="method_declaration",
+        ),
+        scopes=_words("namespace_definition"),
+        wrappers=_words("expression_statement"),
+        assigned={"assignment_expression": ("left", "right")},
+        leading=_words("comment"),
+    ),
+    "python": Grammar(
+        symbols=_symbols(function="function_definition", **{"class": "class_definition"}, type="type_alias_statement"),
+        wrappers=_words("decorated_definition"),
+        leading=_words("comment"),
+    ),
+    "ruby": Grammar(
+        symbols=_symbols(**{"class": "class"}, module="module", method="method singleton_method"),
+        leading=_words("comment"),
+    ),
+    "rust": Grammar(
+        symbols=_symbols(
+            function="function_item function_signature_item",
+            struct="struct_item",
+            union="union_item",
+            enum="enum_item",
+            trait="trait_item",
+            impl="impl_item",
+            module="mod_item",
+            type="type_item",
+            macro="macro_definition",
+        ),
+        leading=_words("line_comment block_comment attribute_item"),
+        bodied=_words("mod_item"),
+    ),
+    "sql": Grammar(
+        symbols=_symbols(
+            table="create_table",
+            view="create_view create_materialized_view",
+            function="create_function",
+            procedure="create_procedure",
+            trigger="create_trigger",
+            type="create_type",
+            index="create_index",
+            schema="create_schema",
+            sequence="create_sequence",
+            policy="create_policy",
+        ),
+        wrappers=_words("statement"),
+        leading=_words("comment marginalia"),
+    ),
+    "swift": Grammar(
+        symbols=_symbols(
+            **{"class": "class_declaration"},
+            protocol="protocol_declaration",
+            function="function_declaration protocol_function_declaration",
+            method="init_declaration deinit_declaration subscript_declaration",
+            property="property_declaration",
+            type="typealias_declaration",
+            macro="macro_declaration",
+        ),
+        leading=_words("comment multiline_comment"),
+    ),
+    "tsx": _TYPESCRIPT,
+    "typescript": _TYPESCRIPT,
+}

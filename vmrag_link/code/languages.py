@@ -1,0 +1,196 @@
+"""Which language a file is in, and what decides how it is cut."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from typing import NamedTuple
+
+from vmrag_link.errors import IndexExtraMissing, plural
+
+RULES = 1
+"""Of cutting with a grammar; higher whenever the same text may be cut otherwise."""
+
+RULES_OF_LINES = 1
+"""Of cutting by lines."""
+
+EXTRA_HINT = "pip install 'vmrag-link[code]'"
+
+_RUNTIME = "tree-sitter"
+
+
+class GrammarPackage(NamedTuple):
+    """A grammar's distribution; `function` of its module returns the grammar."""
+
+    distribution: str
+    function: str = "language"
+
+    @property
+    def module(self) -> str:
+        return self.distribution.replace("-", "_")
+
+
+GRAMMARS = {
+    "bash": GrammarPackage("tree-sitter-bash"),
+    "c": GrammarPackage("tree-sitter-c"),
+    "c_sharp": GrammarPackage("tree-sitter-c-sharp"),
+    "cpp": GrammarPackage("tree-sitter-cpp"),
+    "go": GrammarPackage("tree-sitter-go"),
+    "java": GrammarPackage("tree-sitter-java"),
+    "javascript": GrammarPackage("tree-sitter-javascript"),
+    "kotlin": GrammarPackage("tree-sitter-kotlin"),
+    "php": GrammarPackage("tree-sitter-php", "language_php"),
+    "python": GrammarPackage("tree-sitter-python"),
+    "ruby": GrammarPackage("tree-sitter-ruby"),
+    "rust": GrammarPackage("tree-sitter-rust"),
+    "sql": GrammarPackage("tree-sitter-sql"),
+    "swift": GrammarPackage("tree-sitter-swift"),
+    "tsx": GrammarPackage("tree-sitter-typescript", "language_tsx"),
+    "typescript": GrammarPackage("tree-sitter-typescript", "language_typescript"),
+}
+
+# A header may be of C or of C++: the grammar of C++ reads both.
+_ENDINGS = {
+    "bash": "sh bash ksh zsh bats ebuild",
+    "c": "c",
+    "c_sharp": "cs csx",
+    "cpp": "h cc cpp cxx c++ hh hpp hxx h++ inl ipp tpp cu cuh ino",
+    "go": "go",
+    "java": "java",
+    "javascript": "js mjs cjs jsx es6",
+    "kotlin": "kt kts",
+    "php": "php phtml php3 php4 php5 phps",
+    "python": "py pyi pyw pyx pxd",
+    "ruby": "rb rake gemspec ru",
+    "rust": "rs",
+    "sql": "sql ddl pgsql",
+    "swift": "swift",
+    "tsx": "tsx",
+    "typescript": "ts mts cts",
+    # Without a grammar; cut by lines.
+    "ada": "adb ads",
+    "assembly": "asm s",
+    "awk": "awk",
+    "clojure": "clj cljs cljc",
+    "cmake": "cmake",
+    "cobol": "cob cbl",
+    "crystal": "cr",
+    "css": "css scss sass less",
+    "d": "d",
+    "dart": "dart",
+    "elixir": "ex exs",
+    "elm": "elm",
+    "erlang": "erl hrl",
+    "fortran": "f f90 f95 f03 f08 for",
+    "fsharp": "fs fsi fsx",
+    "gdscript": "gd",
+    "glsl": "glsl vert frag comp",
+    "graphql": "graphql gql",
+    "groovy": "groovy gradle",
+    "haskell": "hs lhs",
+    "julia": "jl",
+    "lisp": "lisp lsp el scm rkt",
+    "lua": "lua",
+    "nim": "nim nims",
+    "nix": "nix",
+    "objective_c": "m mm",
+    "ocaml": "ml mli",
+    "pascal": "pas pp dpr",
+    "perl": "pl pm t",
+    "powershell": "ps1 psm1 psd1",
+    "prolog": "prolog",
+    "protobuf": "proto",
+    "r": "r",
+    "scala": "scala sc sbt",
+    "solidity": "sol",
+    "svelte": "svelte",
+    "tcl": "tcl",
+    "terraform": "tf tfvars hcl",
+    "thrift": "thrift",
+    "verilog": "v sv svh",
+    "vhdl": "vhd vhdl",
+    "vim": "vim",
+    "visual_basic": "vb vbs bas",
+    "vue": "vue",
+    "zig": "zig",
+}
+
+_NAMES = {
+    "bash": ".bashrc .bash_profile .profile .zshrc .zshenv PKGBUILD APKBUILD",
+    "cmake": "CMakeLists.txt",
+    "dockerfile": "Dockerfile Containerfile",
+    "groovy": "Jenkinsfile",
+    "just": "justfile Justfile",
+    "make": "Makefile makefile GNUmakefile",
+    "python": "SConstruct SConscript wscript",
+    "ruby": "Gemfile Rakefile Guardfile Podfile Vagrantfile Brewfile Fastfile",
+    "starlark": "BUILD BUILD.bazel WORKSPACE WORKSPACE.bazel",
+}
+
+_BY_ENDING = {each: language for language, endings in _ENDINGS.items() for each in endings.split()}
+_BY_NAME = {each: language for language, names in _NAMES.items() for each in names.split()}
+
+
+def language_of(path: str) -> str:
+    """The language of a file by its name, such as `python`; empty for prose, markup and what is not
+    known.
+    """
+    name = path.rpartition("/")[2]
+    stem, dot, ending = name.rpartition(".")
+    return _BY_NAME.get(name) or (_BY_ENDING.get(ending.lower(), "") if dot and stem else "")
+
+
+def cutter_of(language: str) -> str:
+    """What decides how a text in this language is cut: `python 0.25.0 / tree-sitter 0.26.1 / 1`, or
+    `lines 1`. Equal ones cut equal texts equally. Raises `IndexExtraMissing` where its grammar is
+    not installed.
+    """
+    package = GRAMMARS.get(language)
+    if package is None:
+        return f"lines {RULES_OF_LINES}"
+    grammar, runtime = _version(package.distribution), _version(_RUNTIME)
+    if not (grammar and runtime):
+        raise IndexExtraMissing(f"{problem()}.", hint=EXTRA_HINT, extra="code")
+    return f"{language} {grammar} / {_RUNTIME} {runtime} / {RULES}.{RULES_OF_LINES}"
+
+
+def problem() -> str:
+    """Why code cannot be cut here, in a sentence that says what to type; empty if it can.
+
+    Each query asks, so that nothing is read but which modules there are.
+    """
+    missing = sorted(each for each, stamp in stamps().items() if stamp is None)
+    if not missing:
+        return ""
+    others = len(missing) - 1
+    which = f"{missing[0]} and {plural(others, 'more package')} are" if others else f"{missing[0]} is"
+    return f"Source code is cut with tree-sitter, and {which} not installed: {EXTRA_HINT}"
+
+
+@functools.cache
+def stamps() -> Mapping[str, tuple[int, int] | None]:
+    """Size and time of what is installed, by distribution: another one after an upgrade, and known
+    without reading versions. None: it is not installed.
+    """
+    packages = sorted({_RUNTIME, *(each.distribution for each in GRAMMARS.values())})
+    return {each: _stamp(importlib.util.find_spec(each.replace("-", "_"))) for each in packages}
+
+
+def _stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
+    if spec is None or spec.origin is None:
+        return None
+    folder = os.stat(os.path.dirname(spec.origin))  # noqa: PTH116, PTH120  each query asks
+    return folder.st_size, folder.st_mtime_ns
+
+
+@functools.cache
+def _version(distribution: str) -> str:
+    import importlib.metadata  # only where something is cut
+
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

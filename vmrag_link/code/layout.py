@@ -1,0 +1,116 @@
+"""From the symbols of a text to its pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vmrag_link.code.lines import Lines
+from vmrag_link.code.pieces import CodePiece
+
+_TINY = 3
+"""Rows, blank ones aside, of what is joined with its neighbours."""
+
+
+@dataclass(slots=True)
+class SymbolRows:
+    """A symbol in the rows from `first` to before `end`, with what belongs to it above. `inside`:
+    symbols within it, of one that is too long for a piece.
+    """
+
+    first: int
+    end: int
+    symbol: str = ""
+    kind: str = ""
+    signature: str = ""
+    level: int = 0
+    inside: list[SymbolRows] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows that become one piece, or several if they are too long. `of` is the symbol that they
+    have; `within` the one that they stand in; equal for what lies between symbols.
+    """
+
+    first: int
+    end: int
+    of: SymbolRows
+    within: SymbolRows
+    is_head: bool = False
+    is_tiny: bool = False
+
+
+class Layout:
+    """The pieces of one text."""
+
+    def __init__(self, lines: Lines, size: int) -> None:
+        self._lines, self._size = lines, size
+        self._parts: list[_Part] = []
+
+    def pieces(self, root: SymbolRows) -> list[CodePiece]:
+        """Those of the whole text, which `root` stands for."""
+        self._lay(root, root.first, root.end)
+        found = []
+        for part in self._joined():
+            spans = [self._lines.span(part.first, part.end)]
+            if self._lines.length(part.first, part.end) > self._size:
+                spans = list(self._lines.parts(part.first, part.end, self._size))
+            found += [CodePiece(*span, part.of.symbol, part.of.kind, part.of.signature) for span in spans]
+        return found
+
+    def _lay(self, owner: SymbolRows, first: int, end: int) -> None:
+        """Parts for the rows of a symbol that is too long, or of the whole text."""
+        row = first
+        for each in owner.inside:
+            begin, stop = max(each.first, row), min(each.end, end)
+            if begin >= stop:
+                continue  # on a row of the one before
+            self._between(owner, row, begin, is_head=row == first)
+            if not self._parts:
+                begin = 0  # blank rows at the top
+            if each.inside and self._lines.length(begin, stop) > self._size:
+                self._lay(each, begin, stop)
+            else:
+                self._add(_Part(begin, stop, each, owner))
+            row = stop
+        self._between(owner, row, end, is_head=row == first)
+
+    def _between(self, owner: SymbolRows, first: int, end: int, *, is_head: bool) -> None:
+        """What stands before, between or behind the symbols of one. Rows that only end something go
+        with the part before.
+        """
+        if self._parts:
+            first = self._lines.with_endings(first, end, self._size)
+            self._parts[-1].end = max(self._parts[-1].end, first)
+        if first < end and (not owner.inside or self._lines.filled(first, end, 0)):
+            self._add(_Part(first, end, owner, owner, is_head=is_head and owner.level > 0))
+
+    def _add(self, part: _Part) -> None:
+        part.is_tiny = self._lines.filled(part.first, part.end, _TINY) <= _TINY
+        self._parts.append(part)
+
+    def _joined(self) -> list[_Part]:
+        found: list[_Part] = []
+        for part in self._parts:
+            last = found[-1] if found else None
+            if last and self._lines.length(last.first, part.end) <= self._size and self._go_together(last, part):
+                last.end = part.end
+                if last.is_tiny and part.is_tiny:
+                    last.of = self._common(last, part)
+                continue
+            found.append(part)
+        return found
+
+    @staticmethod
+    def _go_together(last: _Part, part: _Part) -> bool:
+        """Small neighbours in one symbol; and a small rest in a symbol with what stands before."""
+        if last.is_tiny and part.is_tiny and last.within is part.within:
+            return True
+        return part.is_tiny and part.of is part.within and part.within.level > 0 and not part.is_head
+
+    @staticmethod
+    def _common(last: _Part, part: _Part) -> SymbolRows:
+        """The symbol around small neighbours; at the top the first of them that is one."""
+        if part.within.level > 0:
+            return part.within
+        return last.of if last.of.level else part.of

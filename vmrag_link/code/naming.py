@@ -1,0 +1,225 @@
+"""What a node of the tree declares: its name, its kind and its signature."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tree_sitter import Node
+
+from vmrag_link.code.grammars import FUNCTION_VALUES, Grammar
+
+LONGEST_NAME, LONGEST_SIGNATURE = 100, 200
+_BYTES = 1000
+"""Of a node that are looked at for a name or a signature."""
+
+_LEVELS = 12
+"""Of declarators around a name, and of wrappers around a symbol; more are no code that is read."""
+
+_MOST_IN_WRAPPER = 8
+
+_UNNAMED = {
+    "companion_object": "Companion",
+    "conversion_operator_declaration": "operator",
+    "deinit_declaration": "deinit",
+    "indexer_declaration": "this",
+    "init_declaration": "init",
+    "secondary_constructor": "constructor",
+    "subscript_declaration": "subscript",
+}
+"""What is called by its keyword."""
+
+_NAMED_BY_TYPE = frozenset(("impl_item", "type_alias"))
+"""Whose name is the field `type`."""
+
+_PROTOTYPES = frozenset(("declaration", "field_declaration"))
+"""In C: symbols where they declare a function."""
+
+_C_TYPES = _PROTOTYPES | {"function_definition", "type_definition"}
+_BODIES = ("body", "accessors", "value")
+_BODY_TYPES = frozenset(
+    "class_body enum_class_body function_body declaration_list column_definitions create_query block".split()
+)
+_KIND_WORDS = re.compile(r"\b(enum|struct|extension|actor|interface|annotation)\b")
+_OWNER = re.compile(r"^(?:module\.exports|exports|window|globalThis|this|self)\.|\bprototype\.")
+_GENERIC = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
+_SPACE = re.compile(r"\s+")
+
+
+class DeclaredSymbol(NamedTuple):
+    """What a node declares. `nodes` are the identities of all that are the same symbol: its own,
+    and those of what it wraps.
+    """
+
+    name: str
+    kind: str
+    signature: str
+    nodes: tuple[int, ...]
+
+
+def describe(node: Node, grammar: Grammar, data: bytes) -> DeclaredSymbol | None:
+    """None: it declares nothing, or has no name."""
+    chain = [node]
+    while node.type in grammar.wrappers and len(chain) < _LEVELS:
+        inside = _only_symbol(node, grammar)
+        if inside is None:
+            return _default_export(node, data)
+        chain.append(node := inside)
+    found = _named(node, grammar, data)
+    if not found:
+        return None
+    name, kind, value = found
+    signature = _signature(chain, value or node, data)
+    if kind == "class" and (word := _KIND_WORDS.search(signature.partition(name)[0])):
+        kind = word[1]
+    return DeclaredSymbol(name, kind, signature, tuple(each.id for each in (*chain, *((value,) if value else ()))))
+
+
+def scope_name(node: Node, data: bytes) -> str:
+    """Of a namespace; empty: it has none."""
+    name = node.child_by_field_name("name")
+    return _clean(_text(name, data)) if name else ""
+
+
+def _only_symbol(node: Node, grammar: Grammar) -> Node | None:
+    if node.named_child_count > _MOST_IN_WRAPPER:
+        return None
+    found = [
+        each
+        for each in node.named_children
+        if each.type in grammar.symbols or each.type in grammar.wrappers or each.type in grammar.assigned
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _default_export(node: Node, data: bytes) -> DeclaredSymbol | None:
+    value = node.child_by_field_name("value") if node.type == "export_statement" else None
+    if value is None or value.type not in FUNCTION_VALUES:
+        return None
+    kind = "class" if value.type == "class" else "function"
+    return DeclaredSymbol("default", kind, _signature([node], value, data), (node.id, value.id))
+
+
+def _named(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
+    """Name, kind, and the function that the name is given to."""
+    if node.type in grammar.assigned:
+        left, right = (node.child_by_field_name(each) for each in grammar.assigned[node.type])
+        if left is None or right is None or right.type not in FUNCTION_VALUES:
+            return None
+        name = _clean(_OWNER.sub("", _text(left, data)).strip("'\"$"))
+        return (name, "class" if right.type == "class" else "function", right) if name else None
+    kind = grammar.symbols.get(node.type, "")
+    if not kind or (node.type in grammar.bodied and not node.child_by_field_name("body")):
+        return None
+    name = _name(node, data)
+    if node.type == "type_definition" and (struct := node.child_by_field_name("type")):
+        kind = grammar.symbols.get(struct.type, kind)
+    return (name, kind, None) if name else None
+
+
+def _name(node: Node, data: bytes) -> str:
+    if node.type in _C_TYPES and node.child_by_field_name("declarator"):
+        return _declared(node, data)
+    field = "type" if node.type in _NAMED_BY_TYPE else "name"
+    found = node.child_by_field_name(field) or _first(node, "object_reference", "variable_declaration", "identifier")
+    if node.type == "create_index":
+        found = node.child_by_field_name("column")
+    if node.type == "operator_declaration":
+        operator = node.child_by_field_name("operator")
+        return f"operator{_text(operator, data)}" if operator else "operator"
+    if found is None or (node.type in _UNNAMED and found.type != "identifier"):
+        return _UNNAMED.get(node.type, "")
+    if found.type == "variable_declaration":
+        found = _first(found, "identifier") or found
+    name = _clean(_text(found, data))
+    if node.type == "destructor_declaration":
+        return f"~{name}"
+    if receiver := node.child_by_field_name("receiver"):
+        return f"{_receiver(receiver, data)}.{name}".lstrip(".")
+    return name
+
+
+def _receiver(node: Node, data: bytes) -> str:
+    """Go: `(s *Server[T])` is `Server`."""
+    words = re.findall(r"\w+", _GENERIC.sub("", _text(node, data)))
+    return words[-1] if words else ""
+
+
+def _declared(node: Node, data: bytes) -> str:
+    """C: what is inside of pointers, references, parameters and parentheses."""
+    prototype, is_function = node.type in _PROTOTYPES, False
+    for _ in range(_LEVELS):
+        inner = node.child_by_field_name("declarator") or _declarator_inside(node)
+        if inner is None:
+            break
+        if node.type == "function_declarator":
+            if prototype and inner.type == "parenthesized_declarator":
+                return ""  # a variable that holds a function
+            is_function = True
+        node = inner
+    if prototype and not is_function:
+        return ""
+    text = _text(node, data)
+    if "operator" in text:
+        return _SPACE.sub(" ", text.partition("(")[0] or text).replace("::", ".").strip()[:LONGEST_NAME]
+    return _clean(text)
+
+
+def _declarator_inside(node: Node) -> Node | None:
+    if not node.type.endswith("_declarator") or node.named_child_count > _MOST_IN_WRAPPER:
+        return None
+    return next(
+        (each for each in node.named_children if each.type.endswith(("_declarator", "identifier", "_name"))), None
+    )
+
+
+def _signature(chain: list[Node], node: Node, data: bytes) -> str:
+    """From its first line that is no decorator to its body, as one line."""
+    body = next((found for each in _BODIES if (found := node.child_by_field_name(each))), None) or _first(
+        node, *_BODY_TYPES
+    )
+    first = _after_attributes(chain[0])
+    if b"\n" in data[first : chain[-1].start_byte].strip():
+        first = _after_attributes(chain[-1])
+    end = min(first + _BYTES, body.start_byte if body else node.end_byte)
+    if (comment := _first(node, "comment", "line_comment")) and first < comment.start_byte < end:
+        end = comment.start_byte
+    text = data[first:end].decode(errors="ignore")
+    if body is None or body.start_byte <= first:
+        text = text.strip().partition("\n")[0]
+    return _SPACE.sub(" ", text).strip().rstrip("{").strip()[:LONGEST_SIGNATURE].strip()
+
+
+def _after_attributes(node: Node) -> int:
+    """Where the declaration begins behind annotations on lines of their own."""
+    first = node.start_byte
+    for each in node.named_children[:_MOST_IN_WRAPPER] if node.named_child_count <= 4 * _MOST_IN_WRAPPER else ():
+        if each.type == "modifiers" and each.named_child_count <= _MOST_IN_WRAPPER:
+            marks = [part for part in each.named_children if "annotation" in part.type or part.type == "attribute"]
+            if marks and marks[-1].end_point.row < node.end_point.row:
+                first = marks[-1].end_byte
+        elif each.type in ("attribute_list", "decorator", "comment"):
+            first = each.end_byte
+        else:
+            break
+    return first
+
+
+def _first(node: Node, *types: str) -> Node | None:
+    """Its first child of the first of these types that it has."""
+    if node.named_child_count > 4 * _MOST_IN_WRAPPER:
+        return None
+    children = node.named_children
+    return next((each for kind in types for each in children if each.type == kind), None)
+
+
+def _text(node: Node, data: bytes) -> str:
+    return data[node.start_byte : min(node.end_byte, node.start_byte + _BYTES)].decode(errors="ignore")
+
+
+def _clean(name: str) -> str:
+    """Without parameters of types, dotted."""
+    while name != (shorter := _GENERIC.sub("", name)):
+        name = shorter
+    name = _SPACE.sub("", name).replace("::", ".").replace("\\", ".").strip(".\"'`[]&*")
+    return name[:LONGEST_NAME]

@@ -1,0 +1,147 @@
+"""A child process that has confined itself, as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import env, proc, terminal_text
+from vmrag_link.conversion import frames
+from vmrag_link.conversion.frames import Disconnected
+from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.errors import file_failures
+
+
+class ProcessEnded(Exception):
+    """There is no answer. `late`: it took too long, and was killed; else the signal that ended the
+    process, if one did, and the last line of what it complained of.
+    """
+
+    def __init__(self, *, late: bool = False, killed_by: str = "", said: str = "") -> None:
+        super().__init__(killed_by or said)
+        self.late, self.killed_by, self.said = late, killed_by, said
+
+
+class ConfinedProcess:
+    """A child process that runs a module, and its private folder. For one thread at a time.
+
+    Its first frame is its limits; see `child.serving`.
+    """
+
+    def __init__(self, module: str, limits: ConversionLimits) -> None:
+        """Start it. Raises `FileFailed` where there is no room."""
+        self._limits = limits
+        self._late = self._spent = False
+        self._until: float | None = None
+        self._watchdog: threading.Thread | None = None
+        self._over = threading.Event()
+        with file_failures():
+            self._folder = Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
+            self._complaints = (self._folder / "stderr").open("wb")
+        argv = [sys.executable, "-P", "-E", "-m", module]
+        try:
+            self._process = proc.piped(argv, cwd=self._folder, env=env.bare(self._folder), stderr=self._complaints)
+        except BaseException:
+            self._remove()
+            raise
+        assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
+        assert self._process.stdout is not None  # noqa: S101
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        with contextlib.suppress(BrokenPipeError):  # the first task tells
+            frames.send(self._stdin, frames.encode(limits))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can take another task."""
+        return not self._spent and self._process.poll() is None
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """For a task and its answer. Raises `ProcessEnded` where it takes longer than the limits
+        allow, or the process dies of it.
+        """
+        self._until = time.monotonic() + self._limits.max_seconds
+        if self._watchdog is None:
+            self._watchdog = threading.Thread(target=self._watch, daemon=True)
+            self._watchdog.start()
+        try:
+            yield
+        except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
+            self._spent = True
+            raise self._ended() from None
+        except BaseException:  # Ctrl-C: its answer would be taken for the next one's
+            self._spent = True
+            raise
+        finally:
+            self._until = None
+        self._spent = self._spent or self._late
+
+    def send(self, *sent: bytes) -> None:
+        """Frames. In a block of `watched`."""
+        frames.send(self._stdin, *sent)
+
+    def receive(self, longest: int) -> bytes:
+        """The next frame. In a block of `watched`."""
+        return frames.receive(self._stdout, longest)
+
+    def retire(self) -> None:
+        """It gets no other task."""
+        self._spent = True
+
+    def end(self) -> None:
+        """Kill it, and remove its folder."""
+        self._over.set()
+        self._kill()
+        self._process.wait()
+        for stream in (self._stdin, self._stdout):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self._remove()
+
+    def _watch(self) -> None:
+        """Kill the process when the time of its task is over. One thread looks after all tasks:
+        most take less time than starting one does.
+        """
+        while not self._over.wait(self._left()):
+            if self._left() <= 0:
+                self._late = True
+                self._kill()
+                return
+
+    def _left(self) -> float:
+        """Seconds until somebody has to look again."""
+        until = self._until
+        return self._limits.max_seconds if until is None else until - time.monotonic()
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:  # its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()  # it may have left its group where the kernel lets it
+
+    def _ended(self) -> ProcessEnded:
+        if self._late:
+            return ProcessEnded(late=True)
+        proc.wait_or_kill(self._process, 1)
+        killed_by = proc.Finished(self._process.args, self._process.returncode, b"", b"").killed_by
+        if killed_by:
+            return ProcessEnded(killed_by=killed_by)
+        said = ""
+        with contextlib.suppress(OSError):
+            last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+            said = terminal_text.one_line("".join(last)[:300])
+        return ProcessEnded(said=said)
+
+    def _remove(self) -> None:
+        self._complaints.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
