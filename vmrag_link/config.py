@@ -25,6 +25,7 @@ from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
 from vmrag_link.settings_file import SettingEntry
+from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings_keys import KEYS, SECTIONS, Key
 from vmrag_link.suggest import nearest
 
@@ -175,6 +176,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
             hint = f"unset {key.variable}"
             if key.list_of:
                 hint = f"export {key.variable}={key.list_of}   (with the names that are meant; or: {hint})"
+            elif key.kind is tuple:
+                hint = f"export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
             place = _Place(f"environment variable {key.variable}", hint, {"variable": key.variable})
             found[key.name] = _Found(_value(key, text, place, booleans=_GIT_BOOLEANS), place)
     return found
@@ -188,6 +191,8 @@ def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
             hint = f"git config --unset {name}"
             if key.list_of:
                 hint = f"git config {name} {key.list_of}   (with the names that are meant; or: {hint})"
+            elif key.kind is tuple:
+                hint = f"git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'   (it is JSON; or: {hint})"
             place = _Place(f"git config {name}", hint, {"variable": name})
             found[key.name] = _Found(_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
     return found
@@ -221,8 +226,10 @@ def _from_file(data: bytes, label: str) -> dict[str, _Found]:
             hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
             if key.list_of:
                 hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
+            elif key.kind is tuple:
+                hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows what it names."
             place = _Place(place.label, hint, place.details)
-            if entry.listed and not key.list_of:
+            if entry.listed and not key.list_of and key.kind is not tuple:
                 raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
             found[key.name] = _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
         else:
@@ -308,6 +315,8 @@ def _value(
     """
     if text is None:
         raise _expected(key, "a section", place)
+    if key.kind is tuple:
+        return _sections(key, text, place)
     if text in _NOTHING and not quoted and not (key.kind is str and text == ""):
         raise _expected(key, "nothing", place)
     if key.kind is bool and not quoted and text.lower() in booleans:
@@ -321,6 +330,17 @@ def _value(
             raise _invalid(f"{key.name} {flaw}", place)
         return text
     raise _expected(key, f"the text {shown(text)} in quotes" if quoted and key.kind is not str else shown(text), place)
+
+
+def _sections(key: Key, text: str, place: _Place) -> list[Any]:
+    """The list that a text of JSON stands for; empty: there are none."""
+    try:
+        found = msgspec.json.decode(text) if text not in ("", "[]") else []
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    if key.flaw and (flaw := key.flaw(found)):
+        raise _invalid(f"{key.name} {flaw}", place)
+    return list(found or ())
 
 
 def _expected(key: Key, found: str, place: _Place) -> ConfigInvalid:

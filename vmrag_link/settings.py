@@ -25,6 +25,7 @@ from vmrag_link.settings_flaws import (
     prefix_flaw,
     roots_flaw,
     server_flaw,
+    sources_flaw,
     tenant_flaw,
     url_flaw,
     user_flaw,
@@ -535,6 +536,18 @@ class IngestSettings(Record, frozen=True):
     ] = 20
 
 
+class SourceSettings(Record, frozen=True):
+    """An entry of `sources`: files of the repository that are documents of a collection.
+
+    `paths` and `exclude`: pathspecs as git reads them with `glob` magic, from the top.
+    """
+
+    collection: str
+    paths: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    kind: Literal["document", "code"] = "document"
+
+
 class SystemSettings(Record, frozen=True):
     versioned: Annotated[
         bool,
@@ -627,5 +640,24 @@ class Config(Record, frozen=True):
     ingest: IngestSettings = IngestSettings()
     llm: LlmSettings = LlmSettings()
     system: SystemSettings = SystemSettings()
+    sources: Annotated[
+        tuple[SourceSettings, ...],
+        Meta(
+            description="Files of this repository that are documents of the commit, without being stored: a list, each with `collection`, "
+            "`paths` and `exclude` (as git reads them), and `kind`, which is `document` or `code` ([sources.md](sources.md)).",
+            extra={"flaw": sources_flaw},
+        ),
+    ] = ()
+    sources_untracked: Annotated[
+        bool,
+        Meta(
+            description="Whether files that git does not track, and does not ignore, are documents of the work tree, too.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = False
+    sources_max_bytes: Annotated[
+        int,
+        Meta(ge=1, le=64_000_000, description="Bytes above which a file is no document of `sources`."),
+    ] = 1_000_000
     thinking: ThinkingSettings = ThinkingSettings()
     learning: LearningSettings = LearningSettings()

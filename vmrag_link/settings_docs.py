@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link import env, settings_file
+from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings_keys import KEYS, Key
 
 _PAGE = """\
@@ -39,7 +40,8 @@ The first of these that names the setting decides:
 3. `.vmrag.yaml`;
 4. the default.
 
-Environment variables and git config take git's words for booleans, too (`yes`, `on`, `1`, `no`, `off`, `0`).
+Environment variables and git config take git's words for booleans, too (`yes`, `on`, `1`, `no`, `off`, `0`), and `sources` as JSON:
+`VMRAG_SOURCES='{sources}'`.
 
 | setting | environment variable | git config |
 |---|---|---|
@@ -167,6 +169,7 @@ def documentation() -> str:
         openai=env.OPENAI_KEY,
         cohere=env.COHERE_KEY,
         huggingface=env.HUGGINGFACE_KEY,
+        sources=EXAMPLE_OF_SOURCES_IN_JSON,
         switch=env.SWITCH,
         settings_from=env.SETTINGS_FROM,
         no_services=env.NO_SERVICES,
@@ -183,4 +186,6 @@ def _values(key: Key) -> str:
         return ", ".join(f"`{choice}`" for choice in key.choices)
     if key.kind in (int, float):
         return f"{key.lowest} to {key.highest}"
+    if key.kind is tuple:
+        return "a list"
     return "`true`, `false`" if key.kind is bool else "text"

@@ -6,17 +6,20 @@ The file comes from strangers. Only the parser's events are looked at, one after
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from vmrag_link import yaml_events
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Record
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.pin_values import shown
 from vmrag_link.yaml_events import MERGE_KEY, YamlRefused, decode, is_blank
 
 MAX_BYTES = 64 * 1024
 
+_CONFLICT_MARKER = rb"(?m)^(?:<{7} |={7}\r?$|>{7} )"
 _HINT = "Write the settings as plain `key: value` lines; sections are indented by two spaces."
 
 
@@ -25,7 +28,8 @@ class SettingEntry(Record, frozen=True):
     `index.keep`.
 
     `text` is the value as written, None where a section begins, with commas between the values of
-    a `listed` one; `line` counts from 1. `section`: below which it stands, empty for none.
+    a `listed` one, and JSON where these are sections themselves; `line` counts from 1. `section`:
+    below which it stands, empty for none.
     """
 
     key: str
@@ -49,6 +53,13 @@ def read(data: bytes, label: str) -> list[SettingEntry]:
     try:
         return list(_entries(decode(data, MAX_BYTES)))
     except YamlRefused as flaw:
+        if marker := re.search(_CONFLICT_MARKER, data):  # none of them can stand in a file that is read
+            raise invalid(
+                "git left a conflict marker here when it merged",
+                label=label,
+                line=data.count(b"\n", 0, marker.start()) + 1,
+                hint=f"Edit the file as it is meant, without the markers, then: git add {CONFIG_NAME}",
+            ) from None
         raise invalid(flaw.reason, label=label, line=flaw.line, hint=flaw.hint or _HINT) from None
 
 
@@ -94,17 +105,52 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Set
             yield SettingEntry(key, None, False, line)
             yield from _mapping(events, key + ".", seen)
         elif isinstance(value, yaml.SequenceStartEvent):
-            yield SettingEntry(key, ",".join(_list(events, key, line)), True, line, listed=True)
+            items = list(_list(events, key, line))
+            text = ",".join(map(str, items)) if all(isinstance(each, str) for each in items) else _json(items)
+            yield SettingEntry(key, text, True, line, listed=True)
         else:
             raise YamlRefused(f"{shown(key)} holds a section; no setting does", line)
 
 
-def _list(events: Iterator[Any], key: str, line: int) -> Iterator[str]:
+def _list(events: Iterator[Any], key: str, line: int) -> Iterator[str | dict[str, str | list[str]]]:
     import yaml
 
     for event in events:
         if isinstance(event, yaml.SequenceEndEvent):
             return
-        if not isinstance(event, yaml.ScalarEvent):
-            raise YamlRefused(f"{shown(key)} holds a list of what are no words", line)
-        yield event.value
+        if isinstance(event, yaml.ScalarEvent):
+            yield event.value
+        elif isinstance(event, yaml.MappingStartEvent):
+            yield _item(events, key)
+        else:
+            raise YamlRefused(f"{shown(key)} holds a list of lists", line)
+
+
+def _item(events: Iterator[Any], key: str) -> dict[str, str | list[str]]:
+    """A section of a list: words, and lists of words."""
+    import yaml
+
+    found: dict[str, str | list[str]] = {}
+    for event in events:
+        if isinstance(event, yaml.MappingEndEvent):
+            break
+        line = event.start_mark.line + 1
+        if not isinstance(event, yaml.ScalarEvent) or event.value in found:
+            raise YamlRefused(f"{shown(key)} holds something twice, or what is no word, as a key", line)
+        value = next(events)
+        if isinstance(value, yaml.ScalarEvent):
+            found[event.value] = value.value
+        elif isinstance(value, yaml.SequenceStartEvent):
+            items = list(_list(events, key, line))
+            if not all(isinstance(each, str) for each in items):
+                raise YamlRefused(f"{shown(event.value)} holds a list of what are no words", line)
+            found[event.value] = [str(each) for each in items]
+        else:
+            raise YamlRefused(f"{shown(event.value)} holds a section; it takes words", line)
+    return found
+
+
+def _json(items: list[Any]) -> str:
+    import msgspec
+
+    return msgspec.json.encode(items).decode()

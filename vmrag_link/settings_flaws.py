@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from vmrag_link.pin_values import MAX_SHOWN, shown
 
 _LONGEST_PREFIX = 20
 """Clients take names of 64 characters, and put the server's name before them."""
@@ -104,3 +107,107 @@ def tenant_flaw(text: str) -> str | None:
 
 def user_flaw(text: str) -> str | None:
     return None if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}", text) else "must be the name of a server's user"
+
+
+MOST_SOURCES, MOST_PATHSPECS, _LONGEST_PATHSPEC = 50, 100, 500
+_MOST_STARS, _MOST_STARS_OF_A_PART, _MOST_ANY_FOLDERS = 6, 2, 3
+"""git tries the rest of a pattern again for each place where a `*` may end: six of them in one part
+take seconds for one name of sixty letters (git 2.39).
+"""
+
+EXAMPLE_OF_SOURCES = 'sources: [{collection: docs, paths: ["**/*.md"]}]'
+EXAMPLE_OF_SOURCES_IN_JSON = '[{"collection": "docs", "paths": ["**/*.md"]}]'
+_SOURCE_KEYS = {"collection": str, "paths": list, "exclude": list, "kind": str}
+
+
+def sources_flaw(entries: Any) -> str | None:
+    """Of a list of `settings.SourceSettings`, as JSON has it."""
+    if not isinstance(entries, list) or len(entries) > MOST_SOURCES:
+        return f"must be a list of up to {MOST_SOURCES} sources, each with collection and paths"
+    for number, each in enumerate(entries, start=1):
+        if flaw := _source_flaw(each):
+            return f"{flaw} (source {number})"
+    names = [each["collection"] for each in entries]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        return f"names the collection {twice!r} twice: one source may have many paths"
+    return None
+
+
+def _source_flaw(entry: Any) -> str | None:
+    if not isinstance(entry, dict):
+        return "must be a list of sources, each with collection and paths"
+    if flaw := next(filter(None, (_key_flaw(key, value) for key, value in entry.items())), None):
+        return flaw
+    if not {"collection", "paths"} <= entry.keys():
+        return "must be a list of sources, each with collection and paths"
+    if not is_collection_name(entry["collection"]):
+        return f"cannot name a collection {entry['collection']!r}: 2 to 255 letters, digits, '.', '_' or '-'"
+    if entry.get("kind", "document") not in ("document", "code"):
+        return "must have document or code for kind"
+    return _paths_flaw(entry["paths"], entry.get("exclude", []))
+
+
+def _key_flaw(key: Any, value: Any) -> str | None:
+    if key not in _SOURCE_KEYS:
+        return _no_such_key(key)
+    return None if isinstance(value, _SOURCE_KEYS[key]) else _of_another_kind(key, value)
+
+
+def _no_such_key(key: Any) -> str:
+    from vmrag_link.suggest import nearest  # a checkout should not wait for it
+
+    near = nearest(str(key), _SOURCE_KEYS)
+    return f"has no key {shown(str(key))}" + (
+        f"; the nearest is {near}" if near else f", only {', '.join(_SOURCE_KEYS)}"
+    )
+
+
+def _of_another_kind(key: str, value: Any) -> str:
+    if _SOURCE_KEYS[key] is not list:
+        return f"has an entry whose {key} must be a word"
+    plain = isinstance(value, str) and value.isprintable() and len(value) < MAX_SHOWN and not set(value) & set('"\\')
+    return f'has an entry whose {key} must be a list: {key}: ["{value if plain else "**/*.md"}"]'
+
+
+def _paths_flaw(paths: list[Any], exclude: list[Any]) -> str | None:
+    pathspecs = [*paths, *exclude]
+    if not paths or len(pathspecs) > MOST_PATHSPECS:
+        return f"must have up to {MOST_PATHSPECS} paths, and one at least"
+    found = ((each, pathspec_flaw(each)) for each in pathspecs)
+    return next((f"has the path {shown(str(each))}, which {flaw}" for each, flaw in found if flaw), None)
+
+
+def pathspec_flaw(text: Any) -> str | None:
+    """Of a path below the top of a repository, in which git expands `*`, `?`, `[` and `**`."""
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_PATHSPEC or not text.isprintable():
+        return f"is not one to {_LONGEST_PATHSPEC} printable characters"
+    if text.startswith(":"):
+        return "begins with a colon: no magic words of git's are taken"
+    parts = text.removesuffix("/").split("/")
+    if text.startswith("/") or ".." in parts or "\\" in text:
+        return "does not lie below the top of the repository"
+    if "" in parts or "." in parts:
+        return "has an empty part, or one that is only a dot: write docs/x, and ** for all files"
+    return _wildcards_flaw(parts)
+
+
+def _wildcards_flaw(parts: list[str]) -> str | None:
+    runs = [len(re.findall(r"\*+", part)) for part in parts]
+    if max(runs) > _MOST_STARS_OF_A_PART:
+        return f"has more than {_MOST_STARS_OF_A_PART} wildcards * between two slashes"
+    if sum(runs) > _MOST_STARS or parts.count("**") > _MOST_ANY_FOLDERS:
+        return f"has more than {_MOST_STARS} wildcards *, or more than {_MOST_ANY_FOLDERS} parts **"
+    return None
+
+
+_COLLECTION = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])"
+_COLLECTION_LENGTH = range(2, 256)
+_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+
+
+def is_collection_name(text: str) -> bool:
+    """By Chroma's rule for collections, cut to what fits into a key of the knowledge base. Names of
+    two characters are legal, too; Chroma has others for them (`index.metadata.chroma_name`).
+    """
+    formed = re.fullmatch(_COLLECTION, text) and ".." not in text and not re.fullmatch(_ADDRESS, text)
+    return bool(formed) and len(text) in _COLLECTION_LENGTH

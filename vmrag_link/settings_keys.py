@@ -13,7 +13,8 @@ from vmrag_link.settings import Config, Narrower
 
 
 class Key(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int, float or bool; `flaw` says why a text is no
+    """One setting's declaration. `kind` is str, int, float, bool, or tuple for a list of sections,
+    which other places than the file write in JSON; `flaw` says why a text, or such a list, is no
     value, None if it is one.
 
     `variable`: the environment variable, which has a name of its own where the annotation's `extra`
@@ -37,7 +38,7 @@ class Key(Record, frozen=True):
     narrower: Narrower | None = None
     adds_up: bool = False
     in_git: bool = True
-    flaw: Callable[[str], str | None] | None = None
+    flaw: Callable[[Any], str | None] | None = None
     list_of: str = ""
 
     def trust_relevant(self, value: object) -> bool:
@@ -61,6 +62,8 @@ class Key(Record, frozen=True):
             return f"a whole number from {self.lowest} to {self.highest}"
         if self.kind is float:
             return f"a number from {self.lowest} to {self.highest} with at most three decimals"
+        if self.kind is tuple:
+            return "a list of sections"
         return "true or false" if self.kind is bool else "text"
 
     @property
@@ -70,6 +73,8 @@ class Key(Record, frozen=True):
         """
         if self.kind is bool:
             return str(self.default).lower()
+        if self.kind is tuple:
+            return "[]"
         text = str(self.default)
         return f'"{text}"' if not text or text.endswith(":") else text
 
@@ -85,10 +90,10 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
         extra = {"variable": env.setting_variable(name)} | (meta.extra or {})
         keys[name] = Key(
             name=name,
-            kind=str if get_origin(base) is Literal else base,
+            kind=str if get_origin(base) is Literal else get_origin(base) or base,
             default=field.default,
             doc=meta.description,
-            choices=get_args(base),
+            choices=get_args(base) if get_origin(base) is Literal else (),
             lowest=meta.ge or 0,
             highest=meta.le or 0,
             **extra,

@@ -112,6 +112,9 @@ def test_the_defaults_are_these():
         },
         "llm": {"provider": "none", "model": "", "base_url": "", "api_key_env": "", "timeout_s": 60},
         "system": {"versioned": True},
+        "sources": (),
+        "sources_untracked": False,
+        "sources_max_bytes": 1_000_000,
         "thinking": {"threshold": 0.0},
         "learning": {"store_raw": True},
     }
@@ -162,6 +165,8 @@ def test_the_former_number_of_spares_is_accepted_and_a_warning_says_where_it_has
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_every_setting_can_be_given_by_file_and_environment_and_git_config(key):
     text = str(key.default).lower() if key.kind is bool else str(key.default)
+    if key.kind is tuple:
+        text = "[]"
     quoted = f'"{text}"' if key.kind is str else text
     section, _, leaf = key.name.rpartition(".")
     assert load(f"{section}:\n  {leaf}: {quoted}\n" if section else f"{leaf}: {quoted}\n").config == Config()
@@ -355,7 +360,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
             1,
             "index is a section with the keys index.keep_mb, index.keep, index.chroma, index.store_documents",
         ),
-        ("index:\n- keep: 4\n", 1, "'index' holds a list"),
+        ("index:\n- keep: 4\n", 1, "index is a section with the keys"),
         ("retrieval.k: 0\n", 1, "from 1 to 1000"),
         ("retrieval.k: 1001\n", 1, "from 1 to 1000"),
         ("retrieval.per_document: -1\n", 1, "from 0 to 1000"),
@@ -625,3 +630,62 @@ def test_what_is_no_version_is_named(text):
     error = refusal(f'requires: "{text}"\n')
     assert "requires must be a version such as" in error.message
     assert error.details["line"] == 1
+
+
+# -- sources
+
+EXAMPLE = 'sources: [{collection: docs, paths: ["**/*.md"]}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("sources: docs\n", "must be a list of up to"),
+        ("sources:\n  - collection: docs\n", "must be a list of sources, each with collection and paths (source 1)"),
+        ("sources:\n  - {collection: docs, paths: x}\n", 'paths must be a list: paths: ["x"] (source 1)'),
+        ("sources:\n  - {collection: docs, path: [x]}\n", "has no key 'path'; the nearest is paths (source 1)"),
+        ("sources:\n  - {collection: docs, paths: [x], zzz: y}\n", "has no key 'zzz', only collection, paths, exclude"),
+        ("sources:\n  - {collection: docs, paths: [./x]}\n", "has the path './x', which has"),
+        ("sources:\n  - {collection: docs, paths: ['*a*a*b']}\n", "has the path '*a*a*b', which has"),
+    ],
+)
+def test_a_source_that_is_none_is_refused_with_an_example(text, reason):
+    error = refusal(text)
+    assert reason in error.message
+    assert EXAMPLE in error.hint
+    assert "vmrag sources" in error.hint
+
+
+def test_the_example_of_sources_is_right():
+    (source,) = load(EXAMPLE).config.sources
+    assert source == settings.SourceSettings("docs", ("**/*.md",))
+
+
+@pytest.mark.parametrize(
+    ("places", "command"),
+    [
+        ({"environ": {"VMRAG_SOURCES": "docs"}}, "export VMRAG_SOURCES='[{"),
+        ({"overrides": {"vmrag.sources": "docs"}}, "git config vmrag.sources '[{"),
+    ],
+)
+def test_the_environment_and_git_config_take_sources_as_json(places, command):
+    error = refusal(**places)
+    assert command in error.hint
+    stated = error.hint.split("'")[1]
+    taken = {name: dict.fromkeys(values, stated) for name, values in places.items()}
+    assert load(**taken).config.sources == (settings.SourceSettings("docs", ("**/*.md",)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\n<<<<<<< HEAD\nindex: 1\n=======\nindex: 2\n>>>>>>> topic\n", 2),
+        ("<<<<<<< HEAD\r\n# a\r\n=======\r\n# b\r\n>>>>>>> topic\r\n", 1),
+        ("retrieval:\n  k: 1\n=======\n  k: 2\n", 3),
+    ],
+)
+def test_conflict_markers_of_git_are_named(text, line):
+    error = refusal(text)
+    assert f"line {line}: " in error.message
+    assert "conflict marker" in error.message
+    assert "git add .vmrag.yaml" in error.hint

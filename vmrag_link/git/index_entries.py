@@ -12,7 +12,8 @@ from vmrag_link.paths import Places
 
 def tracked_files(places: Places) -> list[str]:
     """The regular files, by their paths from the top: no links, no submodules."""
-    entries = demand(places, "ls-files", "--stage", "-z").stdout.split(b"\0")
+    # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
+    entries = demand(places, "-c", "core.fsmonitor=false", "ls-files", "--stage", "-z").stdout.split(b"\0")
     found = (each.partition(b"\t") for each in entries if each.startswith(b"100"))
     return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
 

@@ -129,7 +129,9 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
     if any("\n" in spec or "\0" in spec for spec in specs):
         return None  # no such name can exist, and on standard input it would be two
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
-    for line in demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines():
+    # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
+    quietly = ("-c", "core.fsmonitor=false")
+    for line in demand(places, *quietly, "cat-file", "--batch-check", stdin=query).text.splitlines():
         match line.split(" "):
             case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
                 return name, kind, int(size)

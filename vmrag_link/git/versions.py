@@ -43,6 +43,19 @@ def staged(places: Places, *, index_file: Path | None = None) -> dict[str, str]:
     return {path: blobs[0] for path, blobs in _raw(done) if blobs}
 
 
+def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bool:
+    """Whether a file is there that is not what the index has, or that git does not track."""
+    listed = _asked(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
+    return bool(listed.stdout) and (places.top / path).is_file()
+
+
+def staged_file(places: Places, path: str, *, index_file: Path | None = None) -> bytes | None:
+    """What the index has of a file; None for none, or one in conflict."""
+    entries = _asked(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
+    blobs = [each.split()[1].decode() for each in entries if each.split()[2:3] == [b"0"]]
+    return dict(contents(places, blobs)).get(blobs[0]) if blobs else None
+
+
 def between(places: Places, before: str, after: str) -> set[str]:
     """The paths of the files that differ between two commits."""
     return {path for path, _ in _raw(_asked(places, "diff-tree", "-r", *_RAW, before, after))}

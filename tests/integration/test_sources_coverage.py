@@ -1,0 +1,65 @@
+"""Which paths a source names: as git says of files that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.repos import make_repo
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import coverage, pathspecs
+
+FILES = (
+    "README.md",
+    "a.md",
+    "docs/a.md",
+    "docs/b.txt",
+    "docs/deep/c.md",
+    "docs/deep/er/d.md",
+    "docs.md",
+    "docsmith/e.md",
+    "src/a.py",
+    "src/a/b.py",
+    "src/[x].py",
+    "src/x.py",
+    "ü/é.md",
+    "vendor/docs/f.md",
+    ".github/g.md",
+)
+
+
+@pytest.mark.parametrize(
+    ("paths", "exclude"),
+    [
+        (["docs/"], []),
+        (["docs"], []),
+        (["docs/*"], []),
+        (["docs/**"], []),
+        (["**/docs/**"], ["vendor/"]),
+        (["*.md"], []),
+        (["**/*.md"], ["**/deep/**"]),
+        (["**"], ["docs/*.txt", "src"]),
+        (["doc*"], []),
+        (["doc?.md", "docs*/*.md"], []),
+        (["src/[ax].py"], []),
+        (["src/[x].py"], []),
+        (["src/\\[x\\].py"], []),
+        (["**/[a-c].*"], ["a.md"]),
+        (["ü/", "*/é.md"], []),
+        (["docs/**/d.md", "docs/deep/**"], ["docs/deep/er/"]),
+    ],
+)
+def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
+    repo = make_repo(tmp_path / "repo")
+    repo.commit("all", **dict.fromkeys(FILES, "text\n"))
+    source = SourceSettings("docs", tuple(paths), tuple(exclude))
+    listed = repo.git("ls-files", "-z", "--", *pathspecs.arguments(source)).split("\0")
+    assert [each for each in sorted(FILES) if coverage.is_named(source, each)] == sorted(filter(None, listed))
+
+
+def test_what_is_no_document_by_its_name_is_not_taken():
+    sources = [SourceSettings("docs", ("docs/",)), SourceSettings("code", ("docs/",), (), "code")]
+    assert coverage.source_of(sources, "docs/a.md") is sources[0]
+    assert coverage.source_of(sources, "docs/a.py") is sources[1]
+    assert coverage.source_of(sources[:1], "docs/a.pdf") is None
+    assert coverage.source_of(sources, "docs/package-lock.json") is None
+    assert coverage.source_of(sources, "elsewhere/a.md") is None

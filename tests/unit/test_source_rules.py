@@ -1,0 +1,323 @@
+"""Pathspecs, attributes, and what makes a file a document, without git."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import time
+
+import pytest
+
+from vmrag_link.errors import LimitExceeded
+from vmrag_link.settings import SourceSettings
+from vmrag_link.settings_flaws import pathspec_flaw
+from vmrag_link.sources import attributes as attributes_module
+from vmrag_link.sources import rules, selection
+from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes
+from vmrag_link.sources.files import TreeFile
+from vmrag_link.sources.readable import readable
+from vmrag_link.sources.selection import Candidate
+from vmrag_link.sources.stored_form import stored_form
+from vmrag_link.sources.wildmatch import translate
+
+
+@pytest.mark.parametrize(
+    "pathspec",
+    ["docs/", "README.md", "**/*.md", "*.md", "docs/ä b.md", "a/b[0-9].txt", "..docs", ".github/*", "**/a*b*/**/*.md"],
+)
+def test_plain_pathspecs_are_fine(pathspec):
+    assert pathspec_flaw(pathspec) is None
+
+
+@pytest.mark.parametrize(
+    "pathspec",
+    [
+        "",
+        ":(attr:x)",
+        ":!docs",
+        ":/",
+        "/etc/passwd",
+        "../x",
+        "docs/../x",
+        "..",
+        "a\0b",
+        "a\nb",
+        "a" * 501,
+        "\u202edocs",
+        ".",
+        "./docs",
+        "src/./a",
+        "docs//x",
+        "docs//",
+        "*a*a*b",
+        "*/*/*/*/*/*/*.md",
+        "**/a/**/b/**/c/**",
+    ],
+)
+def test_other_pathspecs_are_refused_with_a_reason(pathspec):
+    assert (pathspec_flaw(pathspec) or "").startswith(("begins ", "is ", "has ", "does "))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("docs/*.md", "docs/a.md", True),
+        ("docs/*.md", "docs/x/a.md", False),
+        ("/docs/*.md", "docs/a.md", True),
+        ("**/a.md", "a.md", True),
+        ("**/a.md", "x/y/a.md", True),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**/b", "ab", False),
+        ("a/**", "a/x/y", True),
+        ("a/**", "a", False),
+        ("a/x*y*z", "a/xyzyz", True),
+        ("a/x*y*z", "a/xyzy", False),
+        ("a/[b-d]?", "a/cé", False),
+        ("a/[b-d]??", "a/cé", True),
+        ("a/[!b]", "a/b", False),
+        ("a/[!b]", "a/c", True),
+        ("a[/]b", "a/b", False),
+        ("a/[[:digit:]]", "a/7", True),
+        ("a/[]x]", "a/]", True),
+        ("a/[", "a/[", False),
+        (r"a/\*", "a/*", True),
+        (r"a/\*", "a/b", False),
+        ("**/x/**/y/*.c", "x/a/x/y/b.c", True),
+    ],
+)
+def test_patterns_match_as_those_of_git(pattern, path, matches):
+    from vmrag_link.sources.wildmatch import as_bytes
+
+    assert (translate(pattern).fullmatch(as_bytes(path)) is not None) is matches
+
+
+def test_a_hostile_pattern_takes_no_exponential_time():
+    name = "a" * 250
+    started = time.process_time()
+    assert not translate("*a" * 100 + "b").fullmatch(name)
+    assert not translate("**/" + "**/a*a/" * 40 + "b").fullmatch("/".join(["aaaa"] * 60))
+    assert time.process_time() - started < 2
+
+
+def test_the_last_rule_and_the_deepest_file_count():
+    attributes = TreeAttributes(
+        {
+            ".gitattributes": b"*.md linguist-generated\nREADME.md !linguist-generated\n/gen/** linguist-vendored=true\n",
+            "gen/.gitattributes": b"*.md -linguist-generated\nsub/x.md linguist-generated=false\n",
+        },
+        FOR_LISTING,
+    )
+    assert attributes.of("a.md") == {"linguist-generated": True}
+    assert attributes.of("README.md") == {}
+    assert attributes.of("gen/a.md") == {"linguist-generated": False, "linguist-vendored": "true"}
+    assert attributes.of("gen/sub/x.md") == {"linguist-generated": "false", "linguist-vendored": "true"}
+
+
+def test_patterns_of_folders_macros_comments_and_negations_say_nothing():
+    text = (
+        b"gen/ linguist-generated\n[attr]mine linguist-generated\n# *.md filter=x\n!*.md filter=x\n*.x mine\n"
+        b"*.md filter=" + b"x" * 3000
+    )
+    assert TreeAttributes({".gitattributes": text}, FOR_LISTING).of("gen/a.md") == {}
+
+
+def test_too_many_rules_are_refused():
+    text = b"".join(b"*x%d* filter=x\n" % number for number in range(1001))
+    with pytest.raises(LimitExceeded, match="1,000 rules for one file"):
+        TreeAttributes({".gitattributes": text}, FOR_LISTING).of("a.md")
+    many = {f"{number}/.gitattributes": text[:15000] for number in range(30)}
+    with pytest.raises(LimitExceeded, match="20,000 rules"):
+        TreeAttributes(many, FOR_LISTING)
+
+
+def test_rules_with_many_wildcards_or_long_patterns_say_nothing():
+    text = b"*a" + b"?" * 10 + b" filter=x\n" + b"a" * 256 + b" filter=x\n[Aa][Bb]*.md filter=y\n"
+    attributes = TreeAttributes({".gitattributes": text}, FOR_LISTING)
+    assert attributes.of("a" * 12) == {}
+    assert attributes.of("a" * 256) == {}
+    assert attributes.of("Ab.md") == {"filter": "y"}
+
+
+def test_the_matches_of_all_files_together_are_bounded(monkeypatch):
+    monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 10)
+    attributes = TreeAttributes({".gitattributes": b"*.x filter=x\n*.y filter=y\n"}, FOR_LISTING)
+    for _ in range(5):
+        attributes.of("a.md")
+    with pytest.raises(LimitExceeded, match="too many rules for so many files"):
+        attributes.of("a.md")
+
+
+def test_rules_are_not_asked_of_what_is_no_document_anyway(monkeypatch):
+    monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 0)
+    attributes = TreeAttributes({".gitattributes": b"*.md filter=x\n"}, FOR_LISTING)
+    path = "a" * 300 + ".md"
+    found = _select({path: Candidate(path, "100644", "b")}, attributes)
+    assert found.left_out[0].reason.startswith("has a path that")
+
+
+def test_one_blob_under_many_names_counts_as_often(monkeypatch):
+    monkeypatch.setattr(selection, "_MOST_BYTES", 39)
+    named = {path: Candidate(path, "100644", "b") for path in ("a.md", "b.md", "c.md", "d.md")}
+    with pytest.raises(LimitExceeded, match="at most 39") as caught:
+        _select(named, TreeAttributes({}, FOR_LISTING))
+    assert "exclude" in caught.value.hint
+    assert "sources_max_bytes" in caught.value.hint
+    del named["d.md"]
+    assert len(_select(named, TreeAttributes({}, FOR_LISTING)).files["docs"]) == 3
+
+
+def _select(named, attributes):
+    source = SourceSettings("docs", ("**/*.md",))
+    return selection.select([source], [named], attributes, {"b": 10}, max_bytes=100)
+
+
+@pytest.mark.parametrize("name", ["filter", "working-tree-encoding"])
+def test_values_that_are_not_utf8_are_texts_all_the_same(name):
+    attributes = TreeAttributes({".gitattributes": b"*.md %s=\xff\n" % name.encode()}, FOR_LISTING)
+    assert attributes.of("a.md") == {name: "\\xff"}
+
+
+def test_patterns_that_are_not_utf8_match_such_names():
+    attributes = TreeAttributes({".gitattributes": b"\xff.md filter=x\n"}, FOR_LISTING)
+    assert attributes.of("\udcff.md") == {"filter": "x"}
+
+
+def test_quoted_patterns_and_the_macro_binary_are_understood():
+    attributes = TreeAttributes(
+        {".gitattributes": b'"a b.md" filter=x\n"\\303\\244.md" filter=y\n*.bin binary\n'}, FOR_LISTING
+    )
+    assert attributes.of("a b.md") == {"filter": "x"}
+    assert attributes.of("ä.md") == {"filter": "y"}
+    assert rules.flaw_of_attributes(attributes.of("x.bin")) == "is binary, as .gitattributes says"
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    [
+        ("filter=lfs diff=lfs -text", "is kept in Git LFS"),
+        ("filter=git-crypt", "has the filter git-crypt: what lies in git is not what is read"),
+        ("-filter", ""),
+        ("-text", ""),
+        ("-text -diff", "is binary, as .gitattributes says"),
+        ("linguist-generated", "is generated, as .gitattributes says"),
+        ("linguist-generated=true", "is generated, as .gitattributes says"),
+        ("linguist-generated=false", ""),
+        ("linguist-vendored", "is vendored, as .gitattributes says"),
+        ("linguist-documentation", ""),
+    ],
+)
+def test_attributes_leave_files_out(stated, reason):
+    values = TreeAttributes({".gitattributes": f"* text=auto\n*.md {stated}\n".encode()}, FOR_LISTING).of("a.md")
+    assert rules.flaw_of_attributes(values) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "reason"),
+    [
+        ("a.md", "document", ""),
+        ("README", "document", ""),
+        ("notes.org", "document", ""),
+        ("n.ipynb", "document", ""),
+        ("a.pdf", "document", "is pdf, not text as it is; `vmrag import` takes it"),
+        ("a.html", "document", "is html, not text as it is; `vmrag import` takes it"),
+        ("a.zip", "document", "is .zip, no document; a source of `kind: code` takes it if it is text"),
+        ("a.py", "code", ""),
+        ("x/yarn.lock", "code", "is a lock file"),
+        ("x/app.min.js", "code", "is minified"),
+    ],
+)
+def test_the_kind_of_a_source_decides_which_formats_it_takes(path, kind, reason):
+    assert rules.flaw_of_kind(path, kind, by_hand=False) == reason
+
+
+def test_what_is_said_to_be_handwritten_is_no_lock_file():
+    assert not rules.flaw_of_kind("yarn.lock", "code", by_hand=True)
+
+
+def _read(data: bytes, path: str = "a.md", *, handwritten: bool = False):
+    return readable(TreeFile(path, "", len(data), handwritten=handwritten), data)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (codecs.BOM_UTF8 + b"a\n", "a\n"),
+        ("ä\n".encode("utf-16"), "ä\n"),
+        (codecs.BOM_UTF16_BE + "ä\r\n".encode("utf-16-be"), "ä\n"),
+        ("ä\n".encode("utf-32"), "ä\n"),
+        (
+            b"We mark such files by @generated, or by Code generated.\n",
+            "We mark such files by @generated, or by Code generated.\n",
+        ),
+    ],
+)
+def test_texts_are_normalised(data, text):
+    assert _read(data).text == text
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "reason"),
+    [
+        (b"a\0b", "a.md", "is no text"),
+        (b"a" * 9000 + b"\0", "a.md", "contains NUL bytes"),
+        (b"\xff\xfeabc", "a.md", "is not utf-16 (byte 4)"),
+        (b"caf\xe9", "a.md", "is not UTF-8 (byte 3)"),
+        (b" \n\t\n", "a.md", "has no text"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n", "a.md", "is kept in Git LFS"),
+        (b"# @generated by a tool\nx = 1\n", "a.py", "is generated, as it says itself"),
+        (b"// Code generated by protoc-gen-go. DO NOT EDIT.\n", "a.go", "is generated, as it says itself"),
+        (b"x" * 20_001, "a.js", "has a line of more than 20,000 characters"),
+        (b"{", "a.ipynb", "is no notebook"),
+        (b'{"cells":[' + b"{}," * 1_400_000 + b"{}]}", "a.ipynb", "has more than 4,000,000 characters"),
+    ],
+)
+def test_what_is_no_text_is_left_out_with_a_reason(data, path, reason):
+    found = _read(data, path)
+    assert found.text is None
+    assert found.reason.startswith(reason)
+
+
+def test_attributes_keep_what_looks_generated():
+    assert _read(b"# @generated\nx\n", "a.py", handwritten=True).text == "# @generated\nx\n"
+
+
+def test_a_long_line_of_prose_stays():
+    assert _read(b"word " * 5000).text
+
+
+def test_a_notebook_is_its_cells_without_what_they_printed():
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+            {"cell_type": "code", "source": "print('```')", "outputs": [{"text": "SECRET"}]},
+            {"cell_type": "raw", "source": "\0x"},
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+    }
+    text = _read(json.dumps(notebook).encode(), "a.ipynb").text
+    assert text
+    assert text.startswith("# Title\nwords\n\n````python\nprint('```')\n````")
+    assert "SECRET" not in text
+    text.encode()
+    assert "\0" not in text
+
+
+@pytest.mark.parametrize(
+    ("stated", "autocrlf", "data", "stored"),
+    [
+        ("", "", b"a\r\n", b"a\r\n"),
+        ("", "true", b"a\r\n", b"a\n"),
+        ("", "input", b"a\r\n\0", b"a\r\n\0"),
+        ("-text", "true", b"a\r\n", b"a\r\n"),
+        ("text", "", b"a\r\n", b"a\n"),
+        ("text=auto", "", b"a\r\nb\rc", b"a\r\nb\rc"),
+        ("eol=crlf", "", b"a\r\n", b"a\n"),
+        ("working-tree-encoding=UTF-16LE text", "", "ä\r\n".encode("utf-16-le"), "ä\n".encode()),
+        ("working-tree-encoding=UTF-16", "", "ä\n".encode("utf-16"), "ä\n".encode()),
+    ],
+)
+def test_a_file_is_named_as_git_would_store_it(stated, autocrlf, data, stored):
+    values = TreeAttributes({".gitattributes": f"* {stated}\n".encode()}, FOR_STORING).of("a.md")
+    assert stored_form(data, values, autocrlf) == stored

@@ -1,0 +1,199 @@
+"""git that only looks: it takes no lock, fetches nothing, replaces no object, and starts no program
+that the repository or the configuration names.
+
+For what is read beside the person's own git commands, of trees that strangers wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed, LimitExceeded
+from vmrag_link.git import configuration
+from vmrag_link.git.run import failure, git
+from vmrag_link.paths import Places
+
+SECONDS = 120.0
+"""A tree of a few kilobytes can have more paths than any machine can list: each level names one
+subtree twice.
+"""
+
+MOST_BYTES = 400_000_000
+"""Of one answer that lists something."""
+
+_OPTIONS = (
+    *("--no-optional-locks", "--no-replace-objects"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),  # `post-index-change` runs for an index of ours, too
+    *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false"),
+)
+
+_READ = 1 << 20
+
+_UNTIL: ContextVar[float | None] = ContextVar("until", default=None)
+
+
+@contextlib.contextmanager
+def one_deadline() -> Iterator[None]:
+    """All looks within end `SECONDS` after the first of these blocks began, not each by itself."""
+    if _UNTIL.get() is not None:
+        yield
+        return
+    before = _UNTIL.set(time.monotonic() + SECONDS)
+    try:
+        yield
+    finally:
+        _UNTIL.reset(before)
+
+
+def seconds_left() -> float:
+    """For the next call of git, or of what works on its answers."""
+    until = _UNTIL.get()
+    return SECONDS if until is None else max(until - time.monotonic(), 0.0)
+
+
+def require_time(what: str) -> None:
+    """Raise `LimitExceeded` after the deadline. `what` begins a sentence: `git ls-files`."""
+    if not seconds_left():
+        raise _too_long(what)
+
+
+def look(
+    places: Places,
+    *arguments: str,
+    stdin: bytes | None = None,
+    index_file: Path | None = None,
+    fine: tuple[int, ...] = (0,),
+) -> proc.Finished:
+    """Run git; another exit code than those raises `GitFailed`, and more than `SECONDS`, or the
+    `one_deadline` around it, `LimitExceeded`.
+    """
+    try:
+        done = git(
+            places,
+            *_OPTIONS,
+            *arguments,
+            stdin=stdin,
+            index_file=index_file,
+            extra=_environment(places),
+            timeout=seconds_left(),
+        )
+    except TimeoutError as error:
+        raise _too_long(f"git {arguments[0]}") from error
+    if done.returncode not in fine:
+        raise failure(arguments, done)
+    return done
+
+
+def fields(places: Places, *arguments: str, most: int, index_file: Path | None = None) -> list[bytes]:
+    """What git lists between NULs. Raises as `look`, and `LimitExceeded` for more than `most`.
+
+    git is ended as soon as that shows: what it says does not pile up.
+    """
+    content = _streamed(places, arguments, most, index_file, keep=True)
+    return content.split(b"\0")[:-1] if content else []
+
+
+def require_fewer(places: Places, *arguments: str, most: int) -> None:
+    """Raise as `fields`, and keep nothing of what git lists."""
+    _streamed(places, arguments, most, None, keep=False)
+
+
+def _streamed(places: Places, arguments: tuple[str, ...], most: int, index_file: Path | None, *, keep: bool) -> bytes:
+    environ = env.without(env.GIT_SCRUBBED) | _environment(places) | {"LC_ALL": "C"}
+    if index_file is not None:
+        environ["GIT_INDEX_FILE"] = str(index_file)
+    argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *_OPTIONS, *arguments]
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = proc.piped(argv, cwd=places.top, env=environ, stderr=said)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise GitFailed(
+                f"git cannot be started in {places.top}.", hint="See that git is on PATH, and that the folder exists."
+            ) from error
+        content, why = _all_of(process, most, keep=keep)
+        said.seek(0)
+        done = proc.Finished(argv, process.returncode, b"", said.read(_READ))
+    if why == "long":
+        raise _too_long(f"git {arguments[0]}")
+    if why == "much":
+        raise LimitExceeded(
+            f"git {arguments[0]} lists more than {most:,} names.",
+            hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+            most=most,
+        )
+    if done.returncode != 0:
+        raise failure(arguments, done)
+    return content
+
+
+def _all_of(process: proc.Started, most: int, *, keep: bool) -> tuple[bytes, str]:
+    """All that a program says, and why that is not all: it says too much, or takes too long."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds_left(), end)
+    timer.daemon = True
+    timer.start()
+    parts: list[bytes] = []
+    number = size = 0
+    try:
+        with process:
+            assert process.stdin is not None  # noqa: S101  `piped` opened both
+            assert process.stdout is not None  # noqa: S101
+            process.stdin.close()
+            # As it comes: `read` would wait until that much is there.
+            for part in iter(functools.partial(os.read, process.stdout.fileno(), _READ), b""):
+                number += part.count(b"\0")
+                size += len(part)
+                if number > most or size > MOST_BYTES:
+                    process.kill()
+                    return b"", "much"
+                if keep:
+                    parts.append(part)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+    return b"".join(parts), "long" if late.is_set() else ""
+
+
+def _environment(places: Places) -> dict[str, str]:
+    """Variables, because a driver's name may hold what `-c` would misunderstand, such as `=`."""
+    return env.GIT_OFFLINE | env.git_settings(above=_without_filters(filter_drivers(places)))
+
+
+def filter_drivers(places: Places) -> list[str]:
+    """The names of those that are configured: `lfs`, `git-crypt`."""
+    keys = [key for key, _ in configuration.entries(places) if key.startswith("filter.")]
+    return [*dict.fromkeys(key.removeprefix("filter.").rpartition(".")[0] for key in keys)]
+
+
+def _without_filters(drivers: Iterable[str]) -> list[tuple[str, str]]:
+    """For a file whose times tell nothing git would start its `clean` filter, to compare it.
+
+    An empty command is none; a required one that is none would be an error.
+    """
+    values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+    return [(f"filter.{driver}.{name}", value) for driver in drivers for name, value in values]
+
+
+def _too_long(what: str) -> LimitExceeded:
+    return LimitExceeded(
+        f"{what} took more than {SECONDS:.0f} seconds, with what was looked at before.",
+        hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
+    )

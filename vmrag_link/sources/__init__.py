@@ -1,0 +1,1 @@
+"""Sources: files of the code's repository whose documents are derived from the tree."""

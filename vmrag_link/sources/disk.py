@@ -1,0 +1,98 @@
+"""Files of the work tree, read as a stranger may have left them: no link is followed in any part of
+a path, no pipe or device is waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from vmrag_link.file_stamp import FileStamp
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class FileState(NamedTuple):
+    """`stamp` differs after the file was changed, unless that was within a tick of the clock."""
+
+    mode: int
+    stamp: FileStamp
+
+    @property
+    def size(self) -> int:
+        return self.stamp[1]
+
+    @property
+    def regular(self) -> bool:
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+    @property
+    def newest(self) -> int:
+        """The time in nanoseconds that it was last changed in any way."""
+        return max(self.stamp[2:])
+
+
+class Disk:
+    """The files below a folder; paths are relative."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._top)
+
+    def state(self, path: str) -> FileState | None:
+        """None for what is not there, or cannot be looked at."""
+        try:
+            return _state(os.stat(path, dir_fd=self._top, follow_symlinks=False))
+        except (OSError, ValueError):
+            return None
+
+    def read(self, path: str, limit: int) -> tuple[bytes, FileState]:
+        """All bytes of a regular file. Raises OSError, also for more than `limit`."""
+        descriptor = self._open(path)
+        try:
+            found = _state(os.fstat(descriptor))
+            if not found.regular:
+                raise OSError(errno.EINVAL, "is no regular file", path)
+            parts, size = [], 0
+            while part := os.read(descriptor, min(limit + 1 - size, 1 << 20)):
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise OSError(errno.EFBIG, "is too large", path)
+            return b"".join(parts), found
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: str) -> int:
+        *folders, name = path.split("/")
+        current = self._top
+        try:
+            for folder in folders:
+                inner = os.open(folder, _FOLDER, dir_fd=current)
+                if current != self._top:
+                    os.close(current)
+                current = inner
+            return os.open(name, _FILE, dir_fd=current)
+        finally:
+            if current != self._top:
+                os.close(current)
+
+
+def _state(found: os.stat_result) -> FileState:
+    return FileState(found.st_mode, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))

@@ -1,0 +1,82 @@
+"""What a file says as a text, or why it is none."""
+
+from __future__ import annotations
+
+import codecs
+import posixpath
+import re
+from typing import NamedTuple
+
+from vmrag_link.conversion.formats import by_suffix
+from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.sources.files import TreeFile
+from vmrag_link.sources.notebook import cells
+from vmrag_link.sources.rules import NOTEBOOK
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
+_POINTER_BYTES = 1024
+_BINARY_WITHIN = 8000  # as git looks for a NUL
+_MARKED_WITHIN = 1000
+_LONGEST_LINE = 20_000
+
+_GENERATED = re.compile(r"^[^\w\n]{0,20}@generated\b|^.{0,20}\bCode generated\b.{0,200}\bDO NOT EDIT\b", re.MULTILINE)
+"""Of comments. In prose, such words are spoken of."""
+
+# UTF-32's first: it begins with UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+class SourceText(NamedTuple):
+    """`text` with line feeds alone, no byte order mark, no NUL. None: the file is left out, and
+    `reason` completes `PATH is left out: it …`.
+    """
+
+    text: str | None
+    reason: str = ""
+
+
+def readable(file: TreeFile, data: bytes) -> SourceText:
+    """`data`: all bytes of its blob, which are UTF-8 whatever encoding the file has."""
+    if len(data) < _POINTER_BYTES and data.startswith(LFS_POINTER):
+        return SourceText(None, "is kept in Git LFS")
+    try:
+        text = as_text(data)
+        if is_notebook(file.path):
+            text = cells(text)
+    except ContentUnreadable as error:
+        return SourceText(None, str(error))
+    if not text.strip():
+        return SourceText(None, "has no text")
+    if not file.handwritten and _GENERATED.search(text, 0, _MARKED_WITHIN):
+        return SourceText(None, "is generated, as it says itself")
+    if not file.handwritten and _is_dense(file.path, text):
+        return SourceText(None, f"has a line of more than {_LONGEST_LINE:,} characters")
+    return SourceText(text)
+
+
+def as_text(data: bytes, encoding: str = "") -> str:
+    """The text of a file. Raises `ContentUnreadable`."""
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
+    if not (marked or encoding) and b"\0" in data[:_BINARY_WITHIN]:
+        raise ContentUnreadable("is no text")
+    text = decode(data, marked or encoding)
+    return text.replace("\r\n", "\n")
+
+
+def is_notebook(path: str) -> bool:
+    found = by_suffix(path)
+    return found is not None and found.file_type == NOTEBOOK
+
+
+def _is_dense(path: str, text: str) -> bool:
+    """Nobody writes such lines but in prose, where each paragraph is one, or holds a picture."""
+    found = by_suffix(posixpath.basename(path))
+    if len(text) <= _LONGEST_LINE or (found is not None and (found.where == "here" or found.file_type == NOTEBOOK)):
+        return False
+    return any(len(line) > _LONGEST_LINE for line in text.split("\n"))

@@ -1,0 +1,111 @@
+"""Which files are no documents, by what is known of them without reading them.
+
+A reason completes `PATH is left out: it …`.
+"""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import re
+import unicodedata
+from collections.abc import Mapping
+
+from vmrag_link.conversion.formats import by_suffix
+from vmrag_link.documents.doc_ids import MAX_ID, id_problem
+from vmrag_link.git.raw_changes import LINK, REGULAR, SUBMODULE
+from vmrag_link.sources.attributes import DIFF, FILTER, GENERATED, TEXT, VENDORED, Value
+
+_LOCKS = frozenset(
+    (
+        "package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock Cargo.lock "
+        "poetry.lock uv.lock pdm.lock Pipfile.lock pixi.lock conda-lock.yml Gemfile.lock composer.lock go.sum go.work.sum "
+        "mix.lock pubspec.lock Podfile.lock Package.resolved flake.lock gradle.lockfile packages.lock.json Chart.lock "
+        "buf.lock MODULE.bazel.lock .terraform.lock.hcl"
+    ).split()
+)
+_MINIFIED = re.compile(r"[.-]min\.(?:js|mjs|cjs|css)$|\.(?:js|css|mjs|cjs)\.map$", re.IGNORECASE)
+_PLAIN_SUFFIXES = frozenset(
+    (".org", ".rdoc", ".pod", ".textile", ".mediawiki", ".wiki", ".creole", ".texi", ".tex", "")
+)
+"""Of documents beside those that `vmrag import` stores as they are written. Without one: README."""
+
+NOTEBOOK = "notebook"
+
+
+def plain_name(path: str) -> bool:
+    """Whether it is an id, seen by a cheaper look than `id_problem`'s."""
+    return len(path) <= MAX_ID and path.isascii() and path.isprintable()
+
+
+def flaw_of_name(path: str) -> str:
+    if plain_name(path):
+        return ""
+    return f"has a path that {why}" if (why := id_problem(path)) else ""
+
+
+def flaw_of_mode(mode: str) -> str:
+    if mode in REGULAR:
+        return ""
+    return {LINK: "is a link", SUBMODULE: "is a submodule"}.get(mode, "is no regular file")
+
+
+def flaw_of_attributes(values: Mapping[str, Value]) -> str:
+    if not values:
+        return ""
+    if (driver := values.get(FILTER, False)) is not False:
+        if driver == "lfs":
+            return "is kept in Git LFS"
+        return (
+            f"has the filter {driver}: what lies in git is not what is read" if driver is not True else "has a filter"
+        )
+    if values.get(TEXT) is False and values.get(DIFF) is False:
+        return "is binary, as .gitattributes says"
+    for name, what in ((GENERATED, "generated"), (VENDORED, "vendored")):
+        if is_set(values.get(name)):
+            return f"is {what}, as .gitattributes says"
+    return ""
+
+
+def is_set(value: Value | None) -> bool:
+    return value is not None and value not in (False, "false")
+
+
+def handwritten(values: Mapping[str, Value]) -> bool:
+    """TreeAttributes say that it is not generated, so nothing here guesses that it is."""
+    return bool(values) and values.get(GENERATED, True) in (False, "false")
+
+
+def flaw_of_kind(path: str, kind: str, *, by_hand: bool) -> str:
+    """`kind` of the source."""
+    name = path.rpartition("/")[2]
+    if not by_hand and name in _LOCKS:
+        return "is a lock file"
+    if not by_hand and _MINIFIED.search(name):
+        return "is minified"
+    return "" if kind == "code" else _flaw_of_format(posixpath.splitext(name)[1].lower())
+
+
+@functools.lru_cache(maxsize=1024)
+def _flaw_of_format(suffix: str) -> str:
+    found = by_suffix(f"x{suffix}")
+    if found is None:
+        return (
+            ""
+            if suffix in _PLAIN_SUFFIXES
+            else f"is {suffix}, no document; a source of `kind: code` takes it if it is text"
+        )
+    if found.where == "here" or found.file_type == NOTEBOOK:
+        return ""
+    return f"is {found.file_type}, not text as it is; `vmrag import` takes it"
+
+
+def flaw_of_size(size: int, most: int) -> str:
+    if not size:
+        return "is empty"
+    return f"has {size:,} bytes, more than {most:,}" if size > most else ""
+
+
+def folded(path: str) -> str:
+    """Equal for paths that a file system may take for one."""
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path.casefold())
