@@ -40,7 +40,7 @@ PARTS = {
     "change": (
         "git switch -qc thursdays",
         "sed -i s/Tuesdays/Thursdays/ docs/deploying.md",
-        "vmrag import docs --collection ops",
+        "vmrag import",
         "vmrag status",
         "vmrag diff",
     ),

@@ -12,15 +12,32 @@ from vmrag_link.ops.branches import commit as operation
 
 @vmrag_command("commit")
 @click.option("-m", "--message", required=True, help="What changed in the knowledge.")
+@click.option(
+    "-a",
+    "--all",
+    "all_files",
+    is_flag=True,
+    help="First read changed files again, and remove the documents of files that git deleted.",
+)
 @click.option("--author", help="'Name <email>', or one of both; by default git's.")
-def command(invocation: Invocation, *, message: str, author: str | None) -> int:
+def command(invocation: Invocation, *, message: str, all_files: bool, author: str | None) -> int:
     """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
     it for 'git commit'.
+
+    With -a, as 'git commit -a' does it with files: what 'vmrag import' would take of changed files
+    goes into the same revision, and documents go whose file git deleted or does not track any more,
+    unless they were edited. New files are not imported.
     """
     with invocation.workspace() as ws:
-        report = operation.commit(ws, message, author=author)
+        commit = operation.commit_all if all_files else operation.commit
+        report = commit(ws, message, author=author)
         invocation.warn_of_push(ws)
-    lines = [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
+    lines: list[str] = []
+    if report.files:
+        from vmrag_link.cli.import_ import known_lines  # with libraries and pages of the web
+
+        lines += known_lines(report.files, invocation)
+    lines += [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
     if report.pin is None:
         lines.append("Not pinned (auto_pin is off). Next: vmrag pin")
     elif report.staged:

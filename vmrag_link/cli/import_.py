@@ -15,10 +15,11 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import Skipped
 from vmrag_link.documents.seen_files import FileSelection
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, plural, quoted
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, first_of, plural, quoted
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.documents import import_files, leaving_out
+from vmrag_link.ops.documents import import_files, known_files, leaving_out
 from vmrag_link.ops.documents.import_files import ImportReport
+from vmrag_link.ops.documents.known_files import KnownFilesReport
 from vmrag_link.ops.libraries import import_sources, library
 from vmrag_link.ops.libraries.take_site import SiteReport, take_site
 from vmrag_link.web.sitemap import MOST_PAGES
@@ -29,7 +30,7 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
 
 
 @vmrag_command("import")
-@click.argument("sources", nargs=-1, required=True)
+@click.argument("sources", nargs=-1)
 @click.option("--collection", help="The collection to import into; made if it is not there.")
 @click.option(
     "--library",
@@ -42,7 +43,7 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
     metavar="DIR",
     help="With --collection: the folder from which ids count, from now on; by default the repository's root.",
 )
-@click.option("--prune", is_flag=True, help="With --collection: remove its documents whose file is gone.")
+@click.option("--prune", is_flag=True, help="Remove the documents whose file is gone: of the folders named, or of all.")
 @click.option(
     "--replace",
     is_flag=True,
@@ -107,8 +108,26 @@ def command(
     With --sitemap: pages of the sitemap's own host, as its robots.txt allows. 'vmrag refresh' asks
     for them again.
 
+    With nothing named: every file of which there is a document is read again, in all collections
+    or in --collection, and taken where it was changed and its document was not. Renamed files keep
+    their documents. Files that are gone are named, and --prune removes their documents; what a
+    sparse checkout hides is not gone. New files, and those whose document was edited, are named.
+
     The documents can be found at once; 'vmrag commit' pins them.
     """
+    if not sources:
+        needing: dict[str, object] = {
+            "--library": library_name is not None,
+            "--base": base is not None,
+            "--replace": replace,
+            "--exclude": exclude,
+            "--include-ignored": include_ignored,
+            "--include-generated": include_generated,
+            "--metadata": metadata is not None,
+            "--sitemap": of_site,
+            "--most": most is not None,
+        }
+        return _known_files(invocation, needing, collection, prune=prune)
     urls = [source for source in sources if "://" in source]
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if most is not None and not of_site:
@@ -142,10 +161,53 @@ def command(
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
     if report.ignored:
         lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
-    lines += [f"{each.doc_id} follows its file: {each.before} is {each.now} now." for each in report.renamed]
-    lines += [*_of_documents(report), *_skipped(report.skipped, invocation)]
+    lines += [*_of_renamed(report), *_of_documents(report), *_skipped(report.skipped, invocation)]
     invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
     return 0
+
+
+def _known_files(invocation: Invocation, needing: Mapping[str, object], collection: str | None, *, prune: bool) -> int:
+    """`needing`: options that say something of what is named, and whether they are given."""
+    if given := [name for name, value in needing.items() if value]:
+        raise UsageInvalid(
+            f"{given[0]} needs a file, a folder or a URL.",
+            hint=f"vmrag import FILE {given[0]} …; without it, files of which there are documents are read again.",
+        )
+    with invocation.workspace() as ws:
+        report = known_files.read_again(ws, collection=collection, prune="gone" if prune else "nothing")
+    lines = [*known_lines(report, invocation)]
+    invocation.emit(report, [*(lines or ["Every document is as its file."]), *_end(report.pending, report.branch)])
+    return 0
+
+
+def known_lines(report: KnownFilesReport, invocation: Invocation) -> Iterator[str]:
+    """What became of the documents of known files; nothing where there is nothing to say."""
+    for each in report.collections:
+        if each.changes.total:
+            yield f"{each.collection}: {described(each.changes)}, {each.unchanged} unchanged"
+        yield from _of_renamed(each)
+        yield from _of_documents(each)
+        yield from _skipped(each.skipped, invocation)
+    not_taken = {
+        "Edited in the knowledge base, so not taken from": report.edited,
+        "Not taken without being named, because git ignores it or it is hidden": report.private,
+        "New, and not imported": report.new,
+    }
+    for what, found in not_taken.items():
+        if found:
+            yield f"{what}: {first_of([each.path for each in found], SHOWN)}"
+    yield from (f"  to take: {each}" for each in report.commands)
+    for name in report.elsewhere:
+        yield (
+            f"Not looked at: the files of {name}, which are in a folder that is not here. "
+            f"If it is elsewhere: vmrag import DIR --collection {quoted(name)} --base DIR"
+        )
+    if report.not_checked_out and invocation.verbosity > 0:
+        yield f"Not in this work tree, though git has them: {first_of(report.not_checked_out, SHOWN)}"
+
+
+def _of_renamed(report: ImportReport) -> Iterator[str]:
+    yield from (f"{each.doc_id} follows its file: {each.before} is {each.now} now." for each in report.renamed)
 
 
 def _of_documents(report: ImportReport) -> Iterator[str]:

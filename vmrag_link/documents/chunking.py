@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from vmrag_link.documents import headings
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import PAGE_BREAK, Chunk, Chunking
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, pieces_of
 
 # Where a text may be cut, best first; a cut lies after the match.
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
@@ -57,6 +57,18 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     return pieces
 
 
+def document_chunks(document: Document, chunking: Chunking) -> list[Chunk]:
+    """As `chunks`; of code the pieces that its metadata names, as it was cut when it was read."""
+    if chunking.strategy != "code":
+        return chunks(document.content, chunking)
+    starts = [each[0] for each in pieces_of(document)]
+    ends = [*starts[1:], len(document.content)]
+    return [
+        Chunk(number, document.content[start:end], start, end)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
 def _pages(text: str) -> Iterator[str]:
     """The pages of a text, which together are the text; empty ones belong to the next."""
     start = 0
@@ -69,7 +81,7 @@ def _pages(text: str) -> Iterator[str]:
 
 def joined(texts: Sequence[str], chunking: Chunking) -> str:
     """The text that `chunks` has cut into these pieces."""
-    if chunking.strategy == "headings":
+    if chunking.strategy != "characters":
         return "".join(texts)
     kept = [
         each if after.startswith(PAGE_BREAK) else each[: _word(each, len(each) - chunking.overlap, len(each))]

@@ -205,16 +205,25 @@ def _skipped(path: Path, base: ImportBase, reason: str) -> Skipped:
     return Skipped(terminal_text.one_line(base.doc_id(path)), reason)
 
 
+def known_file(doc_id: str, source: str, base: ImportBase) -> SourceFile | Skipped:
+    """The file of a document that is there; it need not lie in the base, from which only new ids
+    count. Raises `FileFailed`.
+    """
+    return _checked(SourceFile(doc_id, source, base.origin / source), base.origin)
+
+
 def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
     """A file in the folder that is imported."""
-    doc_id = base.doc_id(path)
+    return _checked(SourceFile(base.doc_id(path), base.source(path), path), folder)
+
+
+def _checked(file: SourceFile, folder: Path) -> SourceFile | Skipped:
+    doc_id, path = file.doc_id, file.path
     try:
         reason = _name_problem(doc_id) or _link_problem(path, folder) or _type_problem(path) or _size_problem(path)
     except OSError as error:
         raise _read_error(path, error) from error
-    if reason:
-        return _skipped(path, base, reason)
-    return SourceFile(doc_id, base.source(path), path)
+    return Skipped(terminal_text.one_line(doc_id), reason) if reason else file
 
 
 def _name_problem(doc_id: str) -> str | None:

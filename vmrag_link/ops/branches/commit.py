@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     GitFailed,
     KnowledgeMoved,
     LockError,
+    MergeConflict,
     MessageMissing,
     NoChanges,
     RevisionUnpinned,
@@ -28,7 +29,9 @@ from vmrag_link.index.contents import chunks_held
 from vmrag_link.journal import CommitEntry
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.models import ChangeCounts, Record, Working
-from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents import known_files, writing
+from vmrag_link.ops.documents.file_changes import file_changes
+from vmrag_link.ops.documents.known_files import KnownFilesReport
 from vmrag_link.ops.merge import merge, merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
@@ -45,7 +48,7 @@ class CommitReport(Record, frozen=True):
     """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
 
     `pending`: why the index did not follow; the revision is committed and pinned, and the next
-    command catches up.
+    command catches up. `files`: what was taken in before, with `commit_all`.
     """
 
     revision: str
@@ -55,6 +58,7 @@ class CommitReport(Record, frozen=True):
     pin: PinBlock | None
     staged: bool
     pending: str = ""
+    files: KnownFilesReport | None = None
 
 
 def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
@@ -66,8 +70,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
     it.
     """
-    if not message.strip():
-        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+    _require_message(message)
     target = writing.writable(ws)
     who = author_line(ws, author)
     merge_open = merge_state.opened(ws)
@@ -76,9 +79,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     if target.kb_branch is None or not target.kb_branch.dirty:
         elsewhere = dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
-        raise NoChanges(
-            f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
-        )
+        raise _no_changes(ws, target, message, there)
     copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
@@ -94,6 +95,32 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     return report
 
 
+def commit_all(ws: Workspace, message: str, *, author: str | None = None) -> CommitReport:
+    """As `commit`, with what files say by now whose documents nobody changed, and without the
+    documents of files that git deleted.
+
+    What was taken in stays, uncommitted, if the commit fails then. Raises as `commit`, and as
+    `known_files.read_again`; `MergeConflict` also where the open merge could be closed: its commit
+    is what was merged, and nothing else.
+    """
+    _require_message(message)
+    target = writing.writable(ws)
+    author_line(ws, author)
+    state = merge_state.opened(ws)
+    if state and state.kind == "merge" and state.symbolic == target.trigger.symbolic:
+        raise MergeConflict(
+            "A merge is open: files are taken in when it is committed.",
+            hint="vmrag commit, or vmrag merge --abort" if state.written else "vmrag resolve",
+        )
+    files = known_files.read_again(ws, prune="git")
+    return msgspec.structs.replace(commit(ws, message, author=author), files=files)
+
+
+def _require_message(message: str) -> None:
+    if not message.strip():
+        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+
+
 def chunks(ws: Workspace, report: CommitReport) -> int:
     """How many chunks the index holds of the documents that the commit added or modified.
 
@@ -103,6 +130,14 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
     return ws.reader.read(lambda view: chunks_held(view.folder, put))
+
+
+def _no_changes(ws: Workspace, target: Target, message: str, there: str) -> NoChanges:
+    """Files that changed may be what the person means."""
+    stale = [each for each in file_changes(ws, writing.place(target)).files if each.stale]
+    hint = f"vmrag commit -a -m {quoted(message)}" if stale else "vmrag import DIR, vmrag add FILE"
+    files = f", but {'1 file has' if len(stale) == 1 else f'{len(stale)} files have'}" if stale else ""
+    return NoChanges(f"No documents have changed since the last commit{files}.{there}", hint=hint)
 
 
 def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:

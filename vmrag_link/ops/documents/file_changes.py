@@ -20,7 +20,8 @@ from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_i
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
 from vmrag_link.git import heads, listing
 from vmrag_link.models import At, DocumentHeader, Record
-from vmrag_link.ops.documents import import_commands
+from vmrag_link.ops.documents import import_commands, leaving_out
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
 from vmrag_link.ops.documents.import_commands import FileDifference, Kind
 from vmrag_link.ops.documents.leaving_out import LeavingOut
@@ -52,7 +53,7 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
     seen = FileRecord(ws.places.seen_files)
     found: list[FileDifference] = []
     commands: list[str] = []
-    unknown = 0
+    unknown, private = 0, False
     with Converter(limits_of(ws.config.ingest), seconds=HISTORY_SECONDS) as converter:
         comparison = FileComparison(ws.places, seen, converter)
         for collection in ws.engine.collections(at):
@@ -64,8 +65,12 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
                 continue
             headers = {each.doc_id: each for each in ws.engine.headers(at, collection=collection.name)}
             folders = seen.folders(collection.name) if base.recorded != OUTSIDE else {}
-            documents += _in_folders(ws, base, folders, documents, headers)
+            documents += files_beside(ws, base, folders, documents, headers)
             kinds = [(*each, comparison.kind(base, each[1], headers.get(each[0]))) for each in documents]
+            removed = {source for _, source, kind in kinds if kind == "removed"}
+            if removed and base.recorded != OUTSIDE:
+                hidden = listing.not_checked_out(ws.places, removed)
+                kinds = [each for each in kinds if each[1] not in hidden]
             unknown += sum(kind == "unknown" for _, _, kind in kinds)
             modified = [(source, headers[doc_id]) for doc_id, source, kind in kinds if kind == "modified"]
             stale = comparison.stale(base, modified)
@@ -91,19 +96,25 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
             rest = [each for each in changes if each not in followed]
             commands += import_commands.of_changes(ws, collection.name, rest, here)
             found += sorted(changes, key=lambda each: each.path)
+            private |= bool(leaving_out.private(ws.places, base, [source for source, _ in modified], folders))
+    if len(commands) > 1 and not private and all(each.stale for each in found):
+        commands = [import_commands.of_all(ws)]
     seen.forget_gone(import_base.located(ws.places.top), comparison.asked)
     seen.save()
     return FileChanges(tuple(found), tuple(commands), unknown)
 
 
 class FileComparison:
-    """Compares files of the work tree with documents. `asked`: the paths that were looked at."""
+    """Compares files of the work tree with documents. `asked`: the paths that were looked at.
 
-    def __init__(self, places: Places, seen: FileRecord, converter: Converter) -> None:
-        self._places, self._seen, self._converter = places, seen, converter
+    `seconds`: for the conversion of files.
+    """
+
+    def __init__(self, places: Places, seen: FileRecord, converter: Converter, *, seconds: float | None = None) -> None:
+        self._places, self.seen, self._converter = places, seen, converter
         self.asked: set[str] = set()
         self._git_dirs = [os.path.realpath(each) for each in (places.git_dir, places.common)]
-        self._until = time.monotonic() + CONVERTING_SECONDS
+        self._until = time.monotonic() + (CONVERTING_SECONDS if seconds is None else seconds)
         self._inside: dict[str, bool] = {}
         self._unknown: set[tuple[int, int, str]] = set()
 
@@ -116,7 +127,7 @@ class FileComparison:
         try:
             status = _status(path, str(base.origin))
         except (FileNotFoundError, NotADirectoryError):
-            return "removed" if header and self._seen.known(path) else None
+            return "removed" if header and self.seen.known(path) else None
         if status is None or header is None:
             return "added" if status and stat.S_ISREG(status.st_mode) else None
         text = self._text(path, status)
@@ -126,16 +137,19 @@ class FileComparison:
 
     def stale(self, base: ImportBase, modified: Sequence[tuple[str, DocumentHeader]]) -> set[tuple[str, str]]:
         """The keys of the documents that were not edited themselves; their files are `modified`."""
-        outside = base.recorded == OUTSIDE
-        differing = [
-            Differing(f"{base.origin}/{source}" if outside else source, header)
-            for source, header in modified
-            if not self._says_the_same(f"{base.origin}/{source}", header)
-        ]
+        differing = self.differing(base, modified)
         if not differing:
             return set()
         commit = heads.head(self._places).commit
-        return imported_before(self._places, self._seen, differing, commit=commit, converter=self._in_time)
+        return imported_before(self._places, self.seen, differing, commit=commit, converter=self._in_time)
+
+    def differing(self, base: ImportBase, modified: Sequence[tuple[str, DocumentHeader]]) -> list[Differing]:
+        """Those of the `modified` files that differ from their documents by more than line ends."""
+        return [
+            difference(base, source, header)
+            for source, header in modified
+            if not self._says_the_same(f"{base.origin}/{source}", header)
+        ]
 
     def _says_the_same(self, path: str, header: DocumentHeader) -> bool:
         """Whether a file differs from its document in line ends alone."""
@@ -154,7 +168,7 @@ class FileComparison:
         file = (status.st_dev, status.st_ino, os.path.splitext(path)[1])  # noqa: PTH122
         if file in self._unknown:
             return None
-        text = self._seen.text(path, status, self._in_time)
+        text = self.seen.text(path, status, self._in_time)
         if text is None:
             self._unknown.add(file)
         return text
@@ -168,6 +182,11 @@ class FileComparison:
             real = os.path.realpath(folder)
             self._inside[folder] = is_below(real, origin) and not any(is_below(real, each) for each in self._git_dirs)
         return self._inside[folder]
+
+
+def difference(base: ImportBase, source: str, header: DocumentHeader) -> Differing:
+    """A document that its file does not say, or not any more."""
+    return Differing(f"{base.origin}/{source}" if base.recorded == OUTSIDE else source, header)
 
 
 def _status(path: str, origin: str) -> os.stat_result | None:
@@ -186,7 +205,7 @@ def _status(path: str, origin: str) -> os.stat_result | None:
         return None
 
 
-def _in_folders(
+def files_beside(
     ws: Workspace,
     base: ImportBase,
     folders: Mapping[str, FileSelection],
@@ -196,6 +215,7 @@ def _in_folders(
     """The other files of imported folders that an import would take, with the id of the document
     that it would replace; empty if there is none.
     """
+    derived = DerivedFiles(ws)
     known = {source for _, source in documents}
     taken = {doc_id for doc_id, _ in documents}
     for folder, selection in folders.items():
@@ -203,7 +223,9 @@ def _in_folders(
             each for each in listing.files_below(ws.places, [folder]) if each not in known and _is_importable(each)
         )
         files = [base.top / each for each in below]
-        left_out = LeavingOut(ws.places, selection, base.top)([], files, False) if files else {}
+        left_out = (
+            LeavingOut(ws.places, selection, base.top, derived=derived.reasons)([], files, False) if files else {}
+        )
         for path in (base.source(each) for each in files if each not in left_out):
             doc_id = path.removeprefix(base.prefix)
             yield (doc_id if doc_id in headers and doc_id not in taken else "", path)

@@ -85,6 +85,11 @@ def of_moved_folders(
     return commands, followed
 
 
+def of_all(ws: Workspace) -> str:
+    """The command that takes in every file that is newer than its document."""
+    return _typed(ws, "import", (), ())
+
+
 def of_files(ws: Workspace, collection: str, paths: Sequence[str]) -> Iterator[str]:
     """The commands that import these files and no others."""
     for some in _batches(sorted(paths)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from collections.abc import Collection as Several
 from pathlib import Path
@@ -12,12 +13,13 @@ from vmrag_link import terminal_text
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base, importing
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
+from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.documents.seen_files import FileRecord, FileSelection
 from vmrag_link.errors import KnowledgeMoved, quoted
 from vmrag_link.models import At, ChangeCounts, Collection, Record, Working, canonical_json, metadata_of
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, names, placing, writing
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.documents.placing import Placing, Renamed
@@ -93,13 +95,15 @@ def import_files(
     """
     named = tuple(map(importing.existing, sources))
     seen, wanted = FileRecord(ws.places.seen_files), selection or FileSelection()
+    derived = DerivedFiles(ws)
+    _require_others(named, derived)
 
     def read(found: ImportBase) -> _ReadFiles:
-        leave_out = LeavingOut(ws.places, wanted, found.origin)
+        leave_out = LeavingOut(ws.places, wanted, found.origin, derived=derived.reasons)
         scan = importing.scan(named, found, leave_out)
         skipped = list(scan.skipped)
         documents: list[ImportedDocument] = []
-        with ws.progress.task("reading", len(scan.files)) as task, _converter(ws) as converter:
+        with ws.progress.task("reading", len(scan.files)) as task, converter_of(ws) as converter:
             for file in scan.files:
                 one = importing.read(file, converter, seen)
                 skipped.append(one) if isinstance(one, Skipped) else documents.append(one)
@@ -134,7 +138,7 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
     A file of a format that no import knows is taken as text. With an id that is given the document
     counts as coming from no file. Raises as `import_files`, and `ConversionFailed`, `NameInvalid`.
     """
-    with _converter(ws) as converter:
+    with converter_of(ws) as converter:
         content = importing.read_named(file, converter)
     metadata = canonical_json(metadata_of(content) | metadata_of(wanted))
     title = wanted.title or content.title or wanted.doc_id or file.stem
@@ -144,6 +148,7 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
         own = msgspec.structs.replace(content, doc_id=wanted.doc_id)
         return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), wanted.doc_id
     named = importing.existing(file)
+    _require_others([named], DerivedFiles(ws))
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}"
 
     def read(found: ImportBase) -> _ReadFiles:
@@ -151,6 +156,12 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
 
     report, placed = _store(ws, collection, BaseRequest((named,), alternative=command), read, "replace")
     return report, placed.documents[0].doc_id
+
+
+def _require_others(named: Sequence[Path], derived: DerivedFiles) -> None:
+    """Raises `SourceReadOnly` where nothing is named but files that are documents of sources."""
+    if all(each.is_file() for each in named) and (refusal := derived.refusal(named)):
+        raise refusal
 
 
 def _store(
@@ -165,7 +176,7 @@ def _store(
     """Store what `read` finds from an import base, as the documents that these files are."""
     names.check(collection)
     at = writing.place(writing.writable(ws))
-    row = collections.exact(ws, at, collection) or Collection(collection, import_base=ROOT)
+    row = collections.exact(ws, at, collection) or collections.new(ws, collection)
     collections.require_open(row)
     base = import_bases.decide(ws, at, row, request)
     files = read(base)
@@ -184,7 +195,7 @@ def _store(
         for each in placed.documents:
             names.check_document(each.doc_id)
         kept = {each.doc_id for each in placed.documents}
-        gone = tuple(doc_id for doc_id in placing.gone(base, there, folders) if doc_id not in kept)
+        gone = tuple(doc_id for doc_id in placing.gone(ws.places, base, there, folders) if doc_id not in kept)
         left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))
         outcomes.append(_Outcome(placed, gone, left_out))
         return Arranged(base, placed, gone if prune else (), insist=request.given is not None)
@@ -211,5 +222,6 @@ def _is_below(source: str, aside: Several[str]) -> bool:
     return bool(aside) and any(str(each) in aside for each in (Path(source), *Path(source).parents))
 
 
-def _converter(ws: Workspace) -> Converter:
-    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES))
+def converter_of(ws: Workspace, *, seconds: float = math.inf) -> Converter:
+    """For files that are imported, which may be larger than others; `seconds` as `Converter`."""
+    return Converter(msgspec.structs.replace(limits_of(ws.config.ingest), max_bytes=MAX_BYTES), seconds=seconds)

@@ -10,8 +10,9 @@ import msgspec
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.git import renames
+from vmrag_link.git import listing, renames
 from vmrag_link.models import At, Record
+from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
 
@@ -51,7 +52,9 @@ def followed(
     there = stored(ws, at, collection, base)
     known = base.ids_by_source(there)
     new = {each.source: each for each in documents if each.source not in known}
-    gone = {source: doc_id for doc_id, source in there if new and _lost(base, source)}
+    gone = {source: doc_id for doc_id, source in there if new and is_lost(base, source)}
+    if base.recorded != OUTSIDE:
+        gone = {source: gone[source] for source in gone.keys() - listing.not_checked_out(ws.places, gone)}
     if not gone or not new:
         return {}
     found: dict[str, str] = {}
@@ -90,18 +93,23 @@ def place(
     moved = (
         doc_id
         for doc_id, before in there
-        if doc_id in placed and placed[doc_id].source != before and _lost(base, before)
+        if doc_id in placed and placed[doc_id].source != before and is_lost(base, before)
     )
     return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda each: each.doc_id)))
 
 
-def gone(base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]) -> Iterator[str]:
-    """Documents whose file lay in one of the folders and is there no more."""
+def gone(places: Places, base: ImportBase, there: Sequence[tuple[str, str]], folders: Sequence[Path]) -> Iterator[str]:
+    """Documents whose file lay in one of the folders and is there no more, unless git has it and
+    this work tree need not. Raises `GitFailed`.
+    """
+    missing: dict[str, str] = {}
     for doc_id, source in there:
         path = base.origin / source
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
         if below and _is_gone(path):
-            yield doc_id
+            missing[doc_id] = source
+    hidden = listing.not_checked_out(places, set(missing.values())) if base.recorded != OUTSIDE else set()
+    yield from (doc_id for doc_id, source in missing.items() if source not in hidden)
 
 
 def _unique(texts: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +130,8 @@ def _one_id(base: ImportBase, collection: str, one: ImportedDocument, other: Imp
     )
 
 
-def _lost(base: ImportBase, source: str) -> bool:
+def is_lost(base: ImportBase, source: str) -> bool:
+    """Whether a document's file is not there; not so of one that could lie anywhere."""
     return not leads_out(source) and _is_gone(base.origin / source)
 
 

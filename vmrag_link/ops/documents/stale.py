@@ -49,24 +49,27 @@ class StaleReport(Record, frozen=True):
         return f"{self.message} Next: {self.hint}"
 
 
-def report(ws: Workspace, found: Sequence[StaleDocument]) -> StaleReport | None:
-    """None where there are none."""
+def report(ws: Workspace, found: Sequence[StaleDocument], commands: Sequence[str] | None = None) -> StaleReport | None:
+    """None where there are none. `commands`: what takes the files in, where that is known."""
     if not found:
         return None
     from vmrag_link.ops.documents import import_commands
 
     names = first_of([f"{each.collection}/{each.doc_id}" for each in found], _NAMED)
     some = "1 document says what its file" if len(found) == 1 else f"{len(found)} documents say what their files"
-    paths: dict[str, list[str]] = {}
-    for each in found:
-        paths.setdefault(each.collection, []).append(each.path)
-    commands = [each for name, some in paths.items() for each in import_commands.of_files(ws, name, some)]
+    if commands is None:
+        paths: dict[str, list[str]] = {}
+        for each in found:
+            paths.setdefault(each.collection, []).append(each.path)
+        commands = [each for name, some in paths.items() for each in import_commands.of_files(ws, name, some)]
     return StaleReport(tuple(found), f"{some} said before: {names}.", " && ".join(commands))
 
 
 def of_changes(ws: Workspace, changes: FileChanges) -> StaleReport | None:
     """What `file_changes` found."""
-    return report(ws, [StaleDocument(each.collection, each.doc_id, each.path) for each in changes.files if each.stale])
+    found = [StaleDocument(each.collection, each.doc_id, each.path) for each in changes.files if each.stale]
+    alone = len(found) == len(changes.files) and len(changes.commands) == 1 < len({each.collection for each in found})
+    return report(ws, found, changes.commands if alone else None)
 
 
 def among(ws: DocumentStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StaleDocument, ...]:
