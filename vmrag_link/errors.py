@@ -6,7 +6,7 @@
     │                      NotInitialized (KnowledgeElsewhere)
     │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
     │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
-    │                      TableMissing · McpExtraMissing
+    │                      TableMissing · McpExtraMissing · SourceReadOnly
     ├── Tool (exit 2)      ToolMissing · ToolDisabled · AccessDenied
     ├── Pin (exit 1)       PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
@@ -21,6 +21,7 @@
     │                      DocumentMissing (DocumentAmbiguous) · DocumentExists
     │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · ChromaServerFailed · IndexExtraMissing · LimitTooLow
+    │                      SourcesIncomplete
     │                      FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
@@ -170,6 +171,12 @@ class InitializedElsewhere(AlreadyInitialized):
 
 class NameInvalid(UsageError):
     code = "INVALID_NAME"
+
+
+class SourceReadOnly(UsageError):
+    """A document or a collection that is made of files of the code's tree, and is not written."""
+
+    code = "SOURCE_READ_ONLY"
 
 
 class MessageMissing(UsageError):
@@ -501,6 +508,13 @@ class IndexExtraMissing(VectorIndexError):
 
     code = "INDEX_EXTRA_MISSING"
     exit_code = USAGE
+
+
+class SourcesIncomplete(VectorIndexError):
+    """Not all files of sources can be read here, so that nothing can be compared with them."""
+
+    code = "NOT_COMPARABLE"
+    exit_code = FAILED_CHECK
 
 
 class LimitTooLow(VectorIndexError):

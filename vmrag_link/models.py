@@ -20,16 +20,24 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Chunking(Record, frozen=True):
     """How a collection's documents are cut; sizes in characters.
 
-    `headings`: Markdown by its sections.
+    `headings`: Markdown by its sections. `code`: by its symbols, for sources alone (`PIECES`).
     """
 
-    strategy: Literal["characters", "headings"] = "characters"
+    strategy: Literal["characters", "headings", "code"] = "characters"
     size: int = 512
     overlap: int = 50
 
 
 PAGE_BREAK = "\f"
 """What begins a page in a text that has pages; so do programs and plain texts, such as RFCs."""
+
+PIECES = "vmrag:pieces"
+"""In the metadata of code: how it was cut, as [first character, its line, symbol, kind, signature]
+each. Only the index has it; a chunk of an answer says its own.
+"""
+
+SOURCE = "source"
+"""The kind of a collection that is derived from files of the code's tree, never stored."""
 
 EXTERNAL = "external"
 """The kind of a collection that is only indexed, never stored: other documentation of a project."""
@@ -354,8 +362,16 @@ class HasMetadata(Protocol):
 
 
 def metadata_of(row: HasMetadata) -> dict[str, Any]:
-    """A row's metadata as the values that it holds."""
-    return msgspec.json.decode(row.metadata, type=dict[str, Any])
+    """A row's metadata as the values that it holds, without `PIECES`."""
+    found = msgspec.json.decode(row.metadata, type=dict[str, Any])
+    found.pop(PIECES, None)
+    return found
+
+
+def pieces_of(row: HasMetadata) -> list[list[Any]]:
+    """As `PIECES` says."""
+    found: list[list[Any]] = msgspec.json.decode(row.metadata, type=dict[str, Any])[PIECES]
+    return found
 
 
 def metadata_from_row(text: str) -> dict[str, Any]:

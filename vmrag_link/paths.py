@@ -22,6 +22,7 @@ PIN_READ_LIMIT = 8192
 
 CONFIG_NAME = ".vmrag.yaml"
 QUERIES_NAME = ".vmrag/queries.yaml"
+TREE = "tree"
 STALE_SECONDS = 600
 TEMPORARY_LENGTH = 50
 """Characters of a file's name that stand in the name of its successor while that is written."""
@@ -69,6 +70,11 @@ class Places(NamedTuple):
     def views(self) -> Path:
         """What the index of each revision holds; derived."""
         return self.shared / "views"
+
+    @property
+    def source_views(self) -> Path:
+        """What the index of files of the code's tree holds, by their names and blobs; derived."""
+        return self.shared / "sources"
 
     @property
     def segments(self) -> Path:
@@ -171,6 +177,7 @@ class Places(NamedTuple):
             self.shared,
             self.kb,
             self.views,
+            self.source_views,
             self.segments,
             self.chroma,
             self.builder,
@@ -179,7 +186,7 @@ class Places(NamedTuple):
         )
         upkeep = (self.locks, self.journal, self.logs, self.quarantine, self.migration, self.shared / "leases")
         local = (self.local_kb.parent, self.local_kb, self.local_index, self.local_segments)
-        return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.own)
+        return (*shared, *upkeep, self.remotes, self.remote_objects, *local, self.own, self.source_state)
 
     # -- of this work tree
 
@@ -190,6 +197,13 @@ class Places(NamedTuple):
     @property
     def applied(self) -> Path:
         return self.own / "applied"
+
+    @property
+    def source_state(self) -> Path:
+        """Which index of files of the tree answers for this work tree, and what was seen of them;
+        derived.
+        """
+        return self.own / TREE
 
     @property
     def pending(self) -> Path:

@@ -28,6 +28,7 @@ NAMES = [
     *(
         "kb",
         "views",
+        "sources",
         "segments",
         "chroma",
         "builder",
@@ -39,7 +40,7 @@ NAMES = [
         "quarantine",
         "migration",
     ),
-    *("leases", "remotes", "remotes.git", "local", "local/kb", "local/index", "local/segments"),
+    *("leases", "remotes", "remotes.git", "local", "local/kb", "local/index", "local/segments", "tree"),
 ]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support import knowledge, terminal
 from tests.support.bits import flip, restarted, unnoticed
@@ -21,7 +22,7 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.index import draft, keywords, lengths, manifest, seal, vectors, view
 from vmrag_link.index.verify import problem_of, segments_beside
-from vmrag_link.sync import indexer
+from vmrag_link.sync import adding
 
 kb = knowledge.kb
 
@@ -244,13 +245,17 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
 @pytest.mark.parametrize("word", ["texts", "vectors"])
 def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
     """Every byte is what was written, and it is not what the documents make."""
-    cut, embedded = indexer.chunks, indexer.vectors_for
+    cut, embedded = adding.document_chunks, adding.vectors_for
     with monkeypatch.context() as patch:
         if word == "texts":
-            patch.setattr(indexer, "chunks", lambda text, chunking: cut(text.upper(), chunking))
+            patch.setattr(
+                adding,
+                "document_chunks",
+                lambda document, chunking: cut(replace(document, content=document.content.upper()), chunking),
+            )
         else:
             patch.setattr(
-                indexer,
+                adding,
                 "vectors_for",
                 lambda cache, model, *rest, **more: embedded(
                     EmbeddingCache(project.top / "x"), Swapped(model), *rest, **more

@@ -70,7 +70,7 @@ def test_at_takes_whatever_names_a_commit(project, ref):
 
 def test_at_a_ref_that_pins_nothing_or_nothing_that_is_here(project):
     project.git("switch", "-q", "--orphan", "ancient")
-    project.commit("ancient", **{"code.py": "1"})
+    project.commit("ancient", **{"notes.data": "1"})
     error = project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error
     assert error["code"] == "NO_PIN"
     pin = json.loads(project.git("show", "main:.dolt-version")) | {"dolt_commit": "0" * 40}

@@ -147,7 +147,7 @@ def test_tools_that_read_rows_make_no_index(project):
 
 def test_who_waits_for_an_index_is_told_how_far_it_is(project, monkeypatch):
     monkeypatch.setattr("vmrag_link.cli.terminal.LINE_SECONDS", 0.0)
-    monkeypatch.setattr("vmrag_link.sync.indexer.BATCH_CHUNKS", 1)
+    monkeypatch.setattr("vmrag_link.sync.adding.BATCH_CHUNKS", 1)
     project.forget_indexes()
     assert "building the index: 2 of 4\n" in project.vmrag("query", "rest").err
 

@@ -143,6 +143,30 @@ def reworked(state: State) -> None:
     state.kept("reworked")
 
 
+SOURCES = """\
+sources:
+- collection: docs
+  paths: [files/*.md]
+- collection: code
+  kind: code
+  paths: [src/rivers.py]
+"""
+
+
+def sourced(state: State) -> None:
+    state.write("src/rivers.py", 'def flow(river):\n    """Rivers flow to the sea."""\n    return river\n')
+    state.write(".vmrag.yaml", (state.top / ".vmrag.yaml").read_text() + SOURCES)
+    state.git("add", "-A")
+    state.git("commit", "-q", "-m", "sources", env=OFF)
+    state.write("files/notes.md", "# Deltas\n\nNotes about deltas of rivers.\n")
+    state.write("src/rivers.py", 'def flow(river):\n    """Rivers flow to the sea."""\n    return [river]\n')
+
+
+def plain(state: State) -> None:
+    state.git("rm", "-q", ".vmrag.yaml")
+    state.git("commit", "-q", "-m", "plain")
+
+
 def library(state: State) -> None:
     call = Tools(state.top)
     call("ingest_file", path=str(state.top / "files" / "guide.md"), library="handbook", metadata={"team": "core"})
@@ -445,9 +469,11 @@ def unpinned(state: State) -> None:
 MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "nothing": ("", nothing),
     "unborn": ("nothing", unborn),
+    "plain": ("nothing", plain),
     "taken": ("nothing", taken),
     "empty": ("nothing", empty),
     "notes": ("empty", notes),
+    "sourced": ("notes", sourced),
     "other": ("notes", other),
     "reworked": ("other", reworked),
     "library": ("notes", library),

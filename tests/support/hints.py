@@ -37,9 +37,7 @@ _GIT = (
 _FOR_A_PERSON = ("vmrag resolve", "vmrag mcp", "vmrag demo", "vmrag trust", "vmrag commit", "git commit", "git push")
 """They ask, wait for ever, or need a message: how it goes on after them is a person's."""
 
-_LOOKING = (
-    "status list log diff show doctor remote links branch config query check verify path grep blame help --help".split()
-)
+_LOOKING = "status list log diff show doctor remote links branch config query check verify path grep blame sources help --help".split()
 
 
 def ways(hint: str) -> list[list[str]]:

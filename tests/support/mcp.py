@@ -42,8 +42,8 @@ class Tools:
         assert result["message"]
         where = {"worktree", "git_head"} & result["kb"].keys()
         unversioned = {"versioned": False} if "versioned" in result["kb"] else {}  # of this machine alone
-        outdated = {"stale"} & result["kb"].keys()
-        assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where - outdated
+        outdated, files = {"stale"} & result["kb"].keys(), {"sources"} & result["kb"].keys()
+        assert {"branch", "commit", "dirty", "in_sync", *unversioned} == result["kb"].keys() - where - outdated - files
         assert bool(outdated) == any(each["code"] == "STALE_DOCUMENT" for each in result.get("warnings", ()))
         assert result["kb"].items() >= unversioned.items()
         assert len(where) == (0 if result["kb"]["in_sync"] and "sync_state" not in result else 2)

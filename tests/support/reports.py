@@ -65,6 +65,7 @@ def document(
         *name,
         title,
         *old,
+        "",
         words,
         Growth(len(before or ""), len(after or "")),
         tuple(FieldChange(key, text_change(*both)) for key, both in (fields or {}).items()),

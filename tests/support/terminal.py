@@ -25,6 +25,7 @@ from tests.support import hints
 from tests.support.repos import ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
+from vmrag_link.ops.follow.ranked_place import ranked_at
 from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
@@ -166,7 +167,7 @@ class Project(Repo):
         """
         asked = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
         with self._here(), opened(self) as ws:
-            at = query.ranked_at(ws, ref) if ref is not None else None
+            at = ranked_at(ws, ref) if ref is not None else None
             found = query.searching(ws, lambda searcher, _: [searcher.search(each) for each in asked], at=at)
         return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in found]
 

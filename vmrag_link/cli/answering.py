@@ -13,7 +13,7 @@ from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.errors import FAILED_CHECK
-from vmrag_link.ops.follow.provenance import KbBlock
+from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
 
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +36,22 @@ def emit(invocation: Invocation, report: Any, lines: Iterable[str], notes: Seque
 
 def standing_line(kb: KbBlock) -> str:
     """Where an answer comes from."""
+    return output.style(place(kb), dim=True)
+
+
+def place(kb: KbBlock) -> str:
+    """The same without a look."""
     if not kb.versioned:
-        return output.style("from this machine alone, not versioned", dim=True)
+        return "from this machine alone, not versioned"
     state = "uncommitted documents included" if kb.dirty else "as committed"
-    return output.style(f"from revision {kb.commit[:7]}, {state}", dim=True)
+    places = [f"revision {kb.commit[:7]}, {state}"] if kb.commit else []
+    if kb.sources:
+        places.append(_files_of(kb.sources))
+    return f"from {', and '.join(places)}"
+
+
+def _files_of(found: SourceBlock) -> str:
+    counts = {"uncommitted": len(found.uncommitted), "removed": len(found.removed)}
+    said = [f"{number} {what}" for what, number in counts.items() if number]
+    untracked = f" ({found.untracked} untracked left out)" if found.untracked else ""
+    return ", ".join([f"the files of {found.commit[:7] if found.commit else 'the work tree'}", *said]) + untracked

@@ -54,7 +54,12 @@ def command(
         wanted = Pattern(pattern, fixed=fixed, ignore_case=ignore_case)
         report = operation.grep(ws, wanted, collections=collection, ref=ref, context=context)
         provenance.refuse_outdated(ws, report.notes, strict=strict)
-    answering.emit(invocation, report, _lines(report, shown, parted=context > 0), report.notes)
+    answering.emit(
+        invocation,
+        report,
+        _lines(report, shown, parted=context > 0),
+        [*report.notes, *provenance.source_warnings(report.kb)],
+    )
     return OK if report.documents else FAILED_CHECK
 
 

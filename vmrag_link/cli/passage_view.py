@@ -10,6 +10,7 @@ from vmrag_link import terminal_text
 from vmrag_link.cli import output
 
 LINES = 3
+CODE_LINES = 8
 MOST_CHARACTERS = 1000
 """Of one line that is shown whole: some documents are one line."""
 
@@ -43,14 +44,14 @@ def marked(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def shortened(line: str, spans: Sequence[Span]) -> str:
-    """A line with its matches marked, and if it is much longer than people read, without what is
+def shortened(line: str, spans: Sequence[Span], most: int = MOST_CHARACTERS) -> str:
+    """A line with its matches marked, and if it has more than `most` characters, without what is
     far from the first one.
     """
-    start = max(0, spans[0][0] - MOST_CHARACTERS // 2) if spans else 0
-    end = start + MOST_CHARACTERS
+    start = max(0, spans[0][0] - most // 2) if spans and spans[0][1] > most else 0
+    end = start + most
     if end >= len(line):
-        start = max(0, len(line) - MOST_CHARACTERS) if start else 0
+        start = max(0, len(line) - most) if start else 0
     near = [(max(0, one - start), min(end, other) - start) for one, other in spans if start < other and one < end]
     return f"{'…' if start else ''}{marked(line[start:end], near)}{'…' if end < len(line) else ''}"
 
@@ -69,16 +70,27 @@ def lines_from(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
         yield f"{INDENT}{before}{' '.join(_cut(text, word, spans) for word in line.words)}{after}"
 
 
+def code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
+    """A few lines of code as they stand: the first ones or, where the character `at` is below
+    these, those around it.
+    """
+    lines = text.rstrip().split("\n")
+    top = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if (best := text.count("\n", 0, at)) >= top + CODE_LINES:
+        top = min(best - CODE_LINES // 2, len(lines) - CODE_LINES)
+    start = sum(len(line) + 1 for line in lines[:top])
+    most = output.columns() - len(INDENT) - len("……")
+    for line in lines[top : top + CODE_LINES]:
+        yield f"{INDENT}{shortened(line.rstrip(), _within(spans, start, len(line)), most)}"
+        start += len(line) + 1
+
+
 def whole_lines(first: int, lines: Sequence[str], spans: Sequence[Span]) -> Iterator[str]:
     """Lines as they are, each with its number; `spans` in the lines with newlines between them."""
     gutter = len(str(first + len(lines) - 1))
     at = 0
     for number, line in enumerate(lines, start=first):
-        own = [
-            (max(0, start - at), min(len(line), end - at))
-            for start, end in spans
-            if start < at + len(line) and end > at
-        ]
+        own = _within(spans, at, len(line))
         yield f"{INDENT}{output.style(f'{number:>{gutter}}', dim=True)}  {marked(line, own)}"
         at += len(line) + 1
 
@@ -118,9 +130,9 @@ def _parts(word: _Word, width: int) -> Iterator[_Word]:
 
 
 def _cut(text: str, word: _Word, spans: Sequence[Span]) -> str:
-    own = [
-        (max(start, word.start) - word.start, min(end, word.end) - word.start)
-        for start, end in spans
-        if start < word.end and end > word.start
-    ]
-    return marked(text[word.start : word.end], own)
+    return marked(text[word.start : word.end], _within(spans, word.start, word.end - word.start))
+
+
+def _within(spans: Sequence[Span], at: int, length: int) -> list[Span]:
+    """The parts of the spans in so many characters from `at` on, counted from there."""
+    return [(max(0, one - at), min(length, end - at)) for one, end in spans if one < at + length and end > at]

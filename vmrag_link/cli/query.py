@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from vmrag_link.cli import answering, output, passage_view
-from vmrag_link.cli.base import Invocation, title_beside
+from vmrag_link.cli.base import Invocation, headline, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.git import editor
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
+from vmrag_link.ops.follow.ranked_place import ranked_at
 from vmrag_link.ops.index import passages as operation
+from vmrag_link.ops.index.first_answer import how_to_keep
 from vmrag_link.ops.index.passages import PassageReport, PlacedPassage
-from vmrag_link.ops.index.query import ranked_at
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Mode, Query
@@ -106,8 +107,14 @@ def command(
         if opened is not None:
             _open(ws, report.results, opened)
         invocation.warn_of_push(ws)
+        nothing = "" if report.results else _nothing(ws, everywhere=not (at or collection))
+        hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
     outdated = [report.stale.sentence] if report.stale else []
-    answering.emit(invocation, report, _lines(report, text, invocation), [*report.notes, *outdated])
+    notes = [*report.notes, *outdated, *provenance.source_warnings(report.kb)]
+    commit = report.kb.sources.commit if at and report.kb.sources else None
+    answering.emit(invocation, report, _lines(report, text, invocation, nothing, commit), notes)
+    if hint:
+        output.complain(hint, "hint:")
 
 
 def _refuse_beside_since(**given: bool) -> None:
@@ -120,12 +127,15 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     from vmrag_link.cli import rankings
 
     moved = any(not each.same for each in report.changes)
-    yield f"Since {ref} ({report.since[:7]}), " + ("the answer has changed:" if moved else "the answer is the same:")
+    asked = (report.since or report.commit or "")[:7]
+    yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
     yield from rankings.changes(report.before, report.after)
     for each in report.documents:
         yield f"{output.style(each.document, bold=True)} was {each.kind}:"
         if each.uncommitted:
             yield f"{passage_view.INDENT}uncommitted"
+        for commit in each.commits:
+            yield f"{passage_view.INDENT}{commit.commit[:10]}  {commit.date[:10]}  {headline(commit.message)}"
         for info in each.revisions:
             yield f"{passage_view.INDENT}{info.revision[:7]}  {info.date[:10]}  {info.message.splitlines()[0]}"
     if moved and not report.documents:
@@ -133,37 +143,55 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     yield answering.standing_line(report.kb)
 
 
-def _lines(report: PassageReport, query: str, invocation: Invocation) -> Iterator[str]:
-    if not report.results:
-        yield "Nothing found."
+def _nothing(ws: Workspace, *, everywhere: bool) -> str:
+    from vmrag_link.ops.documents.sources_report import offered  # other answers do not need it
+
+    files = everywhere and not ws.stored_collections() and offered(ws)
+    return f"Nothing found.{' Files of the repository could answer: vmrag init --sources' if files else ''}"
+
+
+def _lines(
+    report: PassageReport, query: str, invocation: Invocation, nothing: str, commit: str | None
+) -> Iterator[str]:
+    """`commit`: whose files answer, if not those of the work tree."""
+    of_files = report.kb.sources.collections if report.kb.sources else ()
+    if nothing:
+        yield nothing
     for hit in report.results:
         name = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
         score = output.style(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
-        yield f"{hit.rank}. {name}{score}{title_beside(hit.doc_id, hit.metadata.get('title'))}"
-        if place := _place(hit, Path(report.kb.worktree), invocation.directory):
+        changed = output.style(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
+        yield f"{hit.rank}. {name}{score}{title_beside(hit.doc_id, hit.metadata.get('title'))}{changed}"
+        top, directory = Path(report.kb.worktree), invocation.directory
+        if place := _place(hit, top, directory, (commit or "") if hit.collection in of_files else ""):
             yield f"{passage_view.INDENT}{output.style(place, dim=True)}"
         if hit.excerpt:
             spans = matches(query, ["\n".join(hit.excerpt.lines)])[0]
             yield from passage_view.whole_lines(hit.excerpt.first, hit.excerpt.lines, spans)
+        elif "last_line" in hit.metadata:
+            yield from passage_view.code_lines(hit.text, hit.best, hit.matches)
         else:
             yield from passage_view.lines_from(hit.text, hit.best, hit.matches)
     yield answering.standing_line(report.kb)
 
 
-def _place(hit: PlacedPassage, top: Path, directory: Path) -> str:
-    """Where to look from a directory: `docs/setup.md:12  Setup > Linux`."""
+def _place(hit: PlacedPassage, top: Path, directory: Path, commit: str) -> str:
+    """Where to look from a directory: `docs/setup.md:12  Setup > Linux`; in a commit as
+    `git show` names it: `1a2b3c4:docs/setup.md:12`.
+    """
     place = f"line {hit.line}" if hit.line and hit.line > 1 else ""
     if hit.file:
         line = f":{hit.file_line}" if hit.file_line else ""
-        place = f"{os.path.relpath(top / hit.file, directory)}{line}"
-    return "  ".join(filter(None, (place, hit.header_path)))
+        path = f"{commit[:7]}:{hit.file}" if commit else os.path.relpath(top / hit.file, directory)
+        place = f"{path}{line}"
+    return "  ".join(filter(None, (place, hit.symbol or hit.header_path)))
 
 
 def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
     if number > len(results):
         raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
     hit = results[number - 1]
-    if hit.file is None:
+    if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
         name = f"{hit.collection}/{hit.doc_id}"
         raise UsageInvalid(f"{name} came from no file in this work tree.", hint=f"vmrag show {quoted(name)}")
     editor.open_file(ws.places, ws.places.top / hit.file, line=hit.file_line)

@@ -10,7 +10,7 @@ alive in exactly one of them. A view of a million chunks has 125 kB for each seg
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ class CollectionPiece(Record, frozen=True):
 
     def alive(self, slot: int) -> bool:
         return not self.dead or not self.dead[slot >> 3] >> (slot & 7) & 1
+
+    def without(self, slots: Iterable[int]) -> CollectionPiece:
+        """Without a document, which has these slots."""
+        dead, gone = bytearray(self.dead or bytes(-(-self.slots // 8))), 0
+        for slot in slots:
+            dead[slot >> 3] |= 1 << (slot & 7)
+            gone += 1
+        return msgspec.structs.replace(self, documents=self.documents - 1, chunks=self.chunks - gone, dead=bytes(dead))
 
 
 class CountedSegment(Record, frozen=True):
@@ -93,6 +101,18 @@ def read(folder: Path) -> IndexView:
         raise unusable(folder, "it is not there") from error
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise unusable(folder, f"{FILE} cannot be read ({error})") from error
+
+
+def joined(views: Sequence[IndexView]) -> IndexView:
+    """Views of other collections each as one, which stands where the first does."""
+    if len(views) == 1:
+        return views[0]
+    return msgspec.structs.replace(
+        views[0],
+        collections={name: each for view in views for name, each in view.collections.items()},
+        parts=tuple(part for view in views for part in view.parts),
+        unembedded={name: why for view in views for name, why in view.unembedded.items()},
+    )
 
 
 def unembedded(folder: Path) -> Mapping[str, str]:

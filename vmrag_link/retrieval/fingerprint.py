@@ -9,11 +9,14 @@ from vmrag_link.models import Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval.fusion import Ranking
 
 
-def fingerprint(ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader]) -> str:
+def fingerprint(
+    ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader], *, files: str = ""
+) -> str:
     """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
     digits.
 
-    The order of the inputs does not matter. Titles count, because filters use them. What an index
+    `files` names the documents of sources; empty: there are none. The order of the inputs does not
+    matter. Titles count, because filters use them. What an index
     looks like on the disk does not count.
     """
     digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
@@ -23,4 +26,6 @@ def fingerprint(ranking: Ranking, collections: Iterable[Collection], headers: It
     rows = ((each.collection, each.doc_id, each.title, each.content_hash, each.metadata) for each in headers)
     for row in sorted(rows):
         digest.update(canonical_json(row).encode())
+    if files:
+        digest.update(canonical_json(["files", files]).encode())
     return digest.hexdigest()

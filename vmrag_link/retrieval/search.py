@@ -17,7 +17,7 @@ from vmrag_link.index import verify
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import Collection, DocumentHeader, canonical_json
+from vmrag_link.models import PIECES, Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
@@ -52,15 +52,24 @@ class Searcher:
     """The index of a view, open for reading; nobody changes it meanwhile. `model_for` gives a
     collection's model.
 
-    Several queries to one searcher share vectors, models and filters.
+    `more`: views that are asked together with it; `hidden`: documents that are left out. Several
+    queries to one searcher share vectors, models and filters.
     """
 
-    def __init__(self, folder: Path, model_for: Callable[[Collection], Model], ranking: Ranking = RANKING) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        model_for: Callable[[Collection], Model],
+        ranking: Ranking = RANKING,
+        *,
+        more: Sequence[Path] = (),
+        hidden: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self._folders = (folder, *more)
         self._ranking = ranking
         with contextlib.ExitStack() as opened:
             with self._damage_errors():
-                self._index = opened.enter_context(IndexReader.open(folder))
+                self._index = opened.enter_context(IndexReader.open(*self._folders, hidden=hidden))
                 self._held = self._index.collections
                 self._query_vectors = QueryVectors(model_for, self._index.view.unembedded)
                 ranker = Ranker(self._index, self._query_vectors, ranking)
@@ -171,11 +180,13 @@ class Searcher:
         try:
             yield
         except sqlite3.Error as error:
-            verify.distrust(self._folder)
-            raise unusable(self._folder, str(error)) from error
+            for each in self._folders:
+                verify.distrust(each)
+            raise unusable(self._folders[0], str(error)) from error
         except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
-            if problem := verify.mismatch(self._folder):
-                raise unusable(self._folder, problem) from error
+            for each in self._folders:
+                if problem := verify.mismatch(each):
+                    raise unusable(each, problem) from error
             raise
 
     def embeddings(self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache) -> dict[str, list[float]]:
@@ -249,6 +260,9 @@ class Searcher:
         for rank, each in enumerate(ranked, start=1):
             chunk = each.chunk
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
+            held = self._held[each.collection].collection
+            if held.chunking.strategy == "code":
+                metadata |= _of_code(metadata.pop(PIECES)[chunk.number], texts[each.row])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)
             score = round(-each.negative / unit, digits)
@@ -263,7 +277,15 @@ class Searcher:
                     text=texts[each.row],
                     content_hash=chunk.content_hash,
                     metadata=metadata,
-                    table=self._held[each.collection].collection.table,
+                    table=held.table,
                 )
             )
         return hits
+
+
+def _of_code(piece: Sequence[Any], text: str) -> dict[str, Any]:
+    """What the metadata of a piece of code says of it: its first and last line count from 1."""
+    _, line, *named = piece
+    values = zip(("symbol", "symbol_kind", "signature"), named, strict=True)
+    last = line + text.rstrip("\n").count("\n")
+    return {"line": line, "last_line": last} | {key: value for key, value in values if value}

@@ -217,7 +217,14 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
 
         journal = Journal(context.places.journal)
         with context.without_copy(branch.name, target.revision):
-            carried = replay(context.engine, journal, branch, target.revision, timeout=context.lock_timeout)
+            carried = replay(
+                context.engine,
+                journal,
+                branch,
+                target.revision,
+                timeout=context.lock_timeout,
+                derived=context.derived,
+            )
         return "attached", (carried.note,)
     with context.engine.writing("move a branch", timeout=context.lock_timeout):
         context.engine.move_branch(branch.name, target.revision, expected=branch.head)

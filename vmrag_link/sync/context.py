@@ -15,13 +15,15 @@ from vmrag_link.progress import Progress
 from vmrag_link.sync.chroma_state import ChromaStores
 
 if TYPE_CHECKING:
+    from vmrag_link.merging.threeway import Derived
     from vmrag_link.sync.indexer import Indexer
 
 
 class SyncContext(NamedTuple):
     """One work tree, its knowledge base and its indexes.
 
-    `index_file`: the index of the git commit whose hook this is.
+    `index_file`: the index of the git commit whose hook this is. `derived`: which files need no
+    stored document.
     """
 
     places: Places
@@ -33,6 +35,7 @@ class SyncContext(NamedTuple):
     lock_timeout: float
     indexer: Callable[[], Indexer]
     progress: Progress
+    derived: Derived
 
     def working_copy(self, kb_branch: str, base: str) -> WorkingCopy:
         """The index of the uncommitted documents of a KB branch on a revision, whether it is there

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from vmrag_link.errors import Busy
 from vmrag_link.index import former, verify, working
-from vmrag_link.paths import Places, sweep_temporaries
+from vmrag_link.paths import sweep_temporaries
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import lease
+from vmrag_link.sync import lease, source_views
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
 
@@ -21,7 +21,6 @@ def tidy(context: SyncContext) -> None:
     needs any more.
     """
     context.views.sweep()
-    context.views.segments.sweep()
     context.chroma.tidy()
     working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
     evict(context)
@@ -36,13 +35,9 @@ def evict(context: SyncContext) -> None:
     """Remove the spare views beyond the limit, but for those that are being read, and the segments
     that no view counts any more.
     """
-    context.views.evict(bound=lambda: bindings.bound_views(context.places), keep_bytes=context.keep_bytes)
-    context.views.segments.collect(view_folders(context.places))
-
-
-def view_folders(places: Places) -> tuple[Path, ...]:
-    """Where views lie that count the segments of the work trees."""
-    return places.views, places.working_copies
+    places = context.places
+    context.views.evict(bound=lambda: bindings.bound_views(places), keep_bytes=context.keep_bytes)
+    source_views.evict(places, keep_bytes=context.keep_bytes)
 
 
 def living_copies(context: SyncContext) -> Iterator[Path]:

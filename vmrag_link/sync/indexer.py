@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
@@ -10,28 +9,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link.documents.chunking import chunks
-from vmrag_link.embedding.base import Model, Vector, featureless, within_window
+from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import RowSource
 from vmrag_link.engines.by_key import documents_by_key
-from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid, unusable
-from vmrag_link.index.draft import ChunkedDocument, Draft
+from vmrag_link.errors import unusable
+from vmrag_link.index.draft import Draft
 from vmrag_link.models import (
     At,
     ChangeCounts,
-    Chunk,
-    Chunking,
     Collection,
     Document,
     DocumentHeader,
     Record,
     Working,
-    content_hash,
 )
-from vmrag_link.progress import BUILDING, Progress, Task
+from vmrag_link.progress import BUILDING, Progress
 from vmrag_link.sync import plan as planning
+from vmrag_link.sync.adding import DocumentIndexer, Elsewhere
 from vmrag_link.sync.assumed_collections import assumed, collections_at
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
@@ -39,7 +34,6 @@ from vmrag_link.sync.plan import Key, Plan
 if TYPE_CHECKING:
     from vmrag_link.sync.shared_vectors import SharedVectors
 
-BATCH_CHUNKS = 1_000
 STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
 
@@ -49,10 +43,10 @@ class IndexUpdate(Record, frozen=True):
     chunks: ChunkCounts
 
 
-class Indexer:
+class Indexer(DocumentIndexer):
     """Brings indexes of one source of rows up to date.
 
-    `model_for` gives a collection's embedding model; `shared`, what others computed of a revision.
+    `shared`: what others computed of a revision; the rest as `DocumentIndexer`.
     """
 
     def __init__(
@@ -63,11 +57,9 @@ class Indexer:
         progress: Progress,
         shared: SharedVectors | None = None,
     ) -> None:
+        super().__init__(cache, model_for, progress)
         self._shared = shared
         self._engine = engine
-        self._cache = cache
-        self._model_for = model_for
-        self._progress = progress
 
     def update(self, draft: Draft, at: At, *, base: str | None, changed: frozenset[Key] | None = None) -> IndexUpdate:
         """Let an index in the making hold what the knowledge base holds at `at`.
@@ -110,7 +102,7 @@ class Indexer:
         with self._progress.task(BUILDING, self._engine.count(at)) as task:
             for name in sorted(wanted):
                 draft.create_collection(wanted[name])
-            counts = self._add(draft, at, by_collection(), {}, task)
+            counts = self.add(draft, by_collection(), task, lacking={}, shared=self._shared_at(at))
         create = tuple(wanted[name] for name in sorted(wanted))
         return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
 
@@ -133,17 +125,8 @@ class Indexer:
             kept = draft.collections().keys() - {each.name for each in plan.create}
             lacking = {name: why for name, why in draft.unembedded().items() if name in kept}
             read = ((name, self._read(at, name, ids, documents)) for name, ids in _by_collection(plan.add))
-            counts = self._add(draft, at, read, lacking, task)
+            counts = self.add(draft, read, task, lacking=lacking, shared=self._shared_at(at))
         return plan, msgspec.structs.replace(counts, removed=removed)
-
-    def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
-        """Embed documents that are about to be stored, so that a failure shows before they are.
-
-        Raises `EmbeddingMismatch`, and what the model raises.
-        """
-        model = checked(self._model_for(collection), collection)
-        for batch in _batches(documents, within_window(collection.chunking, model)):
-            self._embed(model, batch)
 
     # -- planning ----------------------------------------------------------------------------------
 
@@ -189,62 +172,12 @@ class Indexer:
             target |= {each.key: each for each in self._engine.headers(at, collection=name)}
         return target
 
-    # -- adding ------------------------------------------------------------------------------------
-
-    def _add(
-        self,
-        draft: Draft,
-        at: At,
-        read: Iterable[tuple[str, Iterable[Document]]],
-        lacking: dict[str, str],
-        task: Task,
-    ) -> ChunkCounts:
-        """Add documents by collection. Why a collection has no vectors is put into `lacking`."""
-        total = ChunkCounts()
-        for name, documents in read:
-            collection = draft.collections()[name]
-            with _blaming(name):
-                model = checked(self._model_for(collection), collection)
-            chunking = within_window(collection.chunking, model)
-            elsewhere = self._elsewhere(collection, at, model, chunking)
-            for batch in _batches(documents, chunking):
-                with _blaming(name):
-                    ready, counts = self._ready(model, name, batch, lacking, elsewhere)
-                added = draft.add(name, ready, keep_floats=not model.local)
-                total = ChunkCounts(
-                    total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
-                )
-                task.advance(len(batch))
-        draft.note_unembedded(lacking)
-        return total
-
-    def _elsewhere(self, collection: Collection, at: At, model: Model, chunking: Chunking) -> Callable[[], bool] | None:
+    def _shared_at(self, at: At) -> Elsewhere | None:
         """What brings vectors that others computed, of a revision alone."""
         shared = self._shared
-        if shared is None or model.local or isinstance(at, Working):
+        if shared is None or isinstance(at, Working):
             return None
-        return lambda: shared.bring(collection, at, model=model, chunking=chunking)
-
-    def _ready(
-        self,
-        model: Model,
-        name: str,
-        batch: list[tuple[Document, list[Chunk]]],
-        lacking: dict[str, str],
-        elsewhere: Callable[[], bool] | None,
-    ) -> tuple[list[ChunkedDocument], Counts]:
-        """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
-        if name not in lacking:
-            try:
-                return self._embed(model, batch, elsewhere)
-            except EmbeddingError as error:
-                if model.local:
-                    raise
-                lacking[name] = error.message
-                self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
-        vector = featureless(model.dimensions)
-        ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
-        return ready, Counts(embedded=0, cached=0)
+        return lambda collection, model, chunking: shared.bring(collection, at, model=model, chunking=chunking)
 
     def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
         unread = [doc_id for doc_id in ids if (name, doc_id) not in documents]
@@ -255,62 +188,6 @@ class Indexer:
         else:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
-
-    def _embed(
-        self,
-        model: Model,
-        batch: list[tuple[Document, list[Chunk]]],
-        elsewhere: Callable[[], bool] | None = None,
-    ) -> tuple[list[ChunkedDocument], Counts]:
-        hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
-        texts = {
-            name: chunk.text
-            for names, (_, cut) in zip(hashes, batch, strict=True)
-            for name, chunk in zip(names, cut, strict=True)
-        }
-        vectors: dict[str, Vector]
-        vectors, counts = vectors_for(self._cache, model, texts, self._progress, elsewhere=elsewhere)
-        ready = [
-            ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
-            for names, (document, cut) in zip(hashes, batch, strict=True)
-        ]
-        return ready, counts
-
-
-@contextlib.contextmanager
-def _blaming(collection: str) -> Iterator[None]:
-    """Name the collection in the errors of its model."""
-    try:
-        yield
-    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
-        error.details.setdefault("collection_name", collection)
-        raise
-
-
-def checked(model: Model, collection: Collection) -> Model:
-    """The model, if it is the one that the collection was made with. Raises `EmbeddingMismatch`."""
-    if model.fingerprint != collection.embedding_model:
-        raise EmbeddingMismatch(
-            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
-            f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
-            hint="pip install --upgrade 'vmrag-link[index]'",
-            collection_name=collection.name,
-        )
-    return model
-
-
-def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
-    """Documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
-    batch: list[tuple[Document, list[Chunk]]] = []
-    size = 0
-    for document in documents:
-        batch.append((document, chunks(document.content, chunking)))
-        size += len(batch[-1][1])
-        if size >= BATCH_CHUNKS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _by_collection(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:

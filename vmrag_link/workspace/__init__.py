@@ -2,9 +2,13 @@
 
 from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.reader import Moment, View
+from vmrag_link.workspace.source_store import SourceStore
 from vmrag_link.workspace.workspace import Workspace
 
 DocumentStore = Workspace | LocalStore
 """Where documents are read and written: as the pin says, or on this machine alone."""
 
-__all__ = ["DocumentStore", "LocalStore", "Moment", "View", "Workspace"]
+ReadableStore = DocumentStore | SourceStore
+"""Where documents are read: there, or in files of the tree."""
+
+__all__ = ["DocumentStore", "LocalStore", "Moment", "ReadableStore", "SourceStore", "View", "Workspace"]

@@ -36,17 +36,11 @@ from vmrag_link.index.view import IndexView
 from vmrag_link.index.views import Segments
 from vmrag_link.index.working import WorkingCopy
 from vmrag_link.models import Working
-from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.workspace.beside import StoreBesideWorkTree
 from vmrag_link.workspace.reader import ATTEMPTS, View
 
 if TYPE_CHECKING:
-    from vmrag_link.embedding.cache import EmbeddingCache
-    from vmrag_link.paths import Places
-    from vmrag_link.progress import Progress
-    from vmrag_link.settings import Config
     from vmrag_link.sync.indexer import Indexer
-    from vmrag_link.workspace.models import Models
     from vmrag_link.workspace.worktree import WorkTree
 
 BRANCH = "local"
@@ -58,11 +52,11 @@ _AUTHOR = "vmrag-link <vmrag-link@localhost>"
 T = TypeVar("T")
 
 
-class LocalStore:
+class LocalStore(StoreBesideWorkTree):
     """What a work tree's tools keep on this machine. It has the work tree's settings and models."""
 
     def __init__(self, ws: WorkTree) -> None:
-        self._ws = ws
+        super().__init__(ws)
         self._engine: Engine | None = None
         self.reader = LocalReader(self)
 
@@ -71,34 +65,6 @@ class LocalStore:
             self._engine.close()
             self._engine = None
             self.__dict__.pop("base", None)  # another one may lie there when it is opened again
-
-    @property
-    def places(self) -> Places:
-        return self._ws.places
-
-    @property
-    def progress(self) -> Progress:
-        return self._ws.progress
-
-    @property
-    def models(self) -> Models:
-        return self._ws.models
-
-    @property
-    def config(self) -> Config:
-        return self._ws.settings.config
-
-    @property
-    def ranking(self) -> Ranking:
-        return fusion.ranking(self.config.retrieval)
-
-    @property
-    def lock_timeout(self) -> float:
-        return self._ws.settings.lock_timeout
-
-    @property
-    def embedding_cache(self) -> EmbeddingCache:
-        return self._ws.embedding_cache
 
     def indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
@@ -167,8 +133,9 @@ class LocalReader:
     def __init__(self, store: LocalStore) -> None:
         self._store = store
 
-    def read(self, action: Callable[[View], T]) -> T:
-        """As `Reader.read`."""
+    def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
+        """As `Reader.read`; nothing answers beside it, whatever `files` says."""
+        del files
         try:
             with self.view() as view:
                 return action(view)

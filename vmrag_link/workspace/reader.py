@@ -7,14 +7,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vmrag_link.errors import Busy, FileSystemError, IndexFailed, LimitExceeded, VmragError, file_failures
+import msgspec
+
+from vmrag_link.errors import (
+    Busy,
+    FileSystemError,
+    GitError,
+    IndexFailed,
+    LimitExceeded,
+    LockError,
+    VmragError,
+    file_failures,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.models import At, Record, Working
 from vmrag_link.sync import eviction, provide
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import reasons
-from vmrag_link.workspace.worktree import WorkTree
+from vmrag_link.workspace import reasons, twins
+from vmrag_link.workspace.worktree import OpenSources, WorkTree
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft
@@ -50,7 +61,9 @@ class View(Record, frozen=True):
     documents are in it.
 
     `git_head` is the commit that was checked out when the view was opened; `notes` say why it is
-    not what that commit pins.
+    not what that commit pins. `sources`: what answers besides, of files of the tree; `hidden`:
+    stored documents of these files, which are left out. `files_note`: why no files answer, though
+    there are sources.
     """
 
     folder: Path
@@ -59,6 +72,14 @@ class View(Record, frozen=True):
     dirty: bool
     git_head: str | None = None
     notes: tuple[str, ...] = ()
+    sources: OpenSources | None = None
+    hidden: tuple[tuple[str, str], ...] = ()
+    files_note: str = ""
+
+    @property
+    def more(self) -> tuple[Path, ...]:
+        """Views that are asked together with that in `folder`."""
+        return (self.sources.folder,) if self.sources and self.sources.folder != self.folder else ()
 
     @property
     def at(self) -> At:
@@ -86,24 +107,25 @@ class Reader:
                 return seen
         raise _restless("this work tree")
 
-    def read(self, action: Callable[[View], T]) -> T:
+    def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
         """What `action` returns for the view.
 
-        An index that proves damaged is built again, once: it is derived.
+        An index that proves damaged is built again, once: it is derived. `files`: as in `view`.
         """
         try:
-            with self.view() as view:
+            with self.view(files=files) as view:
                 return action(view)
         except IndexFailed as error:
+            self._ws.sources.distrust()
             eviction.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
             self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")
-        with self.view() as view:
+        with self.view(files=files) as view:
             return action(view)
 
     @contextlib.contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self, *, files: bool = True) -> Iterator[View]:
         """The index that answers for the work tree, uncommitted documents included; nobody changes
-        it meanwhile.
+        it meanwhile. Without `files` those of sources do not answer, and hide nothing.
 
         HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is
         opened, it is opened again.
@@ -113,15 +135,45 @@ class Reader:
             seen = self._look(self._ws.indexed_revision())
             revision, copied = seen.revision, self._copied_branch(seen)
             failed = self._failures.get((copied, revision)) if copied else None
-            with self._index(revision, None if failed else copied) as folder:
+            # First the files, which may have to be indexed: who writes documents does not wait.
+            with self._opened_sources(files) as sources, self._index(revision, None if failed else copied) as folder:
                 if folder and _same(seen, self._look(self._ws.indexed_revision())):
                     notes = reasons.notes(self._ws, seen.target, revision)
                     if failed:
                         notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
                     dirty = seen.dirty and not failed
-                    yield View(folder, revision, seen.branch, dirty, seen.git_head, notes)
+                    view = View(folder, revision, seen.branch, dirty, seen.git_head, notes)
+                    with self._with_sources(view, sources) as whole:
+                        yield whole
                     return
         raise _restless("this work tree")
+
+    @contextlib.contextmanager
+    def _opened_sources(self, wanted: bool) -> Iterator[OpenSources | str | None]:
+        """The files of sources, or why they cannot be had; None where there are none."""
+        if not (wanted and self._ws.sources.configured):
+            yield None
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                with file_failures():
+                    here = self._ws.sources.here(stored=self._ws.stored_collections())
+                    opened: OpenSources | str | None = held.enter_context(here)
+            except (FileSystemError, LimitExceeded, GitError, LockError) as why:
+                opened = f"The files of sources are left out of this answer: {why.message}"
+            yield opened
+
+    @contextlib.contextmanager
+    def _with_sources(self, view: View, sources: OpenSources | str | None) -> Iterator[View]:
+        if not isinstance(sources, OpenSources):
+            yield msgspec.structs.replace(view, files_note=sources or "")
+            return
+        stored = views.read(view.folder).collections
+        with contextlib.ExitStack() as held:
+            if not stored.keys().isdisjoint(sources.collections):  # one of them was stored since
+                sources = held.enter_context(self._ws.sources.here(stored=stored)) or sources
+            hidden = twins.of_files(self._ws, view.at, sources)
+            yield msgspec.structs.replace(view, sources=sources, hidden=hidden)
 
     @contextlib.contextmanager
     def index_of(self, revision: str) -> Iterator[Path]:

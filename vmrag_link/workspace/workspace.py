@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ from vmrag_link.chroma.stores import Stores
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
-from vmrag_link.errors import ServerUnreachable, VmragError
+from vmrag_link.errors import IndexFailed, ServerUnreachable, VmragError
 from vmrag_link.git import plumbing
+from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.journal import Journal
 from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Working
@@ -28,11 +30,13 @@ from vmrag_link.sync.chroma_sharing import Sharing, Shelf
 from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
-from vmrag_link.workspace import reasons
+from vmrag_link.workspace import reasons, twins
 from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.models import Models
 from vmrag_link.workspace.reader import Reader
 from vmrag_link.workspace.settings import WorkspaceSettings
+from vmrag_link.workspace.source_store import SourceStore
+from vmrag_link.workspace.sources import Sources
 
 if TYPE_CHECKING:
     from vmrag_link.chroma_server.address import ServerAddress
@@ -70,6 +74,8 @@ class Workspace:
         self.offline: ServerUnreachable | None = None
         self.reader = Reader(self)
         self.local = LocalStore(self)
+        self.sources = Sources(self)
+        self.files = SourceStore(self)
         self._patience = patience
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
         self._engine: Engine | None = None
@@ -99,6 +105,14 @@ class Workspace:
             self._engine.close()
             self._engine = None
         self.local.close()
+        self.files.close()
+
+    def release(self) -> None:
+        """Between two commands: nobody waits for the files of sources that were looked at, and the
+        next one looks at them anew.
+        """
+        self.files.close()
+        self.sources = Sources(self)
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -178,7 +192,7 @@ class Workspace:
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
         from vmrag_link.retrieval.stored_vectors import stored_vectors
-        from vmrag_link.sync.indexer import checked
+        from vmrag_link.sync.adding import checked
 
         model = checked(self.models.of(held.collection), held.collection)
         return stored_vectors(index, held, texts, model=model, cache=self.embedding_cache)
@@ -199,6 +213,7 @@ class Workspace:
             lock_timeout=self.lock_timeout,
             indexer=self.indexer,
             progress=self.progress,
+            derived=twins.derived(self),
         )
 
     # What the next two import is heavy, and going back to a view needs neither.
@@ -297,6 +312,13 @@ class Workspace:
         """
         revision, branch = self.revision_here(), self.kb_branch()
         return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
+
+    def stored_collections(self) -> Collection[str]:
+        """The names of the collections in the bound index; none where there is none."""
+        bound = self.binding
+        with contextlib.suppress(IndexFailed):
+            return views.read(self.views.root / bound.view).collections if bound else ()
+        return ()
 
     # -- following the pin -------------------------------------------------------------------------
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from vmrag_link.engines.base import Engine
 from vmrag_link.errors import ServerUnreachable, VmragError
 from vmrag_link.index.views import Views
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
+from vmrag_link.settings import SourceSettings
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace.settings import WorkspaceSettings
@@ -16,6 +22,40 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.sync.indexer import Indexer
     from vmrag_link.workspace.models import Models
+
+
+class OpenSources(Record, frozen=True):
+    """What of sources answers at one place; nobody removes it meanwhile.
+
+    `folder`: the view. `commit`: whose tree it is of; None before the first one. `uncommitted`: how
+    files of the work tree differ from it, by collection and path; `removed`: which it has no more;
+    `untracked`: how many more would be documents if git tracked them. `missing`: paths whose blobs
+    this clone does not have. `unavailable`: why collections cannot be asked here, by name.
+    `failed`: files that could not be cut on this machine. `indexed`: so many percent of the files
+    answer; the next question goes on indexing.
+    """
+
+    folder: Path
+    collections: tuple[str, ...]
+    commit: str | None
+    uncommitted: Mapping[str, Mapping[str, str]] = {}
+    removed: tuple[str, ...] = ()
+    untracked: int = 0
+    missing: tuple[str, ...] = ()
+    unavailable: Mapping[str, str] = {}
+    failed: tuple[str, ...] = ()
+    indexed: int = 100
+
+
+class TreeSources(Protocol):
+    """The contracts are those of `Sources`."""
+
+    @property
+    def configured(self) -> tuple[SourceSettings, ...]: ...
+
+    def here(self, *, stored: Collection[str] = ()) -> AbstractContextManager[OpenSources | None]: ...
+
+    def distrust(self) -> None: ...
 
 
 class WorkTree(Protocol):
@@ -30,6 +70,12 @@ class WorkTree(Protocol):
     offline: ServerUnreachable | None
 
     @property
+    def sources(self) -> TreeSources: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
     def views(self) -> Views: ...
 
     @property
@@ -42,6 +88,8 @@ class WorkTree(Protocol):
     def embedding_cache(self) -> EmbeddingCache: ...
 
     def indexer(self) -> Indexer: ...
+
+    def stored_collections(self) -> Collection[str]: ...
 
     def target(self) -> Target: ...
 

@@ -24,7 +24,7 @@ from vmrag_link.ops.documents import names, unsaved, writing
 from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replace_metadata, unapplied_settings
 from vmrag_link.ops.documents.collections import empty, exact, find, require_plain
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.sync.indexer import checked
+from vmrag_link.sync.adding import checked
 from vmrag_link.workspace import Workspace
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from vmrag_link import clock
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import CollectionMissing, UsageInvalid, quoted
+from vmrag_link.errors import CollectionMissing, SourceReadOnly, UsageInvalid, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
-from vmrag_link.workspace import DocumentStore, Workspace
+from vmrag_link.sync.target import read_trigger
+from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
 
 
-def find(ws: DocumentStore, at: At, name: str) -> Collection:
+def find(ws: ReadableStore, at: At, name: str) -> Collection:
     """The collection that a name means at a place of the checked-out branch.
 
     Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
@@ -24,8 +25,12 @@ def find(ws: DocumentStore, at: At, name: str) -> Collection:
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:
         return there[name]
+    if isinstance(ws, SourceStore):
+        return _of_files(ws, name, there)
     if not isinstance(ws, Workspace):
         raise no_collection(name, list(there))
+    if any(each.collection == name for each in ws.sources.configured):
+        raise source_read_only(name)
     own = ws.trigger().branch
     rows = branches.branches(ws).branches
     current = [own, *(each.name for each in rows if each.current)]
@@ -35,9 +40,54 @@ def find(ws: DocumentStore, at: At, name: str) -> Collection:
     raise _missing(ws, name, list(there), own, [each for each in rows if not each.current])
 
 
-def exact(ws: DocumentStore, at: At, name: str) -> Collection | None:
+def _of_files(ws: SourceStore, name: str, there: Mapping[str, Collection]) -> Collection:
+    for bare in own_names(ws, name):
+        if bare in there:
+            return there[bare]
+    if why := ws.opened.unavailable.get(name):
+        raise unreadable(name, why, list(there))
+    raise no_collection(name, list(there))
+
+
+def unreadable(name: str, why: str, there: Sequence[str]) -> CollectionMissing:
+    """For a source, of whose files nothing can be read here. `there`: the collections that can."""
+    from vmrag_link.code.languages import EXTRA_HINT
+
+    return CollectionMissing(
+        f"The collection {name!r}, of files of this repository, cannot be read here: {why}.",
+        hint=EXTRA_HINT if EXTRA_HINT in why else "vmrag sources   (shows what can be read here)",
+        collection_name=name,
+        collections=[*there],
+    )
+
+
+def own_names(ws: ReadableStore, name: str) -> list[str]:
+    """A name that clients gave a collection, and what it is without the git branch's name."""
+    return [name, *_bare(name, [read_trigger(ws.places).branch])]
+
+
+def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
+    what = f"{collection}/{path}" if path else f"The collection {collection!r}"
+    return SourceReadOnly(
+        f"{what} is made of files of this repository (sources in .vmrag.yaml), and is not stored.",
+        hint=f"Edit the file {path}" if path else "Edit the files: vmrag list --collection " + quoted(collection),
+        collection_name=collection,
+        path=path,
+    )
+
+
+def exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
     """The collection of exactly this name; None if there is none."""
     return next((each for each in ws.engine.collections(at) if each.name == name), None)
+
+
+def new(ws: Workspace, name: str) -> Collection:
+    """A collection that is not there yet, for what is looked up in it. Raises `SourceReadOnly` for
+    the name of a source.
+    """
+    if any(each.collection == name for each in ws.sources.configured):
+        raise source_read_only(name)
+    return Collection(name, import_base=ROOT)
 
 
 def _missing(
@@ -59,7 +109,7 @@ def _missing(
     return error
 
 
-def _bare(name: str, names: list[str | None]) -> Iterator[str]:
+def _bare(name: str, names: Sequence[str | None]) -> Iterator[str]:
     """The name without the suffix of one of these branches, if it has one."""
     for branch in dict.fromkeys(names):
         for suffix in {f"_{branch}", f"_{re.sub('[/_]', '-', branch)}"} if branch else ():

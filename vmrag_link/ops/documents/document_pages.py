@@ -17,7 +17,7 @@ from vmrag_link.ops.documents.document_selection import Named, Selection, chunks
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.workspace import DocumentStore, View
+from vmrag_link.workspace import ReadableStore, View
 
 ALLOWANCE = 2_000
 """Characters of ids, metadata and embeddings beside the texts of a page that has no room left."""
@@ -76,7 +76,7 @@ class DocumentPage(Record, frozen=True):
         return offset + len(self.items) < self.total
 
 
-def get(ws: DocumentStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+def get(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """One page of the documents that are selected.
 
     Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
@@ -91,14 +91,14 @@ def get(ws: DocumentStore, name: str, selection: Selection, wanted: PageRequest)
         with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return read_consistently(ws, lambda: ws.reader.read(read))
+    return read_consistently(ws, lambda: ws.reader.read(read, files=False))
 
 
 class _Reading:
     """Reads one page from the engine; `searcher` has the embeddings."""
 
     def __init__(
-        self, ws: DocumentStore, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+        self, ws: ReadableStore, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
     ) -> None:
         self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
         self._collection = collections.find(ws, here.at, name)

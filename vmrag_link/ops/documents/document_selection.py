@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vmrag_link.documents.chunking import chunks
+from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import within_window
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.columns import MetadataColumns
 from vmrag_link.retrieval.matching import keys_of, matching, matching_text
-from vmrag_link.workspace import DocumentStore
+from vmrag_link.workspace import ReadableStore
 
 
 class Selection(Record, frozen=True):
@@ -50,7 +50,7 @@ class Selected(NamedTuple):
     missing: list[str]
 
 
-def select(ws: DocumentStore, at: At, collection: Collection, selection: Selection) -> Selected:
+def select(ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> Selected:
     """Filters are applied to whole documents; where an id is that of a chunk, to its document.
 
     Raises `FilterInvalid`.
@@ -80,7 +80,7 @@ class _Passing:
     Texts are read only where a filter looks at them.
     """
 
-    def __init__(self, ws: DocumentStore, at: At, collection: Collection, selection: Selection) -> None:
+    def __init__(self, ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
         self._at, self._collection = at, collection
         where, where_document = filters.where(selection.where), filters.where_document(selection.where_document)
@@ -110,7 +110,7 @@ def _chunk(name: str) -> Named | None:
     return Named(name, *found) if found else None
 
 
-def _within(ws: DocumentStore, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
+def _within(ws: ReadableStore, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
     """Whether a document that is there has that chunk. `known`: numbers of chunks, which grow."""
     if named.chunk is None:
         return True
@@ -120,6 +120,6 @@ def _within(ws: DocumentStore, at: At, collection: Collection, named: Named, kno
     return named.chunk < known[named.doc_id]
 
 
-def chunks_of(ws: DocumentStore, collection: Collection, document: Document) -> list[Chunk]:
+def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
-    return chunks(document.content, within_window(collection.chunking, ws.models.of(collection)))
+    return document_chunks(document, within_window(collection.chunking, ws.models.of(collection)))

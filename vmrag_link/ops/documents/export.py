@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from vmrag_link.documents import export_paths
 from vmrag_link.documents.export_paths import Folder, InTheWay
 from vmrag_link.errors import DocumentExists, UsageInvalid, enumerated, file_failures, plural, quoted
@@ -26,7 +28,9 @@ class LeftOut(Record, frozen=True):
 
 
 class ExportReport(Record, frozen=True):
-    """Numbers of files; `notes`: why this is not the pinned revision, if so."""
+    """Numbers of files; `notes`: why this is not the pinned revision, if so. `sources`: collections
+    that are files of the repository already, of which nothing is written.
+    """
 
     folder: str
     written: int
@@ -34,6 +38,7 @@ class ExportReport(Record, frozen=True):
     left_out: list[LeftOut]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 def export(
@@ -52,12 +57,19 @@ def export(
     are left out. Raises `DocumentExists` where files there have another text, unless `force` is
     given; then nothing is written. Raises `UsageInvalid`, `CollectionMissing`, `FileFailed`.
     """
+    sources = tuple(each.collection for each in ws.sources.configured)
+    if named := [each for each in wanted if each in sources]:
+        raise UsageInvalid(
+            f"{enumerated(named)}: these documents are files of the repository already; only stored ones are exported.",
+            hint="vmrag sources",
+        )
     if folder.exists() and not folder.is_dir():
         raise UsageInvalid(f"{folder} is no folder.", hint="Name another one, which need not be there yet.")
 
     def look(here: Standing) -> ExportReport:
         refuse_outdated(ws, here.notes, strict=strict)
-        return _export(ws, folder, wanted, here, force=force)
+        written = _export(ws, folder, wanted, here, force=force)
+        return msgspec.structs.replace(written, sources=() if wanted else sources)
 
     return reading.read(ws, ref, look)
 

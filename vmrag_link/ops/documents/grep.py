@@ -12,6 +12,7 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.reading import TextSource
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.ops.history import known
 from vmrag_link.progress import Task
 from vmrag_link.workspace import Workspace
 
@@ -84,7 +85,8 @@ def grep(
             found = list(_found(documents, wanted, context, task))
         return GrepReport(found, here.kb, here.notes)
 
-    return reading.read_texts(ws, ref, look)
+    with known.naming_collections(ws, collections):
+        return reading.read_texts(ws, ref, look)
 
 
 def _found(

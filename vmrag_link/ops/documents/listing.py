@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from vmrag_link.errors import Busy, FileSystemError, IndexFailed
+from vmrag_link.errors import (
+    Busy,
+    ConfigInvalid,
+    FileSystemError,
+    GitReferenceMissing,
+    IndexExtraMissing,
+    IndexFailed,
+    NotInitialized,
+    PinMissing,
+)
+from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunk_counts
-from vmrag_link.models import At, Record, Working, metadata_of
+from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, metadata_of
+from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import document_names
-from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace
+from vmrag_link.ops.history import document_names, known, revparse
+from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
 from vmrag_link.suggest import no_collection
-from vmrag_link.workspace import DocumentStore, Workspace, local_store
+from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
+from vmrag_link.workspace.indexed_rows import IndexedRows
+from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 
 class DocumentRow(Record, frozen=True):
@@ -24,6 +40,13 @@ class DocumentRow(Record, frozen=True):
     metadata: dict[str, Any]
     chunks: int | None
     uncommitted: Literal["added", "modified", "removed"] | None
+
+
+_MARKS: Mapping[str, Literal["added", "modified"]] = {
+    "added": "added",
+    "modified": "modified",
+    "unmerged": "modified",
+}
 
 
 class ListReport(Record, frozen=True):
@@ -40,9 +63,25 @@ class ShowReport(Record, frozen=True):
     revision: str
 
 
-def list_documents(ws: DocumentStore, collection: str | None) -> ListReport:
+def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     """The documents of the workspace; uncommitted changes are marked, removals among them."""
-    at = _place(ws)
+    files = _files(ws, collection) if isinstance(ws, Workspace) else None
+    if isinstance(ws, Workspace) and files is None and collection is not None:
+        with known.naming_collections(ws, [collection]):
+            return _stored(ws, collection, None)
+    return _stored(ws, collection, files)
+
+
+def _stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
+    """As `list_documents`, beside these of `files`."""
+    try:
+        at = _place(ws)
+    except (NotInitialized, PinMissing):
+        if files is None:
+            raise
+        return ListReport(files)
+    if files is not None and collection is not None:
+        return ListReport(files)
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
         raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
     changes = {}
@@ -54,21 +93,55 @@ def list_documents(ws: DocumentStore, collection: str | None) -> ListReport:
         if change.before and change.kind == "removed" and collection in (None, key[0]):
             headers[key] = change.before
     rows = [
-        DocumentRow(
-            collection=each.collection,
-            doc_id=each.doc_id,
-            title=each.title,
-            content_hash=each.content_hash,
-            metadata=metadata_of(each),
-            chunks=chunks.get(key),
-            uncommitted=changes[key].kind if key in changes else None,
-        )
+        _row(each, chunks.get(key), changes[key].kind if key in changes else None)
         for key, each in sorted(headers.items())
     ]
-    return ListReport(rows)
+    return ListReport(sorted([*rows, *(files or ())], key=lambda each: (each.collection, each.doc_id)))
 
 
-def _place(ws: DocumentStore) -> At:
+def _row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | None) -> DocumentRow:
+    return DocumentRow(
+        collection=header.collection,
+        doc_id=header.doc_id,
+        title=header.title,
+        content_hash=header.content_hash,
+        metadata=metadata_of(header),
+        chunks=chunks,
+        uncommitted=uncommitted,
+    )
+
+
+def _files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
+    """Those of sources, None where none are meant; which files the work tree has no more, git
+    says.
+    """
+    try:
+        return _indexed_files(ws, collection)
+    except IndexExtraMissing:  # a list needs none
+        tree = source_tree.in_work_tree(ws)
+        wanted = [key for key in tree.files if collection in (None, key[0])] if tree else []
+        if tree is None or (collection is not None and tree.source(collection) is None):
+            return None
+        marks = {key: _MARKS.get(file.uncommitted) for key, file in tree.files.items()}
+        return [_row(each.header, None, marks[key]) for key, each in tree.documents(wanted).items()]
+
+
+def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] | None:
+    with reading.files_at(ws, None) as opened:
+        if opened is None or (collection is not None and collection not in opened.collections):
+            return None
+        chunks = chunk_counts(opened.folder)
+        return [
+            _row(
+                each,
+                chunks[each.key],
+                _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")),
+            )
+            for each in IndexedRows(opened.folder).headers("", collection=collection)
+        ]
+
+
+def _place(ws: ReadableStore) -> At:
     """Where documents are read, once the pin was followed."""
     if not isinstance(ws, Workspace):
         return local_store.AT
@@ -89,6 +162,27 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
         return {}
 
 
+def show_file(ws: Workspace, name: str) -> ShowReport | None:
+    """The document of a source that `[REF:]NAME` means; None if none is meant."""
+    if not ws.sources.configured and ":" not in name:
+        return None
+    for ref, rest in ((None, name), *((name[: each.start()], name[each.end() :]) for each in re.finditer(":", name))):
+        tree = _tree(ws, ref)
+        rows = FileNames(tree)
+        if tree and document_names.candidates(rows, "", rest):
+            commit = tree.commit or plumbing.head(ws.places).commit
+            return _shown_of(rows, "", document_names.find(rows, [""], rest), commit or "")
+    return None
+
+
+def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
+    if ref in (None, revparse.WORKING):
+        return source_tree.in_work_tree(ws)
+    with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
+        return source_tree.at_commit(ws, plumbing.resolve(ws.places, ref or ""))
+    return None
+
+
 def show(ws: DocumentStore, name: str) -> ShowReport:
     """The document `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
     return shown(ws, *document_names.find_at(ws, name))
@@ -96,8 +190,12 @@ def show(ws: DocumentStore, name: str) -> ShowReport:
 
 def shown(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> ShowReport:
     """Raises `DocumentMissing`, `CollectionMissing`."""
-    document = ws.engine.document(place.at, *name.key)
+    return _shown_of(ws.engine, place.at, name, place.revision)
+
+
+def _shown_of(rows: NamedRows, at: At, name: DocumentName, revision: str) -> ShowReport:
+    document = rows.document(at, *name.key)
     if document is None:  # removed since it was looked up
-        raise document_names.no_document(ws.engine, place.at, *name.key)
+        raise document_names.no_document(rows, at, *name.key)
     metadata = metadata_of(document)
-    return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, place.revision)
+    return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, revision)

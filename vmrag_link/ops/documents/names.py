@@ -6,19 +6,12 @@ import re
 
 from vmrag_link.documents.doc_ids import MAX_ID, id_problem
 from vmrag_link.errors import NameInvalid
-
-COLLECTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])")
-COLLECTION_LENGTH = range(2, 256)
-ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+from vmrag_link.settings_flaws import is_collection_name
 
 
 def check(collection: str, *, option: str = "--collection") -> None:
-    """Chroma's rule for collections, cut to what fits into a key of the knowledge base. Names of
-    two characters are legal, too; Chroma has others for them (`index.metadata.chroma_name`).
-
-    `option`: what the hint calls it. Raises `NameInvalid`.
-    """
-    if not _legal(collection):
+    """`option`: what the hint calls it. Raises `NameInvalid`."""
+    if not is_collection_name(collection):
         raise NameInvalid(
             f"{collection!r} cannot name a collection: 2 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
@@ -30,12 +23,7 @@ def check(collection: str, *, option: str = "--collection") -> None:
 def similar(text: str) -> str:
     """A name that a collection can have, made of a text."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
-    return name if _legal(name) else "handbook"
-
-
-def _legal(collection: str) -> bool:
-    formed = COLLECTION.fullmatch(collection) and ".." not in collection and not ADDRESS.fullmatch(collection)
-    return bool(formed) and len(collection) in COLLECTION_LENGTH
+    return name if is_collection_name(name) else "handbook"
 
 
 def check_document(doc_id: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural
+from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
 from vmrag_link.models import At, Record
-from vmrag_link.ops.documents import collections, unsaved, writing
+from vmrag_link.ops.documents import collections, derived_files, unsaved, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.history import document_names
@@ -85,7 +85,13 @@ def remove_named(
             None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
         )
 
-    return writing.write(ws, plan, "remove documents", follow=False)
+    with derived_files.explained(ws, names, within, lambda path: _of_file(ws, path)):
+        return writing.write(ws, plan, "remove documents", follow=False)
+
+
+def _of_file(ws: DocumentStore, path: str) -> str:
+    """How a file goes."""
+    return f"git rm {quoted(path)}   (the file is the document)" if (ws.places.top / path).is_file() else ""
 
 
 def _confirmation_missing(

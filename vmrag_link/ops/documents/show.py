@@ -9,7 +9,7 @@ from vmrag_link.errors import GitReferenceMissing
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.listing import ShowReport
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import document_names, log, revparse
+from vmrag_link.ops.history import document_names, known, log, revparse
 from vmrag_link.ops.history.history import LogStep, Revisions
 from vmrag_link.workspace import Workspace
 
@@ -30,6 +30,13 @@ def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
     if name is None:
         move_and_warn(ws)
         return _revision(ws, ws.revision_here())
+    if file := listing.show_file(ws, name):
+        return file
+    with known.naming_files(ws, name):
+        return _stored(ws, name)
+
+
+def _stored(ws: Workspace, name: str) -> ShowReport | ShownRevision:
     try:
         place, rest = document_names.split_ref(ws, name)
     except GitReferenceMissing as unknown:

@@ -69,16 +69,25 @@ def source_file(places: Places, collection: Collection, document: Document) -> P
         return None
 
 
-def written_lines(path: Path, document: Document) -> list[str] | None:
+def written_lines(path: Path, document: Document, *, as_written: bool = False) -> list[str] | None:
     """The lines of a document's file; None if they are not those of the text, which was converted,
-    or cannot be read.
+    or cannot be read. `as_written`: it is known that it was not.
     """
-    if document.file_type not in _AS_WRITTEN:
+    if not as_written and document.file_type not in _AS_WRITTEN:
         return None
     try:
-        data = read_regular(path, MOST_BYTES)
+        return lines_of(read_regular(path, MOST_BYTES))
+    except OSError:
+        return None
+
+
+def lines_of(data: bytes) -> list[str] | None:
+    """The lines of a file; None if it is not UTF-8, or has so many bytes that no line is looked
+    for.
+    """
+    try:
         return _lines(data.decode()) if len(data) < MOST_BYTES else None
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         return None
 
 

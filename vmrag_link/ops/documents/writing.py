@@ -26,6 +26,7 @@ from vmrag_link.index.draft import Draft
 from vmrag_link.models import At, Working
 from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import branches
+from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
@@ -173,6 +174,7 @@ def write(
         planned = plan(place(target))
         if planned.rows is None:
             return Landed(planned.report, None)
+        _refuse_sources(ws, place(target), planned.rows)
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
@@ -181,6 +183,14 @@ def write(
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
+
+
+def _refuse_sources(ws: Workspace, at: At, rows: Write) -> None:
+    """Raise `SourceReadOnly` for a new collection of the name that a source's has."""
+    derived = {each.collection for each in ws.sources.configured}
+    named = [each.name for each in rows.put_collections if each.name in derived]
+    if named and not {each.name for each in ws.engine.collections(at)}.intersection(named):
+        raise source_read_only(named[0])
 
 
 class _Change(NamedTuple, Generic[R]):

@@ -24,7 +24,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending, recover
 from vmrag_link.sync import background
 from vmrag_link.sync.apply import SyncReport
-from vmrag_link.workspace import DocumentStore, Workspace, reasons
+from vmrag_link.workspace import ReadableStore, Workspace, reasons
 
 ATTEMPTS = 3
 """How often a command looks again because another process moved the pin while it looked."""
@@ -115,7 +115,7 @@ def move_for_reading(ws: Workspace) -> None:
         ws.unbuilt = why
 
 
-def read_consistently(ws: DocumentStore, look: Callable[[], T], *, index: bool = True) -> T:
+def read_consistently(ws: ReadableStore, look: Callable[[], T], *, index: bool = True) -> T:
     """What `look` returns when the work tree stands at its pin. Without `index` the documents alone
     are brought there.
 

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vmrag_link.errors import FAILED_CHECK, KnowledgeMoved, VmragError
+import msgspec
+
+from vmrag_link.errors import FAILED_CHECK, KnowledgeMoved, VmragError, first_of, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.sync import sentences
-from vmrag_link.workspace import DocumentStore, LocalStore, View, Workspace, local_store, reasons
+from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
+from vmrag_link.workspace.worktree import OpenSources
+
+
+class SourceBlock(Record, frozen=True, omit_defaults=True):
+    """Files of the tree that answered, too: those of `commit` in these `collections`, and how the
+    work tree differs from it: `uncommitted` files (`COLLECTION/PATH`, as they stand there),
+    `removed` ones, and how many more it has `untracked`, which are left out.
+
+    `indexed`: so many percent of the files answered, because the others are not indexed yet.
+    `missing`: paths of which this clone has no contents; `failed`: files that could not be cut
+    here. `unavailable`: why collections were not asked, by name. `shadowed`: stored documents of
+    these files, which are left out (`SOURCE_SHADOWS`). `problem`: why no files answered.
+    """
+
+    commit: str | None
+    collections: tuple[str, ...]
+    uncommitted: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    untracked: int = 0
+    indexed: int = 100
+    missing: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    unavailable: Mapping[str, str] = {}
+    shadowed: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class KbBlock(Record, frozen=True, omit_defaults=True):
-    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync`
-    False: not the pinned one. `versioned` False: no revision, what this machine alone holds.
+    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; empty:
+    none was. `in_sync` False: not the pinned one. `versioned` False: no revision, what this machine
+    alone holds.
     """
 
     worktree: str
@@ -23,6 +51,7 @@ class KbBlock(Record, frozen=True, omit_defaults=True):
     dirty: bool
     in_sync: bool
     versioned: bool = True
+    sources: SourceBlock | None = None
 
 
 class Standing(Record, frozen=True):
@@ -36,8 +65,11 @@ class Standing(Record, frozen=True):
     notes: tuple[str, ...]
 
 
-def standing(ws: DocumentStore) -> Standing:
+def standing(ws: ReadableStore) -> Standing:
     """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
+    if isinstance(ws, SourceStore):
+        with ws.reader.view() as view:
+            return viewed(ws, view)
     if not isinstance(ws, Workspace):
         return _unversioned(ws, plumbing.head(ws.places).commit)
     seen = ws.reader.moment()
@@ -48,12 +80,82 @@ def standing(ws: DocumentStore) -> Standing:
     return Standing(seen.at, seen.revision, block, notes)
 
 
-def viewed(ws: DocumentStore, view: View) -> Standing:
+def viewed(ws: ReadableStore, view: View) -> Standing:
     """Where an index that is held open answers from."""
-    if not isinstance(ws, Workspace):
+    if isinstance(ws, LocalStore):
         return _unversioned(ws, view.git_head)
-    block = KbBlock(str(ws.places.top), view.git_head, view.branch, view.revision, view.dirty, in_sync=not view.notes)
+    block = KbBlock(
+        worktree=str(ws.places.top),
+        git_head=view.git_head,
+        branch=view.branch,
+        commit=view.revision,
+        dirty=view.dirty,
+        in_sync=not view.notes,
+        sources=_source_block(view.sources, view.hidden, view.git_head, view.files_note),
+    )
     return Standing(view.at, view.revision, block, view.notes)
+
+
+def with_sources(stands: Standing, opened: OpenSources | None, hidden: Sequence[tuple[str, str]] = ()) -> Standing:
+    """The same place, where files of its tree answer, too, and in place of `hidden` documents."""
+    block = _source_block(opened, hidden, None)
+    return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
+
+
+SHADOWS, INCOMPLETE = "SOURCE_SHADOWS", "SOURCES_INCOMPLETE"
+STORED = "the knowledge base stores a collection of that name"
+"""Why a source is not asked: `Sources.available` says so."""
+
+_NAMED = 3
+
+
+def source_warnings(kb: KbBlock) -> list[str]:
+    """What of the files of sources did not answer, or answers in place of something, and why."""
+    return [sentence for _, sentence in coded_source_warnings(kb)]
+
+
+def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
+    """As `source_warnings`, each with its code."""
+    found = kb.sources
+    if found is None:
+        return []
+    said = [(INCOMPLETE, found.problem)] if found.problem else []
+    said += [(INCOMPLETE, _unavailable(name, why)) for name, why in found.unavailable.items()]
+    for paths, what in ((found.missing, "this clone does not have"), (found.failed, "could not be cut here")):
+        if paths:
+            files = f"{plural(len(paths), 'file')} of sources that {what}"
+            said.append((INCOMPLETE, f"The answer lacks {files}: {first_of(paths, _NAMED)}."))
+    if found.indexed < 100:  # noqa: PLR2004  percent
+        said.append((INCOMPLETE, f"indexing: {found.indexed} % of the files answer; the next question goes on."))
+    if found.shadowed:
+        documents = f"{plural(len(found.shadowed), 'stored document')} of the same files"
+        said.append((SHADOWS, f"Left out, because sources answer: {documents}; to remove them: vmrag sources adopt"))
+    return said
+
+
+def _unavailable(name: str, why: str) -> str:
+    if why == STORED:
+        why += ", which answers; to let the files answer: vmrag sources adopt"
+    return f"The source {name!r} was not asked: {why}{'' if ': ' in why else '.'}"
+
+
+def _source_block(
+    opened: OpenSources | None, hidden: Sequence[tuple[str, str]], head: str | None, problem: str = ""
+) -> SourceBlock | None:
+    if opened is None:
+        return SourceBlock(head, (), problem=problem) if problem else None
+    return SourceBlock(
+        commit=opened.commit,
+        collections=opened.collections,
+        uncommitted=tuple(f"{name}/{path}" for name, files in opened.uncommitted.items() for path in files),
+        removed=opened.removed,
+        untracked=opened.untracked,
+        indexed=opened.indexed,
+        missing=opened.missing,
+        failed=opened.failed,
+        unavailable=opened.unavailable,
+        shadowed=tuple(f"{name}/{doc_id}" for name, doc_id in hidden),
+    )
 
 
 def _unversioned(store: LocalStore, git_head: str | None) -> Standing:

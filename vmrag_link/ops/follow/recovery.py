@@ -21,7 +21,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 
 def recover(ws: Workspace) -> None:
@@ -62,7 +62,7 @@ def _finish_replays(ws: Workspace) -> None:
         copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
         with copy, ws.engine.writing("carry uncommitted documents"):
             if path.exists():  # a living process holds the write lock until its entry is gone
-                finished = replay.finish(ws.engine, entry)
+                finished = replay.finish(ws.engine, entry, derived=twins.derived(ws))
                 ws.journal.finish(path)
                 if finished:
                     ws.progress.note(finished.note)

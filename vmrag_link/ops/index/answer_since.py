@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
+import msgspec
+
+from vmrag_link.git import file_log, plumbing
 from vmrag_link.golden.comparison import RankChange, ranking_changes
 from vmrag_link.golden.queries import RankedChunk, ranked
 from vmrag_link.models import At, DocumentHeader, Record, Working
-from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import KbBlock, viewed
+from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
 from vmrag_link.ops.history import log
 from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops.history.file_history import FileCommit, file_commit
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.trail import Trail
-from vmrag_link.ops.index.query import RankedRevision, require_query, searching
+from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Query
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import View, Workspace, source_tree
 
 MOST_REVISIONS = 10
 """Of one document that are named."""
@@ -29,17 +33,20 @@ class ChangedSource(Record, frozen=True):
     """A document of either answer that is not what it was.
 
     `revisions`: those since then that changed it, the latest first; none where only the other side
-    of diverged histories did. `uncommitted`: it is changed beyond them.
+    of diverged histories did. `uncommitted`: it is changed beyond them. `commits`: the same of a
+    file, of git's.
     """
 
     document: str
     kind: Literal["added", "modified", "removed"]
     revisions: tuple[PinnedRevision, ...]
     uncommitted: bool = False
+    commits: tuple[FileCommit, ...] = ()
 
 
 class AnswerSince(Record, frozen=True):
-    """`since` and `revision`: the revisions that were asked, both ranked as the settings here say.
+    """`since` and `revision`: the revisions that were asked, both ranked as the settings here say;
+    empty where files alone were. `commit`: of git's, whose files were asked before, too.
 
     `changes`: of each chunk of either answer. What changed place while its document is not in
     `documents` did so because of others. `notes`: as in `QueryReport`.
@@ -54,6 +61,7 @@ class AnswerSince(Record, frozen=True):
     documents: tuple[ChangedSource, ...]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    commit: str | None = None
 
 
 def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
@@ -61,11 +69,14 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
     `lazy_fetch.pinned_at`.
     """
     require_query(asked.text)
-    since = lazy_fetch.pinned_at(ws, ref)
-    old = searching(ws, lambda searcher, _: searcher.search(asked), at=RankedRevision(since, ws.config.retrieval))
+    place = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
+    since = place.revision
+    old = searching(ws, lambda searcher, _: searcher.search(asked), at=place)
     new, view, kb = searching(ws, lambda searcher, view: (searcher.search(asked), view, viewed(ws, view).kb))
     before, after = ranked(old), ranked(new)
+    files = {each.collection for each in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
     keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
+    stored = [key for key in keys if key[0] not in files] if since and view.revision else []
     return AnswerSince(
         query=asked.text,
         since=since,
@@ -73,10 +84,36 @@ def answer_since(ws: Workspace, asked: Query, ref: str) -> AnswerSince:
         before=before,
         after=after,
         changes=tuple(ranking_changes(before, after)),
-        documents=tuple(_changed(ws, keys, since, view)),
+        documents=(
+            *(_changed(ws, stored, since, view) if stored else ()),
+            *_changed_files(ws, [key for key in keys if key[0] in files], place),
+        ),
         kb=kb,
         notes=view.notes,
+        commit=place.commit,
     )
+
+
+def _changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevision) -> Iterator[ChangedSource]:
+    """Those of these files that are not what they were."""
+    commit = since.commit
+    old = source_tree.at_commit(ws, commit, since.config) if commit and keys else None
+    new = source_tree.in_work_tree(ws) if keys else None
+    head = plumbing.head(ws.places).commit
+    for key in keys:
+        before, after = (tree.decisive(key) if tree else None for tree in (old, new))
+        if before == after:
+            continue
+        reached = [head, *([f"^{commit}"] if commit else [])] if head else []
+        changes = file_log.file_log(ws.places, reached, key[1], limit=MOST_REVISIONS) if reached else []
+        file = new.files.get(key) if new else None
+        yield ChangedSource(
+            "/".join(key),
+            "modified" if before and after else "added" if after else "removed",
+            (),
+            uncommitted=bool(file and file.uncommitted),
+            commits=tuple(file_commit(key[0], each) for each in changes),
+        )
 
 
 def _changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:

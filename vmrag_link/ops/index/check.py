@@ -1,30 +1,42 @@
-"""Does an index hold what the documents make: chunks, texts, vectors, every byte of its files?"""
+"""Does an index hold what documents and files make: chunks, texts, vectors, every byte of it?"""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.documents.chunking import chunks
+import msgspec
+
+from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
-from vmrag_link.errors import plural, quoted
+from vmrag_link.errors import IndexFailed, NotInitialized, PinMissing, plural, quoted
 from vmrag_link.index import keywords
 from vmrag_link.index import verify as verifying
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.vectors import quantise
-from vmrag_link.models import At, Collection, Record, content_hash
-from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.fingerprint import fingerprint
-from vmrag_link.ops.index.holdings import differing, read
+from vmrag_link.models import At, Collection, Document, Record, content_hash
+from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
+from vmrag_link.ops.index.holdings import Holdings, differing, read
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.indexed_rows import IndexedRows
+from vmrag_link.workspace.source_tree import SourceTree
+from vmrag_link.workspace.worktree import OpenSources
 
 REBUILD = "vmrag sync --rebuild"
 BATCH = 5000
 """Vectors that the cache is asked for at once."""
+
+FILES_AT_ONCE = 500
+"""Whose texts are in memory."""
+
+WHOLE = 100
+"""Percent of the files."""
 
 SAMPLE = 32
 """Vectors of each collection that are computed again. Of an index in which one vector in ten is
@@ -32,8 +44,10 @@ another one, a sample misses that 3 times in 100.
 """
 
 
-class VerifiedIndex(Record, frozen=True):
-    """`problems`: what is wrong, and `fix`, the command that mends it.
+class VerifiedIndex(Record, frozen=True, omit_defaults=True):
+    """`problems`: what is wrong, and `fix`, the command that mends it. `documents`: stored ones;
+    `indexed_files`: of sources, as they lie where the index answers, which for the work tree is not
+    what the fingerprint counts (`files`), if some are uncommitted.
 
     `vectors` of the `chunks` were compared with proven ones of the cache; the others are what was
     written when the index was made. `recomputed` of them, chosen at random, are what an exact
@@ -50,6 +64,8 @@ class VerifiedIndex(Record, frozen=True):
     recomputed: int
     problems: tuple[str, ...]
     fix: str
+    files: CountedFiles | None = None
+    indexed_files: int = 0
 
 
 class _Comparison(Record, frozen=True):
@@ -57,33 +73,64 @@ class _Comparison(Record, frozen=True):
     chunks: int = 0
     vectors: int = 0
     recomputed: int = 0
+    documents: int = 0
+    files: int = 0
+    fix: str = ""
 
 
-def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
-    """Check the index that answers here, or that of a git ref's pin; build it if it is missing."""
+def verify(ws: Workspace, *, ref: str | None = None, files: bool = True) -> VerifiedIndex:
+    """Check the index that answers here, or that of a git ref's pin and files; build it if it is
+    missing. Without `files` that of sources is not looked at.
+    """
     made = fingerprint(ws, ref=ref)
-    if ref is None:
-        with ws.reader.view() as view:
-            found, documents, fix = _compare(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
-    else:
-        revision = lazy_fetch.pinned_at(ws, ref)
-        with ws.reader.index_of(revision) as folder:
-            found, documents, fix = (
-                _compare(ws, folder, revision),
-                ws.engine.count(revision),
-                _remove(folder),
-            )
+    looked = list(_verified_here(ws, files=files) if ref is None else _verified_at(ws, ranked_at(ws, ref), files=files))
+    found = _together(looked)
     return VerifiedIndex(
         made.fingerprint,
         made.revision,
         made.ranking,
         made.dirty,
-        documents,
+        found.documents,
         found.chunks,
         found.vectors,
         found.recomputed,
         found.problems,
-        fix if found.problems else "",
+        " && ".join(each.fix for each in looked if each.problems),
+        made.files,
+        found.files,
+    )
+
+
+def _verified_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
+    try:
+        with ws.reader.view(files=files) as view:
+            yield _compare(ws, view.folder, view.at, fix=REBUILD)
+            if view.sources:
+                yield _compare_files(ws, view.sources, source_tree.in_work_tree(ws))
+    except (NotInitialized, PinMissing):
+        if not ws.sources.configured:
+            raise
+        with ws.sources.here(stored=ws.stored_collections()) as opened:
+            yield _compare_files(ws, opened, source_tree.in_work_tree(ws))
+
+
+def _verified_at(ws: Workspace, place: RankedRevision, *, files: bool) -> Iterator[_Comparison]:
+    if place.revision:
+        with ws.reader.index_of(place.revision) as folder:
+            yield _compare(ws, folder, place.revision, fix=_remove(folder))
+    if files and place.commit and place.config:
+        with ws.sources.at(place.commit, place.config) as opened:
+            yield _compare_files(ws, opened, source_tree.at_commit(ws, place.commit, place.config))
+
+
+def _together(looked: Sequence[_Comparison]) -> _Comparison:
+    return _Comparison(
+        tuple(problem for each in looked for problem in each.problems),
+        sum(each.chunks for each in looked),
+        sum(each.vectors for each in looked),
+        sum(each.recomputed for each in looked),
+        sum(each.documents for each in looked),
+        sum(each.files for each in looked),
     )
 
 
@@ -96,27 +143,71 @@ def _segments(view: Path) -> list[Path]:
     return [verifying.segments_beside(view) / part.segment for part in views.read(view).parts]
 
 
-def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
-    if problem := verifying.mismatch(folder) or _damaged_words(folder):
-        return _Comparison((f"{problem[0].upper()}{problem[1:]}.",))
+def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
+    if problem := _damage(folder):
+        return _Comparison((problem,), fix=fix)
     problems = []
     held = read(folder, "", current=True)
     for name, number in sorted(differing(ws, at, held).items()):
         what = plural(number, "document") if number else "The definition"
         problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
     if problems:
-        return _Comparison(tuple(problems))
+        return _Comparison(tuple(problems), fix=fix)
     skipped = set(held.unembedded) | (set(held.definitions) if views.has_given_vectors(folder) else set())
     looked = [
-        _compare_collection(ws, folder, at, each, with_vectors=each.name not in skipped)
+        _compare_collection(
+            ws,
+            folder,
+            each,
+            ws.engine.documents(at, collection=each.name),
+            with_vectors=each.name not in skipped,
+        )
         for each in ws.engine.collections(at)
     ]
-    return _Comparison(
-        tuple(problem for each in looked for problem in each.problems),
-        sum(each.chunks for each in looked),
-        sum(each.vectors for each in looked),
-        sum(each.recomputed for each in looked),
+    return msgspec.structs.replace(_together(looked), documents=len(held.headers), fix=fix)
+
+
+def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree | None) -> _Comparison:
+    if opened is None or tree is None:
+        return _Comparison(())
+    folder, fix = opened.folder, _remove(opened.folder)
+    if problem := _damage(folder):
+        return _Comparison((problem,), fix=fix)
+    held, rows = read(folder, "", current=True), IndexedRows(folder)
+    problems = tuple(
+        f"{plural(number, 'file')} of collection {name!r}: not as in the index."
+        for name, number in sorted(_differing_files(opened, tree, held).items())
     )
+    if problems:
+        return _Comparison(problems, fix=fix)
+    try:
+        looked = [
+            _compare_collection(ws, folder, each, rows.documents("", collection=each.name), with_vectors=True)
+            for each in rows.collections("")
+        ]
+    except IndexFailed as error:  # the texts together are not those of its own list
+        return _Comparison((error.message,), fix=fix)
+    return msgspec.structs.replace(_together(looked), files=len(held.headers), fix=fix)
+
+
+def _differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> Counter[str]:
+    """How many files of each collection the index holds otherwise, or not though it should."""
+    numbers: Counter[str] = Counter()
+    keys = iter(sorted(tree.files.keys() | held.headers.keys()))
+    while batch := list(itertools.islice(keys, FILES_AT_ONCE)):
+        there = tree.documents(batch)
+        for key in batch:
+            document, header = there.get(key), held.headers.get(key)
+            if header is None and (opened.indexed < WHOLE or key[1] in opened.failed):
+                continue  # it is said with each answer
+            if (document and document.content_hash) != (header and header.content_hash):
+                numbers[key[0]] += 1
+    return numbers
+
+
+def _damage(folder: Path) -> str:
+    problem = verifying.mismatch(folder) or _damaged_words(folder)
+    return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
 
 def _damaged_words(folder: Path) -> str:
@@ -124,15 +215,17 @@ def _damaged_words(folder: Path) -> str:
 
 
 def _compare_collection(
-    ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool
+    ws: Workspace, folder: Path, collection: Collection, documents: Iterable[Document], *, with_vectors: bool
 ) -> _Comparison:
-    """Cut every document again, and compare the chunks with those of the index."""
+    """Cut every document again (code where it was cut), and compare the chunks with those of the
+    index.
+    """
     model, held = ws.models.of(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
     number = 0
-    for document in ws.engine.documents(at, collection=collection.name):
+    for document in documents:
         rows = held[document.doc_id]
-        if [chunk.text for chunk in chunks(document.content, chunking)] != [row.text for row in rows]:
+        if [chunk.text for chunk in document_chunks(document, chunking)] != [row.text for row in rows]:
             name = f"{collection.name}/{document.doc_id}"
             return _Comparison((f"The texts of {name} in the index are not those of the document.",))
         number += len(rows)

@@ -20,7 +20,7 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.holdings import chunks_held_now, differing, held_now
 from vmrag_link.paths import write_atomically
-from vmrag_link.workspace import DocumentStore, Moment, View, Workspace, reasons
+from vmrag_link.workspace import Moment, ReadableStore, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]
 
@@ -131,7 +131,7 @@ def _sealed_at(folder: Path) -> str | None:
 # -- one collection
 
 
-def indexed(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
+def indexed(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
     """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
@@ -145,7 +145,7 @@ def indexed(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
         return known(ws, name)
 
 
-def known(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
+def known(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
     """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
@@ -159,7 +159,7 @@ def known(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
     return at, Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
 
 
-def count(ws: DocumentStore, name: str) -> tuple[Standing, CollectionSize]:
+def count(ws: ReadableStore, name: str) -> tuple[Standing, CollectionSize]:
     """A collection's size, without bringing the index. Raises `CollectionMissing`."""
     if not isinstance(ws, Workspace):
         at, indexed_so = _read(ws, name)
@@ -170,11 +170,11 @@ def count(ws: DocumentStore, name: str) -> tuple[Standing, CollectionSize]:
     return at, CollectionSize(found.name, ws.engine.count(at.at, collection=found.name), chunks)
 
 
-def _read(ws: DocumentStore, name: str) -> tuple[Standing, Indexed]:
-    return ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)))
+def _read(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
+    return ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)), files=False)
 
 
-def _as_indexed(ws: DocumentStore, view: View, name: str) -> Indexed:
+def _as_indexed(ws: ReadableStore, view: View, name: str) -> Indexed:
     collection = find(ws, view.at, name)
     held = held_collections(view.folder)[collection.name]
     return Indexed(

@@ -114,9 +114,11 @@ def bring(ws: Workspace) -> SyncedAll:
 
 def rebuild(ws: Workspace) -> SyncedAll:
     """Build the index from nothing; the present one answers until then, and stays if this fails.
+    That of files of sources is looked at whole when it is next read.
 
     Raises as `ops.follow.sync`, and what models raise.
     """
+    ws.sources.distrust()
     follow_the_pin(ws, rebuild=True)
     report = _after(ws, Holdings())
     remember(ws, {})
@@ -128,7 +130,7 @@ def _before(ws: Workspace) -> Holdings:
 
 
 def _after(ws: Workspace, before: Holdings) -> SyncedAll:
-    view, held = ws.reader.read(lambda view: (view, read(view.folder, view.revision, current=True)))
+    view, held = ws.reader.read(lambda view: (view, read(view.folder, view.revision, current=True)), files=False)
     rows = []
     for name in sorted(held.definitions.keys() | before.definitions.keys()):
         mine, theirs = _of(name, held.headers), _of(name, before.headers)

@@ -62,7 +62,7 @@ def provide(ws: Workspace, folder: Path) -> Provided:
 def _synced(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, VerifiedIndex | None, tuple[str, ...]]:
     report = sync(ws, rebuild=rebuild)
     try:
-        verified = check.verify(ws)
+        verified = check.verify(ws, files=False)
     except IndexFailed as error:  # sealed, and no index all the same
         return report, None, (error.message,)
     return report, verified, verified.problems

@@ -1,0 +1,209 @@
+"""What people are told of files of sources: answers with citations, places in commits, code as it
+stands, where answers come from, and whether the index is what the files say.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.support import bits, sources
+from tests.support import chat as language_model
+from tests.support.repos import isolate
+from tests.support.sources import change, commit
+from tests.support.terminal import Project
+from vmrag_link.code import languages
+from vmrag_link.sources import texts
+from vmrag_link.sources.readable import readable
+
+pytestmark = pytest.mark.hooks("off")
+
+chat = language_model.chat
+
+FRONT = "---\ntitle: Deploying\n---\n# Deploying\n\nThe rollback script runs twice.\n"
+LONG = "def far():\n" + "".join(f"    step_{each} = {each}\n" for each in range(20)) + "    return 'pelican'\n"
+KEYS = "class Keys:\n\n    def rotate(self, days):\n        if days:\n            return 'zebra'\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    """Without a knowledge base."""
+    isolate(monkeypatch, tmp_path / "home")
+    made = sources.sourced_project(tmp_path / "work")
+    commit(made, "more", **{"docs/deploy.md": FRONT, "src/keys.py": KEYS, "src/far.py": LONG})
+    return made
+
+
+@pytest.fixture
+def stocked(project) -> Project:
+    """With a knowledge base, in which `notes/note.md` is."""
+    project.vmrag("init", "--no-hooks")
+    project.put("note.md", "# Note\n\nA stored text about otters.\n", collection="notes")
+    project.vmrag("commit", "-m", "note")
+    commit(project, "with a note")
+    return project
+
+
+# -- vmrag ask
+
+
+def test_a_question_is_answered_from_files_without_a_knowledge_base(project):
+    shown = project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
+    assert "The rollback script runs twice. [1]\n" in shown
+    assert "[1] Deploying — docs/deploy.md\n" in shown
+    assert shown.splitlines()[-1].startswith("from the files of ")
+    report = project.ask("ask", "rollback script", "--collection", "docs", "--min-score", "0")
+    assert (report["sources"][0]["path"], report["sources"][0]["file"]) == ("docs/docs/deploy.md", "docs/deploy.md")
+
+
+def test_a_question_is_answered_from_both_kinds(stocked):
+    report = stocked.ask("ask", "a stored text about otters", "--min-score", "0", "--sources", "9")
+    assert report["sources"][0]["path"] == "notes/note.md"
+    assert "file" not in report["sources"][0]
+    assert {each["path"].partition("/")[0] for each in report["sources"]} >= {"notes", "docs"}
+    absent = stocked.vmrag("ask", "otters", "--collection", "absent", "--json", code=3)
+    assert absent.error["code"] == "COLLECTION_NOT_FOUND"
+
+
+def test_before_anything_is_set_up_a_question_is_answered_from_the_files(project):
+    project.git("rm", "-q", ".vmrag.yaml")
+    project.git("commit", "-qm", "nothing is set up")
+    assert "docs/deploy.md" in project.vmrag("ask", "how often does the rollback script run", "--min-score", "0").out
+
+
+def test_a_file_is_sent_to_no_language_model(stocked, chat):
+    for name, value in {"provider": "openai", "base-url": f"{chat.url}/v1", "model": "m"}.items():
+        stocked.git("config", f"vmrag.llm.{name}", value)
+    shown = stocked.vmrag("ask", "rollback script", "--collection", "docs", "--min-score", "0", "--sources", "1").out
+    assert shown.startswith("warning: Files of the repository are sent to no language model: docs/deploy.md.\n")
+    assert "No language model was asked; the following is quoted from the documents.\n" in shown
+    assert chat.asked == []
+    stocked.vmrag("ask", "otters", "--collection", "notes", "--min-score", "0")
+    assert len(chat.asked) == 1, "stored documents are"
+
+
+# -- places
+
+
+def test_a_place_in_a_commit_is_named_as_git_names_it_with_the_line_there(project):
+    before = project.git("rev-parse", "--short=7", "HEAD")
+    change(project, "docs/deploy.md", "---\n# Dep", "author: me\n---\n\n\n# Dep")
+    commit(project, "move it down")
+    shown = project.vmrag("query", "rollback script", "-k", "1", "--at", "HEAD~1").out
+    assert f"   {before}:docs/deploy.md:6  Deploying\n" in shown
+    hit = project.ask("query", "rollback script", "-k", "1", "--at", "HEAD~1")["results"][0]
+    assert (hit["file"], hit["file_line"]) == ("docs/deploy.md", 6)
+    assert "   docs/deploy.md:9  Deploying\n" in project.vmrag("query", "rollback script", "-k", "1").out
+
+
+def test_a_place_in_a_commit_is_there_though_the_file_is_gone(project):
+    commit(project, "away", **{"docs/deploy.md": None, "src/keys.py": None})
+    deploy, keys = (
+        project.ask("query", text, "-k", "1", "--at", "HEAD~1")["results"][0] for text in ("rollback script", "zebra")
+    )
+    assert (deploy["file"], deploy["file_line"]) == ("docs/deploy.md", 6)
+    assert (keys["file"], keys["file_line"]) == ("src/keys.py", 5)
+    assert "in this work tree" in project.vmrag("query", "rollback script", "--at", "HEAD~1", "--open", code=2).err
+
+
+# -- code
+
+
+def test_code_is_shown_as_it_stands(project):
+    shown = project.vmrag("query", "zebra", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    assert "\n       def rotate(self, days):\n           if days:\n               return 'zebra'\n" in shown
+
+
+def test_of_long_code_the_lines_around_the_best_one_are_shown(project):
+    shown = project.vmrag("query", "pelican", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    lines = shown.splitlines()[2:-1]
+    assert len(lines) == 8
+    assert (lines[0], lines[-1]) == ("       step_13 = 13", "       return 'pelican'")
+    shown = project.vmrag("query", "step_0", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    assert shown.splitlines()[2:-1][0] == "   def far():"
+
+
+def test_long_lines_and_control_characters_of_code_are_shown_as_elsewhere(project):
+    line = "    x = '\x1b[31m " + "long " * 100 + "'"
+    commit(project, "ugly", **{"src/ugly.py": f"def ugly():\n{line}\n    return 'quagga'\n"})
+    shown = project.vmrag("query", "quagga", "-k", "1", "--collection", "code", "--mode", "keyword").out
+    assert "\x1b" not in shown
+    found = next(each for each in shown.splitlines() if "\\x1b[31m" in each)
+    assert found.endswith("…")
+    assert len(found) < 110
+
+
+# -- where an answer comes from
+
+
+def test_the_last_line_is_short_and_true(stocked):
+    change(stocked, "docs/page.md", "two", "TWO")
+    (stocked.top / "README.md").unlink()
+    (stocked.top / "docs/new.md").write_text("new\n")
+    last = stocked.vmrag("query", "otters").out.splitlines()[-1]
+    head = stocked.git("rev-parse", "HEAD")[:7]
+    files = f"the files of {head}, 1 uncommitted, 1 removed (1 untracked left out)"
+    assert last == f"from revision {stocked.pinned[:7]}, as committed, and {files}"
+
+
+# -- the fingerprint
+
+
+def test_a_fingerprint_names_the_commit_of_the_files(project, stocked):
+    head = stocked.git("rev-parse", "HEAD")
+    report = stocked.ask("fingerprint")
+    assert report["files"] == {"commit": head, "uncommitted": False}
+    (stocked.top / "before.json").write_text(stocked.vmrag("fingerprint", "--json").out)
+    change(stocked, "docs/page.md", "two", "TWO")
+    assert stocked.ask("fingerprint") == report
+    commit(stocked, "louder")
+    shown = stocked.vmrag("fingerprint", "--check", "before.json", code=1).out
+    assert f"the files were those of commit {head[:7]} and are those of " in shown
+    commit(stocked, "none", **{".vmrag.yaml": "embedding:\n  model: hash\n"})
+    assert "files" not in stocked.ask("fingerprint")
+
+
+@pytest.mark.parametrize("kind", ["project", "stocked"])
+def test_the_index_of_files_is_verified_too(request, kind):
+    made = request.getfixturevalue(kind)
+    change(made, "docs/page.md", "two", "TWO")
+    stored = 1 if kind == "stocked" else 0
+    shown = made.vmrag("fingerprint", "--verify").out
+    assert f"The index holds {stored} document{'s' * (1 - stored)} and 6 files in " in shown
+    at_head = made.ask("fingerprint", "--verify", "--at", "HEAD")
+    assert (at_head["documents"], at_head["indexed_files"], at_head["problems"]) == (stored, 6, [])
+
+
+def test_a_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
+    project.vmrag("query", "rollback script")
+    segment = next((project.shared / "segments").glob("*/"))
+    bits.flip(segment / "keywords.sqlite", 300, 6)
+    bits.unnoticed(segment)
+    report = project.ask("fingerprint", "--verify", code=1)
+    assert len(report["problems"]) == 1
+    subprocess.run(["sh", "-c", report["fix"]], check=True, cwd=project.top)
+    assert project.ask("fingerprint", "--verify")["problems"] == []
+
+
+def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            texts,
+            "readable",
+            lambda file, data: readable(file, data.replace(b"twice", b"never")),
+        )
+        project.vmrag("query", "rollback script")
+    done = project.vmrag("fingerprint", "--verify", code=1)
+    assert "1 file of collection 'docs': not as in the index." in done.out
+
+
+# -- what cannot be read here
+
+
+@pytest.mark.parametrize("command", [("query", "x"), ("ask", "x"), ("query", "x", "--at", "HEAD")])
+def test_a_collection_that_cannot_be_read_here_is_said_so(project, monkeypatch, command):
+    monkeypatch.setattr(languages, "problem", lambda: f"no grammar is installed: {languages.EXTRA_HINT}")
+    error = project.vmrag(*command, "--collection", "code", "--json", code=3).error
+    assert error["message"].startswith("The collection 'code', of files of this repository, cannot be read here: no ")
+    assert error["hint"] == languages.EXTRA_HINT

@@ -1,0 +1,221 @@
+"""`vmrag sources`: which files are documents, which are not, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from vmrag_link import settings_edit
+from vmrag_link.code.languages import EXTRA_HINT
+from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
+from vmrag_link.git import index_entries, plumbing, raw_changes, versions
+from vmrag_link.models import Record
+from vmrag_link.ops.documents.reading import files_at
+from vmrag_link.settings import Config, SourceSettings
+from vmrag_link.sources import coverage, proposals
+from vmrag_link.sources.files import LeftOutFile
+from vmrag_link.sources.untracked import untracked_count, untracked_files
+from vmrag_link.sync import source_views
+from vmrag_link.workspace import Workspace, twins
+from vmrag_link.workspace.worktree import OpenSources
+
+
+class SourceRow(Record, frozen=True):
+    """A source as its settings state it. `documents`: how many it has; `uncommitted`: how files of
+    the work tree differ from HEAD, by path. `unavailable`: why it is not read here, and what to
+    type (`hint`). `unmatched`: those of `paths` that name no file.
+    """
+
+    collection: str
+    kind: Literal["document", "code"]
+    paths: tuple[str, ...]
+    exclude: tuple[str, ...]
+    documents: int = 0
+    uncommitted: Mapping[str, str] = {}
+    unavailable: str = ""
+    hint: str = ""
+    unmatched: tuple[str, ...] = ()
+
+
+class LeftOutRow(Record, frozen=True):
+    """A file that a source names and that is no document: `PATH is left out: it REASON`."""
+
+    collection: str
+    path: str
+    reason: str
+
+
+class SourcesReport(Record, frozen=True):
+    """`commit`: whose tree it is; None before the first. `proposed`: nothing is set up, and these
+    are the sources that `vmrag init` would write. `proposal`: what to write into `.vmrag.yaml`,
+    where it states no sources; empty where no file could be a document.
+
+    `removed`: files of HEAD that the work tree has no more. `missing`: files whose contents this
+    clone does not have. `untracked`: files that would be documents if git tracked them.
+    `shadowed`: stored documents of these files, which do not answer. `unnamed`: how many tracked
+    files that could be documents are in no source, by the endings of their names; `addition`: what
+    to write below `sources:` in `.vmrag.yaml`, so that they are.
+    """
+
+    commit: str | None
+    sources: tuple[SourceRow, ...]
+    left_out: tuple[LeftOutRow, ...] = ()
+    removed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    untracked: int = 0
+    shadowed: tuple[str, ...] = ()
+    proposed: bool = False
+    proposal: str = ""
+    unnamed: Mapping[str, int] = {}
+    addition: str = ""
+
+
+def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
+    """Of the work tree, or of the tree of a commit that git calls so, by its own settings.
+
+    Files that were not cut before are, because some are left out for what is in them. Raises as
+    `Sources.here` and `at`, and `GitReferenceMissing`.
+    """
+    commit = plumbing.head(ws.places).commit if ref is None else plumbing.resolve(ws.places, ref)
+    config = ws.sources.config if ref is None else ws.sources.config_at(commit or "")
+    proposed = ref is None and ws.sources.proposed
+    # What is written into the settings file counts for the work tree alone.
+    offered = ws.sources.proposals() if proposed or not (config.sources or ref) else ()
+    proposal = settings_edit.sources_section(offered)
+    if not config.sources:
+        return SourcesReport(commit, (), proposal=proposal)
+    stored = ws.stored_collections() if ref is None else ()
+    with files_at(ws, ref) as opened:
+        assert opened is not None  # noqa: S101  there are sources
+        contents = source_views.read(opened.folder)
+        rows = tuple(_row(each, opened, contents, stored) for each in config.sources)
+        tracked = (
+            index_entries.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
+        )
+        rows = tuple(_with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref) for row in rows)
+        beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
+        available = [each for each in config.sources if each.collection in opened.collections]
+        left_out = [*_by_listing(ws, available, config, commit=None if ref is None else commit)]
+        left_out += [
+            LeftOutRow(name, path, each.reason)
+            for name, files in contents.left_out.items()
+            for path, each in files.items()
+        ]
+        return SourcesReport(
+            commit,
+            rows,
+            tuple(sorted(left_out, key=lambda each: each.path)),
+            opened.removed,
+            opened.missing,
+            _untracked(ws, available) if ref is None and not config.sources_untracked else 0,
+            _shadowed(ws, opened) if ref is None else (),
+            proposed,
+            proposal,
+            beside.endings,
+            beside.yaml(config.sources),
+        )
+
+
+class Unnamed(NamedTuple):
+    """Tracked files in no source. `endings`: how many, by the ends of their names."""
+
+    endings: Mapping[str, int]
+    sources: tuple[SourceSettings, ...]
+
+    def yaml(self, named: Sequence[SourceSettings]) -> str:
+        """Lines to add below `sources:`; of a kind that is there a comment says where."""
+        lines = []
+        for each in self.sources:
+            beside = next((other for other in named if other.kind == each.kind), None)
+            section = settings_edit.sources_section([each]).splitlines()[1:]
+            paths = section[-2 if each.exclude else -1].partition(": ")[2]
+            lines += [f"  # to the paths of {beside.collection}: {paths}"] if beside else section
+        return "".join(f"{line}\n" for line in lines)
+
+
+def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
+    """What a source could have of these files, or of all that git tracks, and none has; what an
+    `exclude` names is meant to be out.
+    """
+    named = [msgspec.structs.replace(each, exclude=()) for each in ws.config.sources]
+    files = index_entries.tracked_files(ws.places) if tracked is None else tracked
+    left = [path for path in files if not any(coverage.is_named(each, path) for each in named)]
+    names = {*ws.stored_collections(), *(each.collection for each in named)}
+    found = proposals.propose(left, stored=names)
+    endings = Counter(f".{path.rpartition('.')[2]}" for path in left if coverage.source_of(found, path))
+    return Unnamed(dict(endings.most_common()), found)
+
+
+def offered(ws: Workspace) -> tuple[SourceSettings, ...]:
+    """Sources that could be named where none are, and the settings are there."""
+    return () if ws.sources.configured else ws.sources.proposals()
+
+
+def untracked_offers(ws: Workspace) -> int:
+    """How many files could be of a source if git tracked them; of too many to list, as many as
+    can be.
+    """
+    try:
+        files = raw_changes.untracked(ws.places, [])
+    except LimitExceeded:
+        return raw_changes.MOST_FILES
+    found = proposals.propose(files)
+    return sum(coverage.source_of(found, path) is not None for path in files)
+
+
+def _with_unmatched(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool) -> SourceRow:
+    each = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
+    gone = [path for path, source in each.items() if not any(coverage.is_named(source, file) for file in tracked)]
+    if untracked:
+        gone = [path for path in gone if not _untracked(ws, [each[path]])]
+    return msgspec.structs.replace(row, unmatched=tuple(gone))
+
+
+def _row(
+    source: SourceSettings, opened: OpenSources, contents: source_views.SourceContents, stored: Collection[str]
+) -> SourceRow:
+    name = source.collection
+    why = opened.unavailable.get(name, "")
+    files = contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys()
+    return SourceRow(
+        name,
+        source.kind,
+        source.paths,
+        source.exclude,
+        documents=len(files),
+        uncommitted=opened.uncommitted.get(name, {}),
+        unavailable=why,
+        hint=("vmrag sources adopt" if name in stored else EXTRA_HINT) if why else "",
+    )
+
+
+def _by_listing(
+    ws: Workspace, sources: Sequence[SourceSettings], config: Config, *, commit: str | None
+) -> Iterator[LeftOutRow]:
+    """What is left out because of its path, its attributes, its size."""
+    at = ws.sources.listing_at
+    listing = ws.sources.listing_here(sources) if commit is None else at(commit, sources, config)
+    yield from (LeftOutRow(_collection_of(sources, each), each.path, each.reason) for each in listing.left_out)
+
+
+def _collection_of(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
+    return next((each.collection for each in sources if coverage.is_named(each, file.path)), "")
+
+
+def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
+    try:
+        found = zip(sources, untracked_files(ws.places, sources), strict=True)
+    except LimitExceeded:
+        return untracked_count(ws.places, sources)
+    return len({path for source, files in found for path in files if coverage.source_of([source], path)})
+
+
+def _shadowed(ws: Workspace, opened: OpenSources) -> tuple[str, ...]:
+    try:
+        at = ws.at()
+    except (NotInitialized, PinMissing):
+        return ()
+    return tuple(sorted("/".join(key) for key in twins.of_files(ws, at, opened)))

@@ -1,0 +1,150 @@
+"""Put documents into an index: cut, with their vectors."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+
+from vmrag_link.documents.chunking import document_chunks
+from vmrag_link.embedding.base import Model, Vector, featureless, within_window
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.texts import Counts, vectors_for
+from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.index.draft import ChunkedDocument, Draft
+from vmrag_link.models import Chunk, Chunking, Collection, Document, content_hash
+from vmrag_link.progress import Progress, Task
+from vmrag_link.sync.counts import ChunkCounts
+
+BATCH_CHUNKS = 1_000
+
+Elsewhere = Callable[[Collection, Model, Chunking], bool]
+"""Brings vectors that others computed into the cache; whether it brought any."""
+
+
+class DocumentIndexer:
+    """Adds documents to drafts. `model_for` gives a collection's embedding model."""
+
+    def __init__(self, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress) -> None:
+        self._cache = cache
+        self._model_for = model_for
+        self._progress = progress
+
+    def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
+        """Embed documents that are about to be stored, so that a failure shows before they are.
+
+        Raises `EmbeddingMismatch`, and what the model raises.
+        """
+        model = checked(self._model_for(collection), collection)
+        for batch in _batches(documents, within_window(collection.chunking, model)):
+            self._embed(model, batch)
+
+    def add(
+        self,
+        draft: Draft,
+        documents: Iterable[tuple[str, Iterable[Document]]],
+        task: Task,
+        *,
+        lacking: MutableMapping[str, str],
+        shared: Elsewhere | None = None,
+    ) -> ChunkCounts:
+        """Add documents by collection. Why a collection has no vectors is put into `lacking`.
+
+        `shared` is asked before a service is.
+        """
+        total = ChunkCounts()
+        for name, some in documents:
+            collection = draft.collections()[name]
+            with _blaming(name):
+                model = checked(self._model_for(collection), collection)
+            chunking = within_window(collection.chunking, model)
+            elsewhere = None
+            if shared and not model.local:
+                elsewhere = functools.partial(shared, collection, model, chunking)
+            for batch in _batches(some, chunking):
+                with _blaming(name):
+                    ready, counts = self._ready(model, name, batch, lacking, elsewhere)
+                added = draft.add(name, ready, keep_floats=not model.local)
+                total = ChunkCounts(
+                    total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
+                )
+                task.advance(len(batch))
+        draft.note_unembedded(lacking)
+        return total
+
+    def _ready(
+        self,
+        model: Model,
+        name: str,
+        batch: list[tuple[Document, list[Chunk]]],
+        lacking: MutableMapping[str, str],
+        elsewhere: Callable[[], bool] | None,
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
+        if name not in lacking:
+            try:
+                return self._embed(model, batch, elsewhere)
+            except EmbeddingError as error:
+                if model.local:
+                    raise
+                lacking[name] = error.message
+                self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
+        vector = featureless(model.dimensions)
+        ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
+        return ready, Counts(embedded=0, cached=0)
+
+    def _embed(
+        self,
+        model: Model,
+        batch: list[tuple[Document, list[Chunk]]],
+        elsewhere: Callable[[], bool] | None = None,
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
+        texts = {
+            name: chunk.text
+            for names, (_, cut) in zip(hashes, batch, strict=True)
+            for name, chunk in zip(names, cut, strict=True)
+        }
+        vectors: dict[str, Vector]
+        vectors, counts = vectors_for(self._cache, model, texts, self._progress, elsewhere=elsewhere)
+        ready = [
+            ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
+            for names, (document, cut) in zip(hashes, batch, strict=True)
+        ]
+        return ready, counts
+
+
+@contextlib.contextmanager
+def _blaming(collection: str) -> Iterator[None]:
+    """Name the collection in the errors of its model."""
+    try:
+        yield
+    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
+        error.details.setdefault("collection_name", collection)
+        raise
+
+
+def checked(model: Model, collection: Collection) -> Model:
+    """The model, if it is the one that the collection was made with. Raises `EmbeddingMismatch`."""
+    if model.fingerprint != collection.embedding_model:
+        raise EmbeddingMismatch(
+            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
+            f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
+            hint="pip install --upgrade 'vmrag-link[index]'",
+            collection_name=collection.name,
+        )
+    return model
+
+
+def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
+    """Documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
+    batch: list[tuple[Document, list[Chunk]]] = []
+    size = 0
+    for document in documents:
+        batch.append((document, document_chunks(document, chunking)))
+        size += len(batch[-1][1])
+        if size >= BATCH_CHUNKS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,283 @@
+"""Views of sources: indexes of files of the code's tree.
+
+    .git/vmrag/sources/<contents>-<format>/     a view, and the file `files`
+
+They are named by what they were made of, so that equal files are indexed once, whatever commit or
+work tree has them. Their segments lie among those of the knowledge base.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from vmrag_link import permissions
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import view as views
+from vmrag_link.index.directories import lock_of, remove_orphaned_lock
+from vmrag_link.index.verify import SUFFIX, damaged_segments
+from vmrag_link.index.view import IndexView, indexes_equally
+from vmrag_link.index.views import Views
+from vmrag_link.models import Collection, Document, Record, canonical_json
+from vmrag_link.paths import TREE, Places, write_atomically
+from vmrag_link.progress import BUILDING, Progress
+from vmrag_link.sources.files import NoDocument
+
+if TYPE_CHECKING:
+    from vmrag_link.index.draft import Draft
+    from vmrag_link.sync.adding import DocumentIndexer
+
+FILE = "files"
+BOUND = "bound"
+"""In a work tree's own folder: what answers for it (`SourceBinding`)."""
+
+MOST_BASES = 8
+"""Views that are looked at for the nearest one, the latest first."""
+
+NEAR = 100
+
+Tags = Mapping[str, Mapping[str, str]]
+"""By collection and path: the blob, and what cut it."""
+
+
+class SourceContents(Record, frozen=True):
+    """What a view of sources was made of. `left_out`: which files it does not hold, by collection
+    and path.
+    """
+
+    collections: tuple[Collection, ...]
+    tags: Tags
+    left_out: Mapping[str, Mapping[str, NoDocument]] = {}
+
+    @property
+    def key(self) -> str:
+        """Equal for equal documents that are indexed alike."""
+        decisive = [[each.name, each.embedding_model, each.distance, each.chunking] for each in self.collections]
+        return hashlib.sha256(canonical_json([decisive, self.tags]).encode()).hexdigest()[:40]
+
+
+class SourceBinding(Record, frozen=True):
+    """What answers for a work tree: `view`, by the name of its folder.
+
+    `token`: how the files were; `settings`: what they were read by. `ephemeral`: some are in no
+    commit. `more`: what else is said of them, as its maker encoded it.
+    """
+
+    token: str
+    settings: str
+    view: str
+    ephemeral: bool
+    more: bytes
+
+
+Read = Callable[[str, Sequence[str]], Iterable[tuple[str, Document | NoDocument]]]
+"""Reads files of a collection, by path, as documents."""
+
+
+def read(folder: Path) -> SourceContents:
+    """Raises `IndexFailed`."""
+    try:
+        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=SourceContents)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise IndexFailed(f"{folder.name} does not say of which files it was made: {error}") from error
+
+
+def bound(places: Places) -> SourceBinding | None:
+    """What answers for a work tree; None if that is not known."""
+    return _read_binding(places.source_state / BOUND)
+
+
+def bind(places: Places, binding: SourceBinding) -> None:
+    """Let a view answer for a work tree. One of before that had uncommitted files goes."""
+    before = bound(places)
+    write_atomically(places.source_state / BOUND, msgspec.msgpack.encode(binding), durable=False)
+    kept = Views(places.source_views)
+    if before and before.ephemeral and before.view != binding.view:
+        if kept.discard(kept.root / before.view, unless=lambda: bound_views(places)):
+            remove_orphaned_lock(lock_of(kept.root / before.view))
+        kept.segments.collect(view_folders(places))
+
+
+def unbind(places: Places) -> None:
+    (places.source_state / BOUND).unlink(missing_ok=True)
+
+
+def bound_views(places: Places) -> set[Path]:
+    """The views of sources that some work tree answers from."""
+    own = (places.common / "vmrag" / TREE / BOUND, *places.common.glob(f"worktrees/*/vmrag/{TREE}/{BOUND}"))
+    return {places.source_views / each.view for path in own if (each := _read_binding(path))}
+
+
+def evict(places: Places, *, keep_bytes: int) -> None:
+    """Remove the spare views of sources beyond the limit, what killed builders left, and segments
+    that no view counts any more.
+    """
+    kept = Views(places.source_views)
+    kept.sweep()
+    kept.evict(bound=lambda: bound_views(places), keep_bytes=keep_bytes)
+    kept.segments.sweep()
+    kept.segments.collect(view_folders(places))
+
+
+def view_folders(places: Places) -> tuple[Path, ...]:
+    """Where views lie that count the segments of the work trees."""
+    return places.views, places.working_copies, places.source_views
+
+
+def _read_binding(path: Path) -> SourceBinding | None:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=SourceBinding)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+
+
+class SourceView(NamedTuple):
+    """A view's folder, how many files it still lacks, and whether it was not there before."""
+
+    folder: Path
+    left: int
+    made: bool
+
+
+class SourceIndexer(NamedTuple):
+    """Makes views of sources. `indexer` is called only if something has to be indexed."""
+
+    kept: Views
+    read_files: Read
+    indexer: Callable[[], DocumentIndexer]
+    progress: Progress
+
+    def provide(self, wanted: SourceContents, *, durable: bool, most: int | None = None) -> SourceView:
+        """A usable view of these files; where there is none, it is derived from the nearest one.
+
+        `durable`: it survives a power cut. `most`: index so many files now, and leave others to
+        the next call. Raises what `read_files`, models and the disk raise.
+        """
+        kept = self.kept
+        with kept.segments.making(), contextlib.ExitStack() as held:
+            base = _nearest(kept, wanted, held) if kept.problem(wanted.key) else None
+            left = 0
+            if most is not None and kept.problem(wanted.key):
+                wanted, left = _part(wanted, read(base).tags if base else {}, most)
+            made = bool(kept.problem(wanted.key))
+            return SourceView(self._provide(wanted, base, durable=durable), left, made)
+
+    def _provide(self, wanted: SourceContents, base: Path | None, *, durable: bool) -> Path:
+        kept = self.kept
+        path = kept.path(wanted.key)
+        if not kept.problem(wanted.key):
+            kept.touch(path)
+            return path
+        with kept.building() as folder:
+            try:
+                self._build(folder, wanted, base, durable=durable)
+            except IndexFailed:  # damage may show only when a segment is taken over
+                if base is None:
+                    raise
+                self._build(folder, wanted, None, durable=durable)
+            if durable:
+                return kept.publish(folder, wanted.key)
+            kept.name(folder, path, problem=lambda: kept.problem(wanted.key))
+            return path
+
+    def _build(self, folder: Path, wanted: SourceContents, base: Path | None, *, durable: bool) -> None:
+        from vmrag_link.index.draft import Draft
+
+        before, view = SourceContents((), {}), IndexView()
+        if base and not damaged_segments(base):
+            before, view = read(base), views.read(base)
+        with Draft(self.kept.segments.root, view) as draft:
+            left_out = self._add(draft, wanted, before, _take_over(draft, wanted, before))
+            permissions.make_folder(folder)
+            contents = msgspec.structs.replace(wanted, left_out=left_out)
+            write_atomically(folder / FILE, msgspec.msgpack.encode(contents), durable=False)
+            draft.publish(folder, revision=wanted.key, durable=durable)
+
+    def _add(
+        self, draft: Draft, wanted: SourceContents, before: SourceContents, stay: Mapping[str, set[str]]
+    ) -> dict[str, dict[str, NoDocument]]:
+        """Read and add the files that do not `stay` as they are; returns which are no documents."""
+        left_out: dict[str, dict[str, NoDocument]] = {}
+        new: dict[str, list[str]] = {}
+        for name, tags in wanted.tags.items():
+            known, kept = before.left_out.get(name, {}), stay.get(name, set())
+            left_out[name] = {path: each for path, each in known.items() if path in kept and not each.here}
+            again = {path for path, each in known.items() if each.here}
+            new[name] = [path for path in tags if path not in kept or path in again]
+
+        def documents(name: str) -> Iterator[Document]:
+            for path, found in self.read_files(name, new[name]):
+                if isinstance(found, Document):
+                    yield found
+                else:
+                    left_out[name][path] = found
+
+        with self.progress.task(BUILDING, sum(map(len, new.values()))) as task:
+            lacking = {name: why for name, why in draft.unembedded().items() if name in wanted.tags}
+            some = ((name, documents(name)) for name in sorted(new) if new[name])
+            self.indexer().add(draft, some, task, lacking=lacking)
+        return left_out
+
+
+def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) -> Path | None:
+    """The sound view with the fewest other files, locked in `held`."""
+    best: tuple[int, Path] | None = None
+    total = sum(map(len, wanted.tags.values()))
+    for each in kept.all()[:MOST_BASES]:
+        with contextlib.suppress(IndexFailed):
+            differing = _differing(read(each.path).tags, wanted.tags)
+            if best is None or differing < best[0]:
+                best = (differing, each.path)
+            if differing <= max(NEAR, total // 10):
+                break
+    if best is None or best[0] > 2 * total:
+        return None
+    path = best[1]
+    with contextlib.ExitStack() as reading:
+        reading.enter_context(kept.reading(path))
+        if kept.problem(path.name.removesuffix(f"-{SUFFIX}")):
+            return None
+        held.enter_context(reading.pop_all())
+    return path
+
+
+def _part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContents, int]:
+    """What is there as it is wanted, with so many more files, and the number of the others."""
+    part: dict[str, dict[str, str]] = {}
+    left = 0
+    for name, tags in wanted.tags.items():
+        same = there.get(name, {})
+        kept = {path: tag for path, tag in tags.items() if same.get(path) == tag}
+        new = [path for path in tags if path not in kept]
+        taken = set(new[:most])
+        part[name] = {path: tag for path, tag in tags.items() if path in kept or path in taken}
+        most, left = most - len(taken), left + len(new) - len(taken)
+    return msgspec.structs.replace(wanted, tags=part), left
+
+
+def _differing(one: Tags, other: Tags) -> int:
+    names = one.keys() | other.keys()
+    return sum(len(one.get(name, {}).items() ^ other.get(name, {}).items()) for name in names)
+
+
+def _take_over(draft: Draft, wanted: SourceContents, before: SourceContents) -> dict[str, set[str]]:
+    """Remove what is not wanted as it is, and return which files stay, by collection."""
+    definitions = {each.name: each for each in wanted.collections}
+    stay: dict[str, set[str]] = {}
+    for name, held in draft.collections().items():
+        if name not in definitions or not indexes_equally(held, definitions[name]):
+            draft.drop_collection(name)
+            continue
+        draft.redefine_collection(definitions[name])
+        tags, there = wanted.tags.get(name, {}), before.tags.get(name, {})
+        without = before.left_out.get(name, {})
+        stay[name] = {path for path, tag in there.items() if tags.get(path) == tag}
+        draft.remove(name, sorted(path for path in there if path not in stay[name] and path not in without))
+    for name in definitions.keys() - stay.keys():
+        draft.create_collection(definitions[name])
+    return stay

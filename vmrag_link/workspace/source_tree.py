@@ -1,0 +1,149 @@
+"""The files of sources at one place as documents: known by their blobs, read when they are asked
+for. No index is needed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from vmrag_link.models import SOURCE, At, Document, DocumentHeader
+from vmrag_link.models import Collection as CollectionRow
+from vmrag_link.settings import Config, SourceSettings
+from vmrag_link.sources import commit_tree, work_tree
+from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
+
+if TYPE_CHECKING:
+    from vmrag_link.paths import Places
+    from vmrag_link.workspace import Workspace
+
+Key = tuple[str, str]
+
+
+class SourceTree:
+    """`commit`: whose tree it is; None: the work tree. `unavailable`: why collections have no files
+    here, by name.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        sources: Sequence[SourceSettings],
+        listing: SourceListing,
+        *,
+        commit: str | None,
+        unavailable: Mapping[str, str],
+    ) -> None:
+        self._places = places
+        self._sources = {each.collection: each for each in sources}
+        self.listing = listing
+        self.commit = commit
+        self.unavailable = unavailable
+        self.files: Mapping[Key, TreeFile] = {
+            (name, each.path): each for name, files in listing.files.items() for each in files
+        }
+
+    @property
+    def sources(self) -> tuple[SourceSettings, ...]:
+        return tuple(self._sources.values())
+
+    def source(self, collection: str) -> SourceSettings | None:
+        return self._sources.get(collection)
+
+    def is_code(self, key: Key) -> bool:
+        return self._sources[key[0]].kind == "code"
+
+    def decisive(self, key: Key) -> object:
+        """What decides the document; equal for equal ones. None: there is no such file."""
+        file = self.files.get(key)
+        return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
+
+    def documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
+        """Those of these files that are documents. All are in memory.
+
+        Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
+        `git.beside.look`.
+        """
+        from vmrag_link.sources import documents, texts
+
+        of_place = texts.texts_at_commit if self.commit else texts.texts_in_work_tree
+        wanted: dict[str, list[TreeFile]] = defaultdict(list)
+        for key in keys:
+            if file := self.files.get(key):
+                wanted[key[0]].append(file)
+        found = {}
+        for name, files in wanted.items():
+            for file, text in of_place(self._places, files):
+                document = documents.as_written(self._sources[name], file.path, text)
+                if not isinstance(document, NoDocument):
+                    found[document.key] = document
+        return found
+
+
+def in_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> SourceTree | None:
+    """None where no sources are configured. `stored`: the collections of the knowledge base, by
+    default those of the index. Raises as `work_tree.in_work_tree`.
+    """
+    config, places = ws.sources.config, ws.places
+    if not config.sources:
+        return None
+    sources, unavailable = ws.sources.available(config, ws.stored_collections() if stored is None else stored)
+    listing = work_tree.in_work_tree(
+        places,
+        sources,
+        max_bytes=config.sources_max_bytes,
+        untracked=config.sources_untracked,
+        cache=places.source_state / "stats",
+    )
+    return SourceTree(places, sources, listing, commit=None, unavailable=unavailable)
+
+
+def at_commit(
+    ws: Workspace, commit: str, config: Config | None = None, *, stored: Collection[str] | None = None
+) -> SourceTree | None:
+    """As `in_work_tree`, of a commit by its full hash; by default its own settings name the
+    sources. `stored`: other collections than `Sources.stored_at` gives. Raises as
+    `commit_tree.at_commit`, and `ConfigInvalid`.
+    """
+    config = config or ws.sources.config_at(commit)
+    if not config.sources:
+        return None
+    sources, unavailable = ws.sources.available(config, ws.sources.stored_at(commit) if stored is None else stored)
+    listing = commit_tree.at_commit(ws.places, commit, sources, max_bytes=config.sources_max_bytes)
+    return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable)
+
+
+class FileNames:
+    """The names of the files in some trees. A header says nothing of the text."""
+
+    def __init__(self, *trees: SourceTree | None) -> None:
+        self._trees = [each for each in trees if each]
+        self._ids: dict[str, set[str]] = defaultdict(set)
+        for tree in self._trees:
+            for collection, path in tree.files:
+                self._ids[collection].add(path)
+
+    def collections(self, _at: At) -> list[CollectionRow]:
+        return [CollectionRow(name, kind=SOURCE) for name in sorted(self._ids)]
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        """Sorted by (collection, doc_id)."""
+        del at
+        wanted = None if ids is None else set(ids)
+        for name in sorted(self._ids) if collection is None else [collection]:
+            there = self._ids.get(name, set())
+            for path in sorted(there if wanted is None else there & wanted):
+                yield unread(name, path)
+
+    def document(self, _at: At, collection: str, doc_id: str) -> Document | None:
+        key = (collection, doc_id)
+        return next((found[key] for each in self._trees if key in (found := each.documents([key]))), None)
+
+
+def unread(collection: str, path: str) -> DocumentHeader:
+    """A file whose text is not known."""
+    return DocumentHeader(collection, path, PurePosixPath(path).stem, "", "{}")

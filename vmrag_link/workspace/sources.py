@@ -1,0 +1,379 @@
+"""The sources of a work tree: which files of its tree are documents, and the index of them.
+
+    .git/vmrag/sources/          views, shared by all work trees (`sync.source_views`)
+    <git dir>/vmrag/tree/        of this work tree: `bound` (the view that answers for it, and of
+                                 what), `stats` (of files, as git's own index has them)
+
+Nothing has to run for a right answer: whoever reads looks at the tree first, whoever moved HEAD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vmrag_link import __version__, permissions
+from vmrag_link.engines import opening
+from vmrag_link.engines.limits import MEGABYTE
+from vmrag_link.engines.migrated import read_pin
+from vmrag_link.errors import (
+    Busy,
+    FileFailed,
+    GitBusy,
+    PinMalformed,
+    ServerUnreachable,
+    SourcesIncomplete,
+    first_of,
+    plural,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.index import verify
+from vmrag_link.index import view as views
+from vmrag_link.index.views import Views
+from vmrag_link.models import Document, canonical_json
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
+from vmrag_link.settings import Config, SourceSettings
+from vmrag_link.sync import source_views
+from vmrag_link.sync.source_views import SourceBinding
+from vmrag_link.trust import settings as trusted
+from vmrag_link.workspace.worktree import OpenSources
+
+if TYPE_CHECKING:
+    from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
+    from vmrag_link.sync.adding import DocumentIndexer
+    from vmrag_link.sync.source_views import SourceContents, SourceIndexer
+    from vmrag_link.workspace.worktree import WorkTree
+
+PROGRAM = f"{__version__} {verify.FORMAT}"
+"""What was read by another program is read again."""
+
+AT_ONCE = 3_000
+"""Files that a question waits for before anything is set up; the next one goes on."""
+
+ATTEMPTS = 5
+"""How often files are looked at again because somebody wrote them meanwhile."""
+
+
+class Sources:
+    """Methods raise what git, the models and the disk raise."""
+
+    def __init__(self, ws: WorkTree) -> None:
+        self._ws = ws
+        self._proposals: tuple[SourceSettings, ...] | None = None
+
+    @property
+    def views(self) -> Views:
+        return Views(self._ws.places.source_views)
+
+    @property
+    def configured(self) -> tuple[SourceSettings, ...]:
+        """Those of the checked-out `.vmrag.yaml`; before anything is set up, those that
+        `vmrag init` would propose. Raises `ConfigInvalid`.
+        """
+        return self.config.sources
+
+    @property
+    def config(self) -> Config:
+        """The settings, with these sources. Raises `ConfigInvalid`."""
+        config = self._ws.settings.config
+        if config.sources or not self.proposed:
+            return config
+        return msgspec.structs.replace(config, sources=self.proposals())
+
+    def config_at(self, ref: str) -> Config:
+        """As `config`, of the commit that a git ref names. Raises `ConfigInvalid`,
+        `GitReferenceMissing`.
+        """
+        config, places = trusted.load_at(self._ws.places, ref).config, self._ws.places
+        if config.sources or any(
+            plumbing.blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
+        ):
+            return config
+        from vmrag_link.git import raw_changes
+        from vmrag_link.sources import proposals
+
+        return msgspec.structs.replace(config, sources=proposals.propose(raw_changes.names_at(places, ref)))
+
+    @property
+    def proposed(self) -> bool:
+        """Whether nothing is set up in what is checked out, so that proposals count."""
+        return not (self._ws.places.config.exists() or self._ws.places.pin.exists())
+
+    def proposals(self) -> tuple[SourceSettings, ...]:
+        """What `vmrag init` proposes."""
+        if self._proposals is None:
+            from vmrag_link.git import index_entries
+            from vmrag_link.sources import proposals
+
+            tracked = index_entries.tracked_files(self._ws.places)
+            self._proposals = proposals.propose(tracked, stored=self._ws.stored_collections())
+        return self._proposals
+
+    def stored_at(self, commit: str) -> Collection[str]:
+        """The collections of the knowledge base that a commit pins, whose names no source of it can
+        have; none where that is not here.
+        """
+        if not opening.there(self._ws.places.kb):
+            return ()
+        try:
+            data = plumbing.blob(self._ws.places, f"{commit}:{PIN_NAME}", limit=PIN_READ_LIMIT)
+            revision = read_pin(self._ws.places.kb, data).dolt_commit if data else None
+        except PinMalformed:
+            return ()
+        try:
+            if revision and self._ws.engine.has_revision(revision):
+                return [each.name for each in self._ws.engine.collections(revision)]
+        except ServerUnreachable:
+            if self._ws.views.problem(revision or ""):
+                raise
+            return views.read(self._ws.views.path(revision or "")).collections
+        return ()
+
+    # -- the work tree -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def here(self, *, stored: Collection[str] = ()) -> Iterator[OpenSources | None]:
+        """The files as they lie in the work tree; None where no sources are configured.
+
+        `stored`: the collections of the knowledge base, whose names no source can have.
+        """
+        config = self.config
+        if not config.sources:
+            yield None
+            return
+        for attempt in range(ATTEMPTS):
+            try:
+                opened = self._current(config, stored)
+            except FileFailed:  # a file was written between two looks, or the disk is full
+                if attempt == ATTEMPTS - 1:
+                    raise
+                continue
+            with self.views.reading(opened.folder):
+                if not self.views.problem(opened.folder.name.partition("-")[0]):
+                    yield opened
+                    return
+                source_views.unbind(self._ws.places)
+        raise Busy(
+            f"Files of sources changed {ATTEMPTS} times while they were read.",
+            hint="Run the command again when nobody writes them.",
+        )
+
+    def _current(self, config: Config, stored: Collection[str]) -> OpenSources:
+        """The view of the files as they are, made if it is not there. While git goes on writing its
+        index, the last one.
+        """
+        from vmrag_link.sources import work_tree
+        from vmrag_link.sources.files import token_of
+
+        available, unavailable = self.available(config, stored)
+        limits = (config.sources_max_bytes, config.sources_untracked)
+        settings = canonical_json(
+            [PROGRAM, _grammars(available), available, unavailable, limits, config.embedding.model]
+        )
+        places, (most, untracked) = self._ws.places, limits
+        cache, before = places.source_state / "stats", source_views.bound(places)
+        if before and before.settings != settings:
+            before = None
+        if before:
+            token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
+            if token == before.token:  # by another commit with equal files, perhaps
+                return msgspec.structs.replace(_decoded(before, places), commit=plumbing.head(places).commit)
+        permissions.make_folder(places.source_state)
+        try:
+            listing = work_tree.in_work_tree(places, available, max_bytes=most, untracked=untracked, cache=cache)
+        except GitBusy:
+            if before is None:
+                raise
+            return _decoded(before, places)
+        ephemeral = any(each.uncommitted for files in listing.files.values() for each in files)
+        contents = self._contents(config, available, listing)
+        indexer = self._indexer(available, listing, commit=None)
+        most_now = AT_ONCE if self.proposed else None
+        path, left, made = indexer.provide(contents, durable=not ephemeral, most=most_now)
+        opened = OpenSources(
+            folder=path,
+            collections=tuple(each.collection for each in available),
+            commit=plumbing.head(places).commit,
+            uncommitted=_uncommitted(listing),
+            removed=listing.removed,
+            untracked=listing.untracked,
+            missing=listing.missing,
+            unavailable=unavailable,
+            failed=_failed(path),
+            indexed=_percent(listing, left) if left else 100,
+        )
+        more = msgspec.msgpack.encode(opened, enc_hook=str)
+        source_views.bind(
+            places, SourceBinding("" if left else token_of(listing), settings, path.name, ephemeral, more)
+        )
+        if made:
+            self._evict()
+        return opened
+
+    def _evict(self) -> None:
+        keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
+        source_views.evict(self._ws.places, keep_bytes=keep_bytes)
+
+    def distrust(self) -> None:
+        """From now on the view that answers for this work tree is looked at whole; damaged, it is
+        made again.
+        """
+        if bound := source_views.bound(self._ws.places):
+            verify.distrust(self.views.root / bound.view)
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def at(self, commit: str, config: Config) -> Iterator[OpenSources | None]:
+        """The files of a commit's tree, by the sources that its own settings name."""
+        if not config.sources:
+            yield None
+            return
+        available, unavailable = self.available(config, self.stored_at(commit))
+        listing = self.listing_at(commit, available, config)
+        contents = self._contents(config, available, listing)
+        for _ in range(ATTEMPTS):
+            path, _, made = self._indexer(available, listing, commit=commit).provide(contents, durable=True)
+            with self.views.reading(path):
+                if not self.views.problem(contents.key):
+                    if made:
+                        self._evict()
+                    names = tuple(each.collection for each in available)
+                    yield OpenSources(
+                        path, names, commit, missing=listing.missing, unavailable=unavailable, failed=_failed(path)
+                    )
+                    return
+        raise Busy("Other processes removed the index of sources again and again.", hint="Run the command again.")
+
+    def contents_at(self, commit: str, config: Config) -> SourceContents:
+        """What decides the documents of a commit. Raises `SourcesIncomplete`."""
+        available, unavailable = self.available(config, self.stored_at(commit))
+        listing = self.listing_at(commit, available, config)
+        return self._contents(config, available, _complete(listing, unavailable))
+
+    def contents_here(self) -> SourceContents:
+        """As `contents_at`, of the work tree."""
+        available, unavailable = self.available(self.config, self._ws.stored_collections())
+        return self._contents(self.config, available, _complete(self.listing_here(available), unavailable))
+
+    def listing_here(self, sources: Sequence[SourceSettings]) -> SourceListing:
+        """The files of these sources in the work tree."""
+        from vmrag_link.sources import work_tree
+
+        config, places = self.config, self._ws.places
+        most, untracked = config.sources_max_bytes, config.sources_untracked
+        cache = places.source_state / "stats"
+        return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=cache)
+
+    def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
+        from vmrag_link.sources import commit_tree
+
+        return commit_tree.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes)
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def available(self, config: Config, stored: Collection[str]) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
+        """The sources that can be asked here, and why others cannot."""
+        unavailable = {each.collection: self._problem(each, stored) for each in config.sources}
+        unavailable = {name: why for name, why in unavailable.items() if why}
+        return tuple(each for each in config.sources if each.collection not in unavailable), unavailable
+
+    def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
+        if source.collection in stored:
+            return "the knowledge base stores a collection of that name"
+        if source.kind == "code":
+            from vmrag_link.code import languages
+
+            return languages.problem()
+        return ""
+
+    def _contents(self, config: Config, sources: Iterable[SourceSettings], listing: SourceListing) -> SourceContents:
+        from vmrag_link.embedding import registry
+        from vmrag_link.sources import documents
+        from vmrag_link.sync.source_views import SourceContents
+
+        # What lies in a repository is sent to no service because its settings name one.
+        name = config.embedding.model
+        model = self._ws.models.named(name if name in registry.LOCAL else "default")
+        tags = {
+            each.collection: {file.path: documents.tag(each, file) for file in listing.files.get(each.collection, ())}
+            for each in sources
+        }
+        return SourceContents(tuple(documents.collection_of(each, model) for each in sources), tags)
+
+    def _indexer(
+        self, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
+    ) -> SourceIndexer:
+        from vmrag_link.sources import documents, texts
+        from vmrag_link.sync.source_views import SourceIndexer
+
+        by_name = {each.collection: each for each in sources}
+
+        def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
+            wanted = set(paths)
+            files: list[TreeFile] = [each for each in listing.files[collection] if each.path in wanted]
+            of_place = texts.texts_at_commit if commit else texts.texts_in_work_tree
+            return documents.documents(by_name[collection], of_place(self._ws.places, files))
+
+        return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)
+
+    def _document_indexer(self) -> DocumentIndexer:
+        from vmrag_link.sync.adding import DocumentIndexer
+
+        return DocumentIndexer(self._ws.embedding_cache, self._ws.models.of, self._ws.progress)
+
+
+def _percent(listing: SourceListing, left: int) -> int:
+    total = sum(map(len, listing.files.values()))
+    return 100 * (total - left) // total
+
+
+def _decoded(bound: SourceBinding, places: Places) -> OpenSources:
+    """Where the repository lies now: it may have been moved."""
+    found = msgspec.msgpack.decode(bound.more, type=OpenSources, dec_hook=lambda _, value: Path(value))
+    return msgspec.structs.replace(found, folder=places.source_views / bound.view)
+
+
+def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceListing:
+    for name, why in unavailable.items():
+        raise SourcesIncomplete(
+            f"The collection {name!r} is not known here: {why}.",
+            hint="vmrag sources   (says what helps)",
+            collection_name=name,
+        )
+    if listing.missing:
+        raise SourcesIncomplete(
+            f"{plural(len(listing.missing), 'file')} of sources cannot be read, because this clone is not whole: "
+            f"{first_of(listing.missing, 3)}.",
+            hint="git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)",
+            missing=list(listing.missing[:100]),
+        )
+    return listing
+
+
+def _grammars(sources: Sequence[SourceSettings]) -> object:
+    """Another one where other grammars are installed."""
+    if all(each.kind != "code" for each in sources):
+        return None
+    from vmrag_link.code import languages
+
+    return languages.stamps()
+
+
+def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {
+        name: {each.path: each.uncommitted for each in files if each.uncommitted}
+        for name, files in listing.files.items()
+    }
+    return {name: files for name, files in found.items() if files}
+
+
+def _failed(folder: Path) -> tuple[str, ...]:
+    from vmrag_link.sync import source_views
+
+    left_out = source_views.read(folder).left_out
+    return tuple(path for files in left_out.values() for path, each in files.items() if each.here)

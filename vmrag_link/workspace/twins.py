@@ -1,0 +1,116 @@
+"""Stored documents that were imported from files which are documents of sources, too."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing, ServerUnreachable
+from vmrag_link.models import WITHOUT_FILES, At
+from vmrag_link.models import Collection as CollectionRow
+from vmrag_link.trust import settings as trusted
+
+# Each checkout imports this module, and hardly one needs what is imported below.
+
+if TYPE_CHECKING:
+    from vmrag_link.documents.import_base import ImportBase
+    from vmrag_link.engines.base import Engine
+    from vmrag_link.merging.threeway import Derived
+    from vmrag_link.settings import SourceSettings
+    from vmrag_link.workspace.worktree import OpenSources, WorkTree
+
+Key = tuple[str, str]
+
+
+def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
+    """Stored documents of the files that answer. Mostly nothing was imported, which a small file
+    tells.
+    """
+    if not _imported(ws):
+        return ()
+    from vmrag_link.sync import source_views
+
+    paths = {path for files in source_views.read(opened.folder).tags.values() for path in files}
+    try:
+        return tuple(find(ws, ws.engine, at, paths))
+    except ServerUnreachable:
+        return ()  # the index answers without the knowledge base
+
+
+def _imported(ws: WorkTree) -> bool:
+    try:
+        return bool(ws.places.imported.read_bytes())
+    except OSError:
+        return True
+
+
+def find(ws: WorkTree, engine: Engine, at: At, paths: Collection[str]) -> Iterator[Key]:
+    """The documents at a place whose files have one of these paths below the top."""
+    return (key for key, path in files_of(ws, engine, at) if path in paths)
+
+
+def files_of(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
+    """The documents at a place of files of this tree, each with its file's path below the top."""
+    from vmrag_link.documents import import_base
+
+    top = import_base.located(ws.places.top)
+    for collection in engine.collections(at):
+        if base := _base(collection, top):
+            stored = base.stored_sources(engine.sources(at, collection.name))
+            yield from (((collection.name, doc_id), source) for doc_id, source in stored)
+
+
+def _base(collection: CollectionRow, top: Path) -> ImportBase | None:
+    """From where the files of a collection's documents count; None where none is of this tree."""
+    from vmrag_link.documents import import_base
+    from vmrag_link.documents.import_base import OUTSIDE, ROOT
+
+    recorded = collection.import_base or ROOT
+    if collection.kind in WITHOUT_FILES or recorded == OUTSIDE or import_base.problem(recorded):
+        return None
+    return import_base.of_record(recorded, top)
+
+
+def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
+    """Which files are documents of sources where knowledge is merged: those of the work tree and of
+    the commits that git merges into it or, if they are named, of `commits` alone. A file that none
+    of them has answers for nothing.
+
+    Nothing is read before it is asked. Settings that cannot be read name no sources.
+    """
+
+    @functools.cache
+    def sources() -> tuple[SourceSettings, ...]:
+        from vmrag_link.git import pin_merge
+
+        found: list[SourceSettings] = []
+        if not commits:
+            with contextlib.suppress(ConfigInvalid):
+                found += ws.sources.configured
+        for commit in commits or pin_merge.coming_parents(ws.places)[1:]:
+            with contextlib.suppress(ConfigInvalid, GitReferenceMissing):
+                found += trusted.load_at(ws.places, commit).config.sources
+        return tuple(found)
+
+    @functools.cache
+    def paths() -> set[str]:
+        from vmrag_link.git import index_entries, pin_merge, raw_changes
+
+        found = set() if commits else set(index_entries.tracked_files(ws.places))
+        for commit in commits or pin_merge.coming_parents(ws.places):
+            with contextlib.suppress(GitFailed):
+                found.update(raw_changes.names_at(ws.places, commit))
+        return found
+
+    def is_derived(collection: CollectionRow, source: str) -> bool:
+        from vmrag_link.documents import import_base
+        from vmrag_link.sources import coverage
+
+        base = _base(collection, import_base.located(ws.places.top))
+        stored = base.stored_sources([("", source)]) if base else []
+        return any(coverage.source_of(sources(), path) and path in paths() for _, path in stored)
+
+    return is_derived
