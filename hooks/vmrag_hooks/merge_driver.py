@@ -20,7 +20,7 @@ from vmrag_link.git.pin_merge import is_merge, marker_size  # noqa: E402
 from vmrag_link.ops.follow import lazy_fetch  # noqa: E402
 from vmrag_link.ops.merge.merge_pins import merge_pins  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
-from vmrag_link.workspace import Workspace  # noqa: E402
+from vmrag_link.workspace import Workspace, twins  # noqa: E402
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,6 +53,7 @@ def merge(argv: Sequence[str]) -> None:
             theirs.read_bytes(),
             joins=is_merge(workspace.places),
             virtual=virtual,
+            derived=twins.derived(workspace),
         )
     finally:
         workspace.close()

@@ -21,6 +21,7 @@ TOPICS = {
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
         "refresh": "Ask again for the web pages of libraries.",
+        "sources": "Show which files of the repository are documents, and why others are not.",
     },
     "Search": {
         "query": "Search the knowledge of the code that is checked out.",

@@ -15,7 +15,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import ASIDE_PREFIX, Engine
 from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
-from vmrag_link.merging.threeway import as_rows, merge
+from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
 from vmrag_link.models import KbBranch, Record, Working
 
 AUTHOR = "vmrag <vmrag@localhost>"
@@ -47,8 +47,11 @@ class Replayed(Record, frozen=True):
         return f"{some} went along to revision {self.to[:7]}."
 
 
-def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeout: float) -> Replayed:
-    """Move a branch and its uncommitted documents to a revision. In a conflict they are kept aside.
+def replay(
+    engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeout: float, derived: Derived = stored_alone
+) -> Replayed:
+    """Move a branch and its uncommitted documents to a revision. In a conflict they are kept aside;
+    `derived` as in `merge`.
 
     Raises `Busy`, `FileFailed` (no journal, nothing happened), `KnowledgeMoved`.
     """
@@ -57,7 +60,7 @@ def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeo
         with journal.entry(entry):
             _set_aside(engine, entry)
             engine.move_branch(branch.name, to, expected=branch.head)
-            return _result(engine, entry)
+            return _result(engine, entry, derived)
 
 
 def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: float) -> str:
@@ -73,10 +76,10 @@ def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: fl
     return entry.aside
 
 
-def finish(engine: Engine, entry: ReplayEntry) -> Replayed | None:
+def finish(engine: Engine, entry: ReplayEntry, *, derived: Derived = stored_alone) -> Replayed | None:
     """Finish after a kill; None if nothing is set aside any more, or its documents are back."""
     with engine.writing("carry uncommitted documents"):
-        landed = _result(engine, entry) if engine.branch(entry.aside) else None
+        landed = _result(engine, entry, derived) if engine.branch(entry.aside) else None
     return landed if landed and (landed.kept_on or landed.to != entry.head) else None
 
 
@@ -105,7 +108,7 @@ def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     engine.take_back(entry.kb_branch, kept=kept, expected=entry.head)
 
 
-def _result(engine: Engine, entry: ReplayEntry) -> Replayed:
+def _result(engine: Engine, entry: ReplayEntry, derived: Derived) -> Replayed:
     """Make documents set aside uncommitted on their KB branch again, wherever it is now.
 
     Can be repeated.
@@ -116,7 +119,7 @@ def _result(engine: Engine, entry: ReplayEntry) -> Replayed:
     if branch is None:
         return stranded  # somebody deleted it
     working = Working(branch.name)
-    merged = merge(engine, base=entry.head, ours=working, theirs=aside.head)
+    merged = merge(engine, base=entry.head, ours=working, theirs=aside.head, derived=derived)
     if merged.conflicts:
         return msgspec.structs.replace(stranded, to=branch.head, conflicts=len(merged.conflicts))
     if not merged.empty:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging import losses, messages
 from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all
-from vmrag_link.merging.threeway import as_rows, merge
+from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
 from vmrag_link.models import At, Record, Working
 
 
@@ -62,23 +62,29 @@ def merged_revision(
     decisions: Decisions | None = None,
     working: Working | None = None,
     signature: Signature | None = None,
+    derived: Derived = stored_alone,
 ) -> Outcome:
     """The revision that holds `ours` and the changes from `base` to `theirs`.
 
     `joins`: theirs becomes a parent, as in a merge of branches. Otherwise the result only descends
     from `ours`, as after a cherry-pick or a revert, and its trailers name the merge. `working` is a
-    working set on `ours` that goes into the result. Raises `SchemaTooNew` for what a newer program
-    wrote, also where all of theirs is the result.
+    working set on `ours` that goes into the result. `derived` as in `merge`. Raises
+    `SchemaTooNew` for what a newer program wrote, also where all of theirs is the result.
     """
     engine.count(theirs)
     if working is None and theirs in (ours, base):
         return Outcome(ours)
     if working is None and ours == base:
         return Outcome(theirs)
-    merged = merge(engine, base=base, ours=working or ours, theirs=theirs, decisions=decisions)
+    merged = merge(engine, base=base, ours=working or ours, theirs=theirs, decisions=decisions, derived=derived)
     if merged.conflicts:
         return Outcome(None, merged.conflicts)
-    if working is None and not decisions and engine.is_ancestor(ours, theirs) and _holds(engine, base, theirs, ours):
+    if (
+        working is None
+        and not decisions
+        and engine.is_ancestor(ours, theirs)
+        and _holds(engine, base, theirs, ours, derived)
+    ):
         return Outcome(theirs)
     rows: list[Write] = [as_rows(engine.diff(ours, working))] if working else []
     signed = signature or Signature.derived(engine, base=base, ours=ours, theirs=theirs, joins=joins)
@@ -95,21 +101,25 @@ def merged_revision(
     return Outcome(made)
 
 
-def virtual_base(engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True) -> str:
+def virtual_base(
+    engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True, derived: Derived = stored_alone
+) -> str:
     """One merge base made of two, as git does where histories cross.
 
     A field in conflict equals neither: a side that resolved it has changed it, and two that did so
     differently conflict.
     """
-    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
         decisions = decide_all(outcome.conflicts, Choice("neither"))
-        outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
+        outcome = merged_revision(
+            engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions, derived=derived
+        )
     assert outcome.revision is not None  # noqa: S101  all is decided
     return outcome.revision
 
 
-def _holds(engine: Engine, base: str, whole: str, part: At) -> bool:
+def _holds(engine: Engine, base: str, whole: str, part: At, derived: Derived) -> bool:
     """Whether `whole` holds everything that changed from the base to `part`."""
-    back = merge(engine, base=base, ours=whole, theirs=part)
+    back = merge(engine, base=base, ours=whole, theirs=part, derived=derived)
     return back.empty and not back.conflicts

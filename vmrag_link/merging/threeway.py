@@ -6,7 +6,7 @@ any revision can be the base: git's, where the engine's own merge base would be 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +38,16 @@ from vmrag_link.models import (
 
 Key = tuple[str, str]
 
+Derived = Callable[[Collection, str], bool]
+"""Whether a file is a document of the code's tree, and needs no stored one: of a collection by the
+`Document.source` in it.
+"""
+
+
+def stored_alone(_collection: Collection, _source: str) -> bool:
+    """A `Derived` for knowledge that no file stands for."""
+    return False
+
 
 class Merged(Record, frozen=True):
     """`rows` turn our side into the result, except undecided `conflicts`.
@@ -59,10 +69,20 @@ class Merged(Record, frozen=True):
         return self.rows.empty
 
 
-def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisions | None = None) -> Merged:
-    """Raises `RevisionMissing`."""
+def merge(
+    engine: Engine,
+    *,
+    base: str,
+    ours: At,
+    theirs: At,
+    decisions: Decisions | None = None,
+    derived: Derived = stored_alone,
+) -> Merged:
+    """What one side removed and the other changed is in conflict, unless it is `derived`: then the
+    removal counts. Raises `RevisionMissing`.
+    """
     left, right = engine.diff(base, ours), engine.diff(base, theirs)
-    under_way = _Merge(engine, base, ours, theirs, decisions or {})
+    under_way = _Merge(engine, base, ours, theirs, decisions=decisions or {}, derived=derived)
     under_way.collections(left, right)
     ours_changed = _by_key(left.documents)
     new_rows = {_row_of(each.after): key for key, each in ours_changed.items() if each.kind == "added"}
@@ -107,12 +127,16 @@ class _Sides(NamedTuple):
 class _Merge:
     """One merge under way."""
 
-    def __init__(self, engine: Engine, base: str, ours: At, theirs: At, decisions: Decisions) -> None:
+    def __init__(
+        self, engine: Engine, base: str, ours: At, theirs: At, *, decisions: Decisions, derived: Derived
+    ) -> None:
         self._engine = engine
         self._base = base
         self._ours = ours
         self._theirs = theirs
         self._decisions = decisions
+        self._derived = derived
+        self._rows: dict[str, Collection] | None = None
         self._whole: set[str] = set()
         self._put_collections: list[Collection] = []
         self._remove_collections: list[str] = []
@@ -158,7 +182,10 @@ class _Merge:
         if ours is not None and theirs is not None:
             return self._settle(*conflict_of(name, "", base, ours, theirs))
         if sides.contested:
-            documents = self._engine.count(self._theirs if ours is None else self._ours, collection=name)
+            kept = self._theirs if ours is None else self._ours
+            if self._all_derived(ours or theirs, kept):
+                return None, True
+            documents = self._engine.count(kept, collection=name)
             return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
         return (theirs if theirs_changed else ours), True
 
@@ -197,9 +224,30 @@ class _Merge:
         if ours is None or theirs is None:
             if ours == theirs:
                 return None, True
-            whole = PROJECT if isinstance(ours or theirs, Project) else DOCUMENT
+            left = ours or theirs
+            if isinstance(left, Document) and self._is_derived(left):
+                return None, True
+            whole = PROJECT if isinstance(left, Project) else DOCUMENT
             return self._settle(Conflict(collection, doc_id, (whole,), base, ours, theirs, None), ours)
         return self._settle(*conflict_of(collection, doc_id, base, ours, theirs))
+
+    def _is_derived(self, document: Document) -> bool:
+        """Of a document that one side has removed."""
+        if document.table != DOCUMENTS.name or not document.source:
+            return False
+        if self._rows is None:
+            places: tuple[At, ...] = (self._base, self._theirs, self._ours)
+            self._rows = {each.name: each for at in places for each in self._engine.collections(at)}
+        collection = self._rows.get(document.collection)
+        return collection is not None and self._derived(collection, document.source)
+
+    def _all_derived(self, collection: Collection | None, at: At) -> bool:
+        """Of a collection that one side has removed, and the other has at this place."""
+        if collection is None:
+            return False
+        found = self._engine.sources(at, collection.name)
+        every = len(found) == self._engine.count(at, collection=collection.name)
+        return every and all(source and self._derived(collection, source) for _, source in found)
 
     def _take(self, there: Key | None, row: Document | None) -> None:
         """Put a document in the place of ours, which is `there`."""

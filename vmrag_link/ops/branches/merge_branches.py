@@ -27,7 +27,7 @@ from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_source, merge_state
 from vmrag_link.ops.merge.merge import MergeReport
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 OnConflict = Literal["keep", "abort", "ours", "theirs"]
 """`keep` leaves the merge open; `abort` changes nothing; a side is taken, and the merge made."""
@@ -96,7 +96,7 @@ def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchM
     name = other.name if other else _branch_name(here)
     if theirs in (base, ours):
         return BranchMerge(name, report, 0, ())
-    merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs)
+    merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.derived(ws))
     changes = _count(merged.rows, {each.key for each in ws.engine.headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
     return BranchMerge(name, report, ahead_behind.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
@@ -129,7 +129,7 @@ class _Source(Record, frozen=True):
         base = self.base(ws, head)
         if self.aside is None and self.revision in (base, head):
             return ()
-        return three_way(ws.engine, base=base, ours=ours, theirs=self.revision).conflicts
+        return three_way(ws.engine, base=base, ours=ours, theirs=self.revision, derived=twins.derived(ws)).conflicts
 
 
 def _source(ws: Workspace, name: str) -> _Source:

@@ -14,7 +14,7 @@ from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, Working
-from vmrag_link.ops.documents import unsaved, writing
+from vmrag_link.ops.documents import derived_files, unsaved, writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.history import document_names, revparse
 from vmrag_link.ops.history.document_names import EVERYTHING, DocumentName, command_of
@@ -68,8 +68,15 @@ def restore(
     is here and not there is removed. Raises `ConfirmationMissing` unless `confirmed` where
     everything is taken and texts were never committed; `MergeConflict` where everything is taken
     while a merge is open; and as `revparse.resolve_rev`, `select` and `writing.write`. Then nothing
-    has changed.
+    has changed. Raises `SourceReadOnly` for a name that means a file.
     """
+    with derived_files.explained(ws, names, within, lambda path: _of_file(ws, path)):
+        return _restored(ws, names, source=source, within=within, confirmed=confirmed)
+
+
+def _restored(
+    ws: Workspace, names: Sequence[str], *, source: str | None, within: str | None, confirmed: bool
+) -> Landed[Restoration]:
     everything = within is None and (not names or EVERYTHING in names)
     _give_up_invalid_rows(ws, None if everything else names, confirmed=confirmed)
     target = writing.writable(ws, index=False)
@@ -98,6 +105,19 @@ def restore(
         return Planned(None if found.empty else as_rows(found), report)
 
     return writing.write(ws, plan, "restore documents", follow=False)
+
+
+def _of_file(ws: Workspace, path: str) -> str:
+    """How a file comes back."""
+    here = plumbing.head(ws.places).commit
+    committed = plumbing.blob(ws.places, f"{here}:{path}") if here else None
+    if committed is None:
+        return ""
+    file = ws.places.top / path
+    if file.is_file() and not file.is_symlink() and file.read_bytes() == committed:
+        name = quoted(path)
+        return f"git log {name}   (it is as it was committed; as of another commit: git restore --source COMMIT {name})"
+    return f"git restore --staged --worktree {quoted(path)}   (the file is the document)"
 
 
 def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:

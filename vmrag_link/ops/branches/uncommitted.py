@@ -19,7 +19,7 @@ from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
 from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
 """`abort` refuses to go on.
@@ -118,7 +118,8 @@ def bring_back(ws: Workspace, aside: str) -> None:
     their branch then.
     """
     kept = _aside_branch(ws, aside)
-    conflicts = three_way(ws.engine, base=merge.aside_base(ws, kept), ours=ws.at(), theirs=kept.head).conflicts
+    base = merge.aside_base(ws, kept)
+    conflicts = three_way(ws.engine, base=base, ours=ws.at(), theirs=kept.head, derived=twins.derived(ws)).conflicts
     if conflicts:
         raise MergeConflict(
             f"{len(conflicts)} of the uncommitted documents conflict with what is here now. {_way_back(aside)}",
@@ -150,7 +151,8 @@ def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Clear
 
 
 def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
-    conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=Working(branch.name)).conflicts
+    theirs = Working(branch.name)
+    conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=theirs, derived=twins.derived(ws)).conflicts
     if conflicts:
         raise MergeRefused(
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",

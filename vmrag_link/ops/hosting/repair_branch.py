@@ -27,7 +27,7 @@ from vmrag_link.ops.hosting import branch_pins, host_commits
 from vmrag_link.ops.merge.repair import dropped_side
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 OFFERS = f"{RESERVED_PREFIX}/repair-"
 """The branches on which a repair waits whose own branch refused it; eight digits of the commit that
@@ -153,10 +153,12 @@ def _merged(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | Rep
     """The revision with everything that the commits dropped; the same for the same commits, on
     every machine.
     """
-    revision = lazy_fetch.pinned_at(ws, tip)
+    revision, derived = lazy_fetch.pinned_at(ws, tip), twins.derived(ws, (tip,))
     for each in dropped:
         while side := dropped_side(ws, each.commit, revision):
-            outcome = merged_revision(ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True)
+            outcome = merged_revision(
+                ws.engine, base=side.base, ours=revision, theirs=side.theirs, joins=True, derived=derived
+            )
             if outcome.revision is None:
                 return RepairConflict(each.commit, tuple(conflict.id for conflict in outcome.conflicts))
             revision = outcome.revision

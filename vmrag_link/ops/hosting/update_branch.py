@@ -25,7 +25,7 @@ from vmrag_link.ops.hosting import host_commits
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 Result = Literal["gone", "contained", "clean", "updated", "code", "knowledge"]
 Bring = Callable[[str, str], None]
@@ -115,7 +115,8 @@ def _merged_pin(ws: Workspace, wanted: HostedMerge, base: str, head: str) -> byt
     for (_, name), pin in zip(sides, (ours, theirs), strict=True):
         lazy_fetch.require(ws, pin, name)
     before = _base(ws, (ours.dolt_commit, theirs.dolt_commit), (head, base))
-    return merge_pins(ws.engine, before, pins.format(ours), pins.format(theirs), joins=True)
+    derived = twins.derived(ws, (head, base))
+    return merge_pins(ws.engine, before, pins.format(ours), pins.format(theirs), joins=True, derived=derived)
 
 
 def _base(ws: Workspace, revisions: tuple[str, str], commits: tuple[str, str]) -> bytes:

@@ -13,7 +13,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.conflicts import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
-from vmrag_link.merging.threeway import as_rows
+from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.commits.local_changes import local_changes
@@ -26,7 +26,7 @@ from vmrag_link.ops.merge import merge_source, merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "conflict", "aborted"]
 
@@ -224,6 +224,7 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             decisions=state.decisions,
             working=working,
             signature=signature,
+            derived=twins.derived(ws),
         )
     # The working set is the result, as a person has left it.
     if working is None and not _nothing_to_write(ws, state):
@@ -243,8 +244,14 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
 
 def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
     """Whether our side holds the result without any uncommitted document."""
-    found = three_way(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, decisions=state.decisions)
-    return found.empty
+    return _merged_into(ws, state, state.ours).empty
+
+
+def _merged_into(ws: Workspace, state: MergeState, ours: At) -> Merged:
+    derived = twins.derived(ws)
+    return three_way(
+        ws.engine, base=state.base, ours=ours, theirs=state.theirs, decisions=state.decisions, derived=derived
+    )
 
 
 def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
@@ -254,7 +261,7 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
     """
 
     def rows(at: At) -> Planned[None]:
-        found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)
+        found = _merged_into(ws, state, at)
         if found.conflicts:
             raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
         return Planned(None if found.empty else found.rows, None)

@@ -12,6 +12,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EngineFailed, PinConflict
 from vmrag_link.merging.revisions import merged_revision, virtual_base
+from vmrag_link.merging.threeway import Derived, stored_alone
 from vmrag_link.pin import Pin
 
 UNDECIDED_REMOTE = "in/conflict"
@@ -28,14 +29,15 @@ def merge_pins(
     virtual: bool = False,
     revision: str = "",
     remote: str = "",
+    derived: Derived = stored_alone,
 ) -> bytes:
     """The pin of the merged state; `base` is empty where both sides added a pin.
 
     `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from
     several; then nothing stops it, and what is in conflict is like neither side. `revision`: the
-    result of resolved conflicts. `remote`: the name to take where both sides changed it. The
-    revisions must be here (`lazy_fetch.require`). Raises `PinConflict`, `PinMalformed`,
-    `EngineFailed` for unrelated histories.
+    result of resolved conflicts. `remote`: the name to take where both sides changed it.
+    `derived` as in `threeway.merge`. The revisions must be here (`lazy_fetch.require`). Raises
+    `PinConflict`, `PinMalformed`, `EngineFailed` for unrelated histories.
     """
     left, right = (
         migrated.read_pin(engine.folder, ours, source="our pin"),
@@ -43,7 +45,7 @@ def merge_pins(
     )
     before = migrated.read_pin(engine.folder, base, source="the base's pin") if base else None
     if not revision:
-        revision = _revision(engine, before, left, right, joins=joins, virtual=virtual)
+        revision = _revision(engine, before, left, right, joins=joins, virtual=virtual, derived=derived)
     merged = Pin(
         dolt_remote=_remote(before, left, right, wanted=remote, virtual=virtual),
         dolt_branch=left.dolt_branch if joins else _field("dolt_branch", before, left, right),
@@ -85,13 +87,16 @@ def left_standing(engine: Engine, base: str, ours: str, theirs: str) -> str | No
     return left
 
 
-def _revision(engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool) -> str:
+def _revision(
+    engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool, derived: Derived
+) -> str:
     base = base_revision(engine, before, left, right)
-    if stands := left_standing(engine, base, left.dolt_commit, right.dolt_commit):
+    ours, theirs = left.dolt_commit, right.dolt_commit
+    if stands := left_standing(engine, base, ours, theirs):
         return stands
     if virtual:
-        return virtual_base(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)
-    outcome = merged_revision(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)
+        return virtual_base(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
+    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
         number = len(outcome.conflicts)
         what = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"

@@ -28,7 +28,7 @@ from vmrag_link.ops.merge.merge_pins import base_revision
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import read_own_pin
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 FORMAT = 2
 """The format of the file, which a newer program's exceeds."""
@@ -148,7 +148,8 @@ def merged(ws: Workspace, state: MergeState) -> Merged:
     here = ours(ws, state)
     if state.written or (state.kind == "git" and not _both_here(ws, state)):
         return Merged.nothing()  # or nothing that could be merged: one side is lost
-    return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions)
+    derived = twins.derived(ws)
+    return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions, derived=derived)
 
 
 def labels(ws: Workspace, state: MergeState) -> Labels:

@@ -27,7 +27,7 @@ from vmrag_link.ops.merge.sides import LastChanges
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.paths import write_atomically
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 
 class ConflictRow(Record, frozen=True):
@@ -202,6 +202,7 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
             joins=joins,
             decisions=state.decisions,
             signature=state.signature(ws.engine, joins=joins),
+            derived=twins.derived(ws),
         )
         assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
         revision = outcome.revision

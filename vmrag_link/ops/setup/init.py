@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link.engines import migrated, opening
@@ -19,6 +22,7 @@ from vmrag_link.ops.pins.offers import Offer, offers
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
+from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -46,7 +50,8 @@ class InitReport(Record, frozen=True):
     because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
     changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
     because the repository's history has pins already. `others`: knowledge that the checked-out
-    commit could have taken, because other commits pin it.
+    commit could have taken, because other commits pin it. `sources` were written into the settings
+    file, which is `written`, too, if it is ours; `proposed` could be.
     """
 
     started: bool
@@ -61,10 +66,18 @@ class InitReport(Record, frozen=True):
     edited: bool
     staged: bool
     others: tuple[Offer, ...]
+    sources: tuple[SourceSettings, ...] = ()
+    proposed: tuple[SourceSettings, ...] = ()
 
 
 Choose = Callable[[Sequence[Offer]], Offer | None]
 """Which of these a code branch begins with; None: without documents."""
+
+Agree = Callable[[Sequence[SourceSettings]], bool]
+"""Whether these sources are to be written into the settings file."""
+
+Proposing = Literal["new", "always", "never"]
+"""When sources are proposed: for a knowledge base that is new, for one that is there, too."""
 
 
 def init(
@@ -74,6 +87,8 @@ def init(
     start: Start | None = None,
     engine: EngineName | None = None,
     choose: Choose = lambda _: None,
+    propose: Proposing = "never",
+    agree: Agree = lambda _: False,
 ) -> InitReport:
     """Set up the knowledge base, settings file and pin; after a kill, run it again to finish.
 
@@ -81,7 +96,8 @@ def init(
     it, and could never be pushed there. `new` starts one all the same, unless the checked-out code
     itself pins the old one. `start`: how to begin; ignored where one is fetched. `engine`: what
     stores a new one, instead of what the settings say. `choose` is asked without `start`, where the
-    checked-out commit pins nothing and others do. Raises `AlreadyInitialized` where it cannot
+    checked-out commit pins nothing and others do. `agree` is asked about sources that could be, as
+    `propose` says, where the settings name none. Raises `AlreadyInitialized` where it cannot
     be fetched, or is there and of another engine than the named one; and as `opening.require`.
     """
     require_no_links(ws.places)
@@ -95,7 +111,12 @@ def init(
     found = offers(ws) if pinned is None and ws.initialized and not ws.kb_branch() else ()
     if cloned or start is None:
         start = None if pinned is not None else _start(ws, choose(found) if found else None)
-    return begin(ws, start, cloned=cloned, engine=made_by, others=found)
+    new_here = not (ws.initialized or cloned)
+    wanted = propose == "always" or (propose == "new" and new_here)
+    proposed = ws.sources.proposals() if wanted and not ws.config.sources else ()
+    agreed = proposed if proposed and agree(proposed) else ()
+    report = begin(ws, start, cloned=cloned, engine=made_by, others=found, sources=agreed)
+    return msgspec.structs.replace(report, proposed=() if agreed else proposed)
 
 
 def _start(ws: Workspace, taken: Offer | None) -> Start:
@@ -130,6 +151,7 @@ def begin(
     cloned: str | None = None,
     engine: EngineName = "doltlite",
     others: Sequence[Offer] = (),
+    sources: Sequence[SourceSettings] = (),
 ) -> InitReport:
     """Make what a knowledge base needs in this work tree and lacks; see `init`.
 
@@ -149,10 +171,14 @@ def begin(
             _branch(ws, start)
         unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
         remote = start.remote if start else ""
+        if sources:
+            if ws.places.config not in unknown and _is_template(ws, remote):
+                unknown.insert(0, ws.places.config)  # still as we wrote it
+            _write_settings(ws, remote, sources)
         if start:
             _write(ws, start)
         # Settings that a user wrote are theirs to stage.
-        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
+        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(ws, remote))]
         unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
         merging = attributes.send_to_driver(ws.places)
     written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
@@ -171,6 +197,7 @@ def begin(
         merging.edited,
         not unstaged,
         tuple(each for each in others if each.revision != pin.dolt_commit),
+        tuple(sources),
     )
 
 
@@ -223,24 +250,31 @@ def _branch(ws: Workspace, start: Start) -> None:
 
 def _write(ws: Workspace, start: Start) -> None:
     """Write the settings file, if there is none, and last of all the pin."""
-    before = config.own_text(ws.places.config)
-    settings = _settings(start.remote, before)
-    if settings != before:
-        write_atomically(ws.places.config, settings)
-        ws.reload_settings()
+    _write_settings(ws, start.remote)
     own = None if start.detached else ws.kb_branch()
     revision = own.head if own else start.revision or root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
 
 
-def _settings(remote: str, before: bytes | None = None) -> bytes:
+def _write_settings(ws: Workspace, remote: str, sources: Sequence[SourceSettings] = ()) -> None:
+    before = config.own_text(ws.places.config)
+    settings = _settings(remote, before, sources)
+    if settings != before:
+        write_atomically(ws.places.config, settings)
+        ws.reload_settings()
+
+
+def _settings(remote: str, before: bytes | None = None, sources: Sequence[SourceSettings] = ()) -> bytes:
     text = config.template().encode() if before is None else before
-    return settings_edit.with_value(text, "remote", remote) if remote else text
+    text = settings_edit.with_value(text, "remote", remote) if remote else text
+    return settings_edit.with_sources(text, sources)
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:
     return plumbing.blob(ws.places, f":{path.name}") is not None
 
 
-def _is_template(path: Path, remote: str) -> bool:
-    return path.read_bytes() in (_settings(""), _settings(remote))
+def _is_template(ws: Workspace, remote: str) -> bool:
+    """Whether we wrote the whole settings file: what a user wrote, or changed, is no template."""
+    sources = ws.config.sources
+    return config.own_text(ws.places.config) in (_settings("", sources=sources), _settings(remote, sources=sources))

@@ -1,0 +1,262 @@
+"""`vmrag sources adopt`: stored documents of files that are documents themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, copied, derived
+from vmrag_link.ops.branches import adopt_sources
+
+pytestmark = pytest.mark.hooks("off")
+
+SETTINGS = "embedding:\n  model: hash\n"
+SOURCES = 'sources:\n  - collection: {name}\n    paths: ["docs/"]\n'
+
+template = terminal.template
+
+
+def set_up(project: Project) -> None:
+    """The documents of `docs/` were imported into `handbook`, which has another one."""
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
+    project.git("commit", "-qam", "sources")
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory, template):
+    return derived(tmp_path_factory, "adopting", template, set_up)
+
+
+@pytest.fixture
+def project(imported, tmp_path, monkeypatch) -> Project:
+    return copied(imported, tmp_path, monkeypatch)
+
+
+def names(project: Project) -> set[str]:
+    return {f"{each['collection']}/{each['doc_id']}" for each in project.ask("list")["documents"]}
+
+
+FILES = {"files/docs/setup.md", "files/docs/rest.md", "files/docs/deep/tls.txt"}
+
+
+def test_twins_are_removed_and_committed_with_the_pin(project):
+    before = project.pinned
+    done = project.ask("sources", "adopt")
+    assert len(done["documents"]) == 3
+    assert done["differing"] == []
+    assert project.pinned == done["commit"]["revision"] != before
+    assert names(project) == {"handbook/faq.md", *FILES}
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+    assert project.status()["in_sync"]
+
+
+def test_the_settings_that_name_the_sources_go_into_the_same_commit(project):
+    assert 'Next: git commit -m "…"' in project.vmrag("sources", "adopt").out
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_settings_that_are_not_staged_are_named_in_what_to_type(project, tracked):
+    project.write(".vmrag.yaml", SETTINGS)
+    project.git("commit", "-qam", "no sources")
+    if not tracked:
+        project.git("rm", "-q", "--cached", ".vmrag.yaml")
+        project.git("commit", "-qm", "untracked")
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
+    assert 'Next: git add .vmrag.yaml && git commit -m "…"' in project.vmrag("sources", "adopt").out
+
+
+@pytest.mark.hooks("on")
+def test_a_commit_that_drops_documents_and_not_their_sources_says_so(project):
+    project.write(".vmrag.yaml", SETTINGS)
+    project.git("commit", "-qam", "no sources")
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
+    project.vmrag("sources", "adopt")
+    said = project.run("commit", "-m", "adopted").stderr
+    assert "This commit drops 3 documents that sources of .vmrag.yaml answer" in said
+    project.git("add", ".vmrag.yaml")
+    assert "drops" not in project.run("commit", "--amend", "--no-edit").stderr
+
+
+def test_adopting_again_changes_nothing(project):
+    project.vmrag("sources", "adopt")
+    pinned = project.pinned
+    again = project.ask("sources", "adopt")
+    assert (again["documents"], again["commit"]) == ([], None)
+    assert project.pinned == pinned
+
+
+def test_a_dry_run_lists_and_removes_nothing(project):
+    before = names(project)
+    assert "rm handbook/setup.md" in project.vmrag("sources", "adopt", "--dry-run").out
+    assert names(project) == before
+
+
+def test_beside_other_uncommitted_documents_the_removal_waits_for_a_commit(project):
+    project.put("note.md", "A note.")
+    pinned = project.pinned
+    done = project.ask("sources", "adopt")
+    assert done["uncommitted"]
+    assert project.pinned == pinned
+    assert project.marks()["setup.md"] == "removed"
+    assert "vmrag commit" in project.vmrag("sources", "adopt").out
+    project.vmrag("commit", "-m", "both")
+    assert names(project) == {"handbook/faq.md", "handbook/note.md", *FILES}
+
+
+def test_a_text_that_no_revision_holds_is_kept(project):
+    project.write(".vmrag.yaml", SETTINGS)
+    project.write("docs/setup.md", "# Setup\n\nTold once.\n")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.write("docs/setup.md", "# Setup\n\nTold otherwise.\n")
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="files"))
+    done = project.ask("sources", "adopt")
+    assert done["unsaved"] == [{"collection": "handbook", "doc_id": "setup.md"}]
+    assert "Told once." in project.vmrag("show", f"{done['kept']}:handbook/setup.md").out
+
+
+def test_what_came_from_no_file_stays(project):
+    project.put("setup.md", "# Setup\n\nTyped in.\n")
+    project.vmrag("sources", "adopt")
+    assert "handbook/setup.md" in names(project)
+
+
+def test_a_document_that_says_something_else_than_its_file_is_named(project):
+    project.write("docs/setup.md", "# Setup\n\nInstall it otherwise.\n")
+    done = project.ask("sources", "adopt")
+    assert done["differing"] == [{"collection": "handbook", "doc_id": "setup.md"}]
+    then = project.vmrag("show", f"{done['commit']['parent']}:handbook/setup.md").out
+    assert "pip" in then
+
+
+def test_a_stored_collection_of_the_sources_name_goes_if_nothing_else_is_in_it(project):
+    project.drop("faq.md")
+    project.record("without")
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
+    assert "not read" in project.vmrag("sources").out
+    done = project.ask("sources", "adopt")
+    assert done["collections"] == ["handbook"]
+    assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
+    assert "not read" not in project.vmrag("sources").out
+
+
+def test_one_with_other_documents_stays_and_it_is_said_what_to_do(project):
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
+    said = project.vmrag("sources", "adopt").out
+    assert "The stored collection handbook has 1 other document" in said
+    assert names(project) == {"handbook/faq.md"}
+    project.vmrag("rm", "handbook/faq.md")
+    project.vmrag("commit", "-m", "without")
+    assert project.ask("sources", "adopt")["collections"] == ["handbook"]
+    assert names(project) == {each.replace("files/", "handbook/") for each in FILES}
+
+
+def test_a_file_that_is_left_out_keeps_its_stored_document(project):
+    project.write("docs/rest.md", "<!-- @generated -->\n# Rest\n")
+    project.vmrag("sources", "adopt")
+    assert names(project) == {"handbook/faq.md", "handbook/rest.md", *FILES - {"files/docs/rest.md"}}
+
+
+def test_a_kill_before_the_commit_leaves_the_removal_uncommitted(project, monkeypatch):
+    def killed(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adopt_sources.committing, "commit", killed)
+        project.vmrag("sources", "adopt", code=130)
+    assert "vmrag commit" in project.vmrag("sources", "adopt").out
+    project.vmrag("commit", "-m", "adopted")
+    assert names(project) == {"handbook/faq.md", *FILES}
+
+
+def test_without_sources_there_is_nothing_to_adopt(project):
+    project.write(".vmrag.yaml", SETTINGS)
+    assert "vmrag init --sources" in project.vmrag("sources", "adopt", code=2).err
+
+
+# -- what is stored, and what is not
+
+
+def test_a_folder_import_leaves_files_of_sources_out_and_says_so(project):
+    project.write("notes/a.md", "# A\n")
+    project.write("docs/new.md", "# New\n")
+    said = project.vmrag("import", "notes", "docs", "--collection", "notes", "--base", ".").out
+    assert "docs/setup.md: is a document of the source 'files' already: edit the file" in said
+    assert "docs/new.md: is a document of the source 'files' as soon as git tracks it: git add" in said
+    assert {each for each in names(project) if each.startswith("notes/")} == {"notes/notes/a.md"}
+
+
+def test_a_file_that_a_source_leaves_out_can_be_imported(project):
+    project.write("docs/made.md", "<!-- @generated -->\n# Made\n")
+    project.git("add", "docs/made.md")
+    project.vmrag("import", "docs/made.md", "--collection", "notes")
+    assert "notes/docs/made.md" in names(project)
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("import docs/setup.md --collection notes", "Edit the file docs/setup.md"),
+        ("add docs/setup.md --collection notes", "Edit the file docs/setup.md"),
+        ("rm files/docs/setup.md", "git rm docs/setup.md"),
+        ("rm docs/setup.md", "git rm docs/setup.md"),
+        ("restore files/docs/setup.md", "git log docs/setup.md"),
+        ("import notes --collection files", "vmrag list --collection files"),
+        ("rm files", "vmrag list --collection files"),
+    ],
+)
+def test_what_would_store_or_remove_a_file_is_refused_and_says_what_to_do(project, command, hint):
+    project.write("notes/a.md", "# A\n")
+    error = project.vmrag(*command.split(), "--json", code=2).error
+    assert error["code"] == "SOURCE_READ_ONLY"
+    assert hint in error["hint"]
+
+
+def test_a_file_that_is_deleted_is_restored_by_git(project):
+    project.git("rm", "-q", "docs/setup.md")
+    error = project.vmrag("restore", "files/docs/setup.md", "--json", code=2).error
+    project.git(*error["hint"].split("   (")[0].split()[1:])
+    assert (project.top / "docs/setup.md").exists()
+
+
+def test_a_name_that_no_file_has_is_missing_as_ever(project):
+    error = project.vmrag("rm", "files/docs/none.md", "--json", code=3).error
+    assert error["code"] == "DOCUMENT_NOT_FOUND"
+    assert error["message"] == "The source 'files' (files of this repository) has no document 'docs/none.md'."
+    assert error["hint"] == "vmrag list --collection files"
+
+
+def test_status_names_what_is_not_committed_and_what_is_stored_beside(project):
+    project.write("docs/rest.md", "# Rest\n\nSleep.\n")
+    said = project.vmrag("status", code=None).out
+    assert "not committed: files/docs/rest.md" in said
+    assert "warning: 3 stored documents of the same files, not asked. Next: vmrag sources adopt" in said
+    assert len(project.status()["sources"]["shadowed"]) == 3
+    project.vmrag("sources", "adopt")
+    assert "sources adopt" not in project.vmrag("status", code=None).out
+
+
+def test_an_answer_says_that_the_stored_collection_of_a_sources_name_answers(project):
+    project.write(".vmrag.yaml", SETTINGS + SOURCES.format(name="handbook"))
+    said = project.vmrag("query", "install the program")
+    assert "handbook/setup.md" in said.out
+    assert (
+        "The source 'handbook' was not asked: the knowledge base stores a collection of that name, which answers; "
+        "to let the files answer: vmrag sources adopt\n"
+    ) in said.out
+
+
+def test_a_library_takes_no_file_of_a_source(project):
+    project.write("notes/a.md", "# A\n")
+    error = project.vmrag("import", "docs/setup.md", "--library", "shelf", "--json", code=2).error
+    assert error["code"] == "SOURCE_READ_ONLY"
+    report = project.ask("import", "docs", "notes/a.md", "docs/rest.md", "--library", "shelf")
+    assert [each["reason"] for each in report["skipped"]] == [
+        "is a document of the source 'files' already: edit the file"
+    ] * 4
+    assert len(report["taken"]) == 1
+
+
+def test_a_new_file_of_a_source_waits_for_no_import(project):
+    project.write("docs/new.md", "# New\n")
+    project.git("add", "docs/new.md")
+    assert "new.md" not in str(project.status()["changes"]["files"])

@@ -1,0 +1,174 @@
+"""`vmrag sources`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted
+from vmrag_link.ops.branches.adopt_sources import Adoption, adopt
+from vmrag_link.ops.documents.sources_report import LeftOutRow, SourceRow, SourcesReport, sources_report
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME
+
+SHOWN = 10
+NAMED = 5
+
+
+@vmrag_command("sources")
+@click.argument("action", type=click.Choice(["show", "adopt"]), default="show")
+@click.option("--at", "ref", metavar="REF", help="show: the sources and files of this commit.")
+@click.option("-n", "--dry-run", is_flag=True, help="adopt: only list what would be removed.")
+def command(invocation: Invocation, *, action: str, ref: str | None, dry_run: bool) -> None:
+    """Show which files of this repository are documents of each commit, and which are left out and
+    why.
+
+    'sources:' in .vmrag.yaml names such files; without any, what could stand there is shown.
+    -v and --json list all files that are left out.
+
+    'vmrag sources adopt' removes stored documents that were imported from these files, so that a
+    file is a document once. The removal is committed, unless something else is not: then 'vmrag
+    commit' takes both.
+    """
+    if (action == "adopt" and ref is not None) or (action == "show" and dry_run):
+        raise UsageInvalid(
+            "These arguments do not go together.", hint="vmrag sources --at REF, vmrag sources adopt --dry-run"
+        )
+    with invocation.workspace() as ws:
+        if action == "adopt":
+            adoption = adopt(ws, dry_run=dry_run)
+            invocation.emit(adoption, _listed(adoption) if dry_run else _adopted(adoption))
+        else:
+            report = sources_report(ws, ref=ref)
+            invocation.emit(report, _lines(report, None if invocation.verbosity > 0 else SHOWN, ref))
+
+
+def _lines(report: SourcesReport, most: int | None, ref: str | None) -> Iterator[str]:
+    if not report.sources and ref is not None:
+        yield f"No sources: {ref} has none in its .vmrag.yaml, and no file that could be a document of one."
+        return
+    if not report.sources:
+        yield from _proposal(report)
+        return
+    for each in report.sources:
+        yield from _source(each)
+    if report.removed:
+        yield f"Removed from the work tree, not committed: {first_of(report.removed, NAMED)}"
+    if report.untracked:
+        what = "1 file that git does not track is" if report.untracked == 1 else _untracked(report.untracked)
+        yield f"{what} left out; to let git track it: git add FILE"
+    if report.missing:
+        yield f"Not in this clone: {first_of(report.missing, NAMED)}"
+        yield "hint: git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)"
+    yield from _left_out(report.left_out, most)
+    if report.shadowed:
+        yield f"Stored, too, and not asked: {first_of(report.shadowed, NAMED)}"
+        yield "hint: vmrag sources adopt"
+    if report.proposed:
+        yield "Nothing is set up yet: these are what 'vmrag init' would write into .vmrag.yaml:"
+        yield from _indented(report.proposal)
+        yield "Next: vmrag init --sources"
+    elif report.unnamed:
+        yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
+        yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
+        yield from _indented(report.addition)
+
+
+def _source(row: SourceRow) -> Iterator[str]:
+    kind = ", code" if row.kind == "code" else ""
+    number = "not read" if row.unavailable else plural(row.documents, "document")
+    yield f"{output.style(row.collection, bold=True)}  {number}{kind}"
+    without = f", without {' '.join(row.exclude)}" if row.exclude else ""
+    yield f"  {' '.join(row.paths)}{without}"
+    if row.unmatched:
+        match = "matches" if len(row.unmatched) == 1 else "match"
+        yield f"  paths: {first_of(row.unmatched, NAMED)} {match} no tracked file"
+    if row.unavailable:
+        yield f"  {row.unavailable}"
+        yield f"  hint: {row.hint}"
+    if row.uncommitted:
+        yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
+
+
+def _untracked(number: int) -> str:
+    return f"{number} files that git does not track are"
+
+
+def _left_out(rows: tuple[LeftOutRow, ...], most: int | None) -> Iterator[str]:
+    """By reason, so that a few of each are seen."""
+    if not rows:
+        return
+    yield f"{plural(len(rows), 'file')} left out:"
+    reasons: dict[str, list[str]] = {}
+    for each in rows:
+        reasons.setdefault(each.reason, []).append(each.path)
+    for reason, paths in sorted(reasons.items()):
+        shown = paths if most is None else paths[:most]
+        yield f"  {reason}:"
+        yield from (f"    {path}" for path in shown)
+        if len(shown) < len(paths):
+            yield f"    and {len(paths) - len(shown)} more (see them with -v)"
+
+
+def _proposal(report: SourcesReport) -> Iterator[str]:
+    if not report.proposal:
+        yield "No sources, and no tracked file that could be a document of one."
+        return
+    yield "No sources. These files could be documents of each commit; in .vmrag.yaml:"
+    yield from _indented(report.proposal)
+    yield "Next: vmrag init --sources   (writes that)"
+
+
+def _indented(text: str) -> Iterator[str]:
+    yield from (f"  {line}" for line in text.splitlines())
+
+
+def _listed(found: Adoption) -> Iterator[str]:
+    differing = set(found.differing)
+    for each in found.documents:
+        yield f"rm {each}{'  (says something else than its file)' if each in differing else ''}"
+    yield from (f"rm {each}/ (the collection)" for each in found.collections)
+    if not found.documents and not found.collections:
+        yield "No stored document came from a file that is one."
+    yield from _occupied(found)
+
+
+def _adopted(found: Adoption) -> Iterator[str]:
+    if not found.documents and not found.collections:
+        yield "No stored document came from a file that is one."
+    else:
+        number = len(found.documents)
+        yield f"{plural(number, 'stored document')} removed: their files answer"
+    if found.collections:
+        noun = "collection" if len(found.collections) == 1 else "collections"
+        yield f"The stored {noun} {enumerated(found.collections)} went with them"
+    if found.differing:
+        yield f"Other texts than the files have: {first_of(list(map(str, found.differing)), NAMED)}"
+        if found.commit:
+            yield f"  to see one as it was: vmrag show {found.commit.parent[:12]}:{quoted(str(found.differing[0]))}"
+    if found.kept:
+        names = " ".join(quoted(str(each)) for each in found.unsaved[:NAMED])
+        yield kept_line(len(found.unsaved), f"vmrag restore --source {found.kept[:12]} {names}")
+    yield from _occupied(found)
+    if found.commit:
+        yield f"Committed as {found.commit.revision[:7]}"
+        if found.commit.pending:
+            yield f"warning: {found.commit.pending}"
+        if found.commit.pin:
+            files = [] if found.commit.staged else [PIN_NAME]
+            files += [CONFIG_NAME] if found.unstaged else []
+            add = f"git add {' '.join(files)} && " if files else ""
+            yield f'Next: {add}git commit -m "…"'
+    elif found.uncommitted:
+        yield NEXT_COMMIT
+
+
+def _occupied(found: Adoption) -> Iterator[str]:
+    for name, number in found.occupied.items():
+        yield (
+            f"The stored collection {name} has {plural(number, 'other document')}, so the source of that name is not "
+            f"read: call the source otherwise in .vmrag.yaml, or remove them: vmrag list --collection {name}, vmrag rm {name}"
+        )
