@@ -35,10 +35,11 @@ def command(
     min_score: float | None,
     strict: bool,
 ) -> None:
-    """Answer a question from the documents, with citations.
+    """Answer a question from the documents, with citations; a file of a source by its path.
 
     The nearest sentences of each document are quoted, word for word. A language model writes the
-    answer instead where the settings name one: llm.provider, llm.model.
+    answer instead where the settings name one (llm.provider, llm.model), and no file of a source
+    is cited: these are sent nowhere.
     """
     if (external and not config) or (config and collection):
         raise UsageInvalid(
@@ -55,4 +56,4 @@ def command(
         if not done.kb.in_sync:
             provenance.refuse_outdated(ws, done.notes, strict=strict)
     lines = [*done.answer.splitlines(), "", answering.standing_line(done.kb)]
-    answering.emit(invocation, done, lines, done.notes)
+    answering.emit(invocation, done, lines, [*done.notes, *provenance.source_warnings(done.kb)])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.rankings import changes
@@ -82,5 +82,7 @@ def _verdict(report: GoldenReport) -> str:
     asked = plural(len(report.queries), "query")
     said = f"{report.missed} of {asked} not answered as expected" if report.missed else f"{asked} answered as expected"
     said += ", apart from the recorded rankings" if report.outdated else ""
+    if not report.kb.commit:
+        return f"{said}, {answering.place(report.kb)}."
     state = ", uncommitted documents included" if report.kb.dirty else ""
     return f"{said}; asked revision {report.kb.commit[:7]}{state}."

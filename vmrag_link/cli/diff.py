@@ -19,12 +19,19 @@ from vmrag_link.ops.history import compare, rev_range
 @vmrag_command("diff")
 @click.argument("places", nargs=-1, metavar="[OLD [NEW] | OLD..NEW | OLD...NEW] [DOC]")
 @diff_view.form_options
+@click.option("--files", "code", is_flag=True, help="Files of code in full, too, which are counted otherwise.")
 @click.option("--queries", is_flag=True, help="What differs in the answers to .vmrag/queries.yaml instead.")
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Only this document, folder, collection or pattern; can be repeated."
 )
 def command(
-    invocation: Invocation, *, places: tuple[str, ...], form: Form | None, queries: bool, only: tuple[str, ...]
+    invocation: Invocation,
+    *,
+    places: tuple[str, ...],
+    form: Form | None,
+    code: bool,
+    queries: bool,
+    only: tuple[str, ...],
 ) -> None:
     """Show what differs between two places: git refs, revisions, branches of the knowledge base, or
     WORKING.
@@ -33,13 +40,18 @@ def command(
     since it left OLD, from their merge base. Behind them: the documents to compare, as 'vmrag rm'
     names them. REF:DOC and [REF:]DOC compare two documents.
 
+    Documents of sources are files: those of HEAD and of the work tree or, where OLD and NEW are git
+    refs, those of their commits, each by its own settings. A revision of the knowledge base has
+    none, so that none are compared with it. Files of code are counted; --files, or their names,
+    show them.
+
     Changed texts are compared word by word: [-removed-]{+added+}; equal text far from a change is
     left out. With --queries: the rankings at both places, side by side.
     """
     if queries:
-        if form or only:
+        if form or only or code:
             raise UsageInvalid(
-                "--queries shows answers; --stat, --name-only, --name-status and --only are about documents.",
+                "--queries shows answers; --stat, --name-only, --name-status, --files and --only are about documents.",
                 hint="vmrag diff --queries",
             )
         with invocation.workspace() as ws:
@@ -48,11 +60,14 @@ def command(
         invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
         return
     with invocation.workspace() as ws:
-        diff = compare.compare(ws, places, only=only, detail=diff_view.DETAILS[form or "text"])
+        diff = compare.compare(ws, places, only=only, detail=diff_view.DETAILS[form or "text"], code=code)
         if invocation.as_json:
             invocation.emit(diff.report())
         else:
             invocation.page(ws, diff_view.lines(diff, form or "text"))
+            if invocation.verbosity >= 0:
+                for note in diff_view.notes(diff, form or "text"):
+                    output.complain(note)
 
 
 def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import click
@@ -10,8 +10,9 @@ import click
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
 from vmrag_link.cli.base import described, title_beside
-from vmrag_link.errors import plural
+from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
+from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
 from vmrag_link.worddiff import Piece
 
@@ -46,6 +47,26 @@ def _status(diff: WordDiff) -> Iterator[str]:
     return (f"{MARKS[each.kind][0]}\t{_name(each)}" for each in diff.documents())
 
 
+def notes(diff: WordDiff, form: Form) -> Iterator[str]:
+    """What the lines do not say."""
+    if diff.found.files and form in ("names", "status"):
+        yield f"{_counted(diff.found.files)}. Their names: --files"
+    if missing := diff.found.missing:
+        yield f"Not compared, because this clone does not have them: {plural(len(missing), 'file')} ({first_of(missing, 3)})."
+
+
+def _counted(files: Sequence[FileCounts]) -> str:
+    """Of code, how many files differ."""
+    kinds = {kind: sum(getattr(each, kind) for each in files) for kind in MARKS}
+    said = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    return f"Code: {plural(sum(kinds.values()), 'file')} ({said})"
+
+
+def _code(diff: WordDiff) -> Iterator[str]:
+    if diff.found.files:
+        yield f"{_counted(diff.found.files)}; to see them: --files"
+
+
 def _changes(diff: WordDiff) -> Iterator[str]:
     hidden = 0
     yield from _collections(diff)
@@ -58,6 +79,7 @@ def _changes(diff: WordDiff) -> Iterator[str]:
             yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
         hidden += each.words.hidden if each.words else 0
     yield described(diff.found.changes) + hidden_suffix(Words(hidden=hidden))
+    yield from _code(diff)
 
 
 def _stat(diff: WordDiff) -> Iterator[str]:
@@ -71,6 +93,7 @@ def _stat(diff: WordDiff) -> Iterator[str]:
         yield f"{_headline(each.kind, _names_of(each).ljust(width))} | {counted}"
     said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
     yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
+    yield from _code(diff)
 
 
 def _collections(diff: WordDiff) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 from vmrag_link.cli import answering
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK, plural
+from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural
 from vmrag_link.ops.documents import export as operation
 from vmrag_link.ops.documents.export import ExportReport
 
@@ -31,9 +31,10 @@ def command(
     """Write the documents back as files: DIR/COLLECTION/DOC.
 
     A file holds the text as it is stored, without front matter; metadata is in vmrag list --json.
-    Files that have another text stop the command before anything is written. Nothing outside of DIR
-    is touched, no link below it followed, and no file removed. Exit code 1 if a document's name can
-    be no file.
+    Documents of sources are files of the repository already, of which nothing is written. Files
+    that have another text stop the command before anything is written. Nothing outside of DIR is
+    touched, no link below it followed, and no file removed. Exit code 1 if a document's name can be
+    no file.
     """
     with invocation.workspace() as ws:
         report = operation.export(
@@ -47,4 +48,6 @@ def _lines(report: ExportReport, folder: Path) -> Iterator[str]:
     for each in report.left_out:
         yield f"Left out: {each.collection}/{each.doc_id} {each.reason}."
     yield f"{folder}: {plural(report.written, 'file')} written, {report.unchanged} unchanged"
+    if report.sources:
+        yield f"Not written, because they are files of the repository already: {enumerated(report.sources)}."
     yield answering.standing_line(report.kb)

@@ -17,19 +17,25 @@ from vmrag_link.ops.index.check import VerifiedIndex
 
 @vmrag_command("fingerprint")
 @click.option("--at", "ref", metavar="REF", help="Of what this git ref pins, ranked as its settings say.")
+@click.option("--working", is_flag=True, help="With the files of sources as they lie in the work tree.")
 @click.option("--verify", is_flag=True, help="Compare the index with the documents, too: every byte, text and vector.")
 @click.option("--check", "expected", metavar="FILE|HASH", help="Compare it with this one, or with what this file says.")
-def command(invocation: Invocation, *, ref: str | None, verify: bool, expected: str | None) -> int:
+def command(invocation: Invocation, *, ref: str | None, working: bool, verify: bool, expected: str | None) -> int:
     """Print the fingerprint: where it is equal, equal queries get equal answers.
 
     It is made from the documents, what decides their vectors, and the version and settings of the
-    ranking (`ranking` in --json). It does not look into the index: what a disk has damaged there
-    does not change it. --verify does look, and ends with exit code 1
-    if the index is not what the documents make. --check takes a hash, or a file that `vmrag
+    ranking (`ranking` in --json); of sources count the files of the commit (`files` there). It does
+    not look into the index: what a disk has damaged there does not change it. --verify does look,
+    also at the index of the files as they lie in the work tree, and ends with exit code 1 if it is
+    not what documents and files make. --check takes a hash, or a file that `vmrag
     fingerprint` or `vmrag fingerprint --json` wrote, and ends with 1 if it is another one.
     """
     if verify and expected is not None:
         raise UsageInvalid("Give --verify or --check, not both.", hint="vmrag fingerprint --verify")
+    if working and (ref is not None or verify or expected is not None):
+        raise UsageInvalid(
+            "--working is of the work tree as it is, and is compared with nothing.", hint="vmrag fingerprint --working"
+        )
     with invocation.workspace() as ws:
         if expected is not None:
             wanted = operation.expected_fingerprint(expected, invocation.directory)
@@ -37,7 +43,7 @@ def command(invocation: Invocation, *, ref: str | None, verify: bool, expected: 
             invocation.emit(compared, _compared(compared))
             return 0 if compared.equal else FAILED_CHECK
         if not verify:
-            report = operation.fingerprint(ws, ref=ref)
+            report = operation.fingerprint(ws, ref=ref, working=working)
             invocation.emit(report, [report.fingerprint])
             return 0
         verified = check.verify(ws, ref=ref)
@@ -62,4 +68,6 @@ def _lines(report: VerifiedIndex) -> Iterator[str]:
         return
     proven = f"{report.vectors} of their vectors proven by the cache, {report.recomputed} computed again"
     compared = proven if report.chunks else "nothing to compare"
-    yield f"The index holds {plural(report.documents, 'document')} in {plural(report.chunks, 'chunk')}, as it should; {compared}."
+    files = f" and {plural(report.indexed_files, 'file')}" if report.files else ""
+    held = f"{plural(report.documents, 'document')}{files} in {plural(report.chunks, 'chunk')}"
+    yield f"The index holds {held}, as it should; {compared}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import click
@@ -11,7 +12,9 @@ from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.diff_view import Form
 from vmrag_link.cli.graph import Graph
-from vmrag_link.ops.history import history
+from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.ops.history import file_history, history, known
+from vmrag_link.ops.history.file_history import FileHistory
 from vmrag_link.ops.history.history import LogStep, Revisions
 
 USUAL = 20
@@ -39,7 +42,8 @@ def command(
 
     Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base. A..B:
     what B has and A has not. A...B: what one of them has and the other has not. With DOC:
-    the revisions that changed this document, by whatever name it went.
+    the revisions that changed this document, by whatever name it went; of a document of a source
+    the commits of git that changed the file.
 
     In parentheses stands what of the code is at a revision: HEAD, branches, and tags, which are the
     tags of the knowledge, too.
@@ -47,13 +51,38 @@ def command(
     shown: Form | None = form or ("text" if patch else None)
     detail = diff_view.DETAILS[shown] if shown else None
     with invocation.workspace() as ws:
-        found = history.history(ws, places, limit=limit or USUAL)
-        if invocation.as_json:
-            invocation.emit({"revisions": list(found.reports(detail))})
-            return
-        invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
-    if found.more and limit is None and invocation.verbosity >= 0:
-        output.complain(f"There are older revisions: vmrag log -n {10 * USUAL}")
+        file = file_history.file_history(ws, places, limit=limit or USUAL)
+        if file:
+            _refuse_graph(file, graph=graph)
+            if invocation.as_json:
+                invocation.emit({"commits": list(file.reports(detail))})
+            else:
+                invocation.page(ws, _file_lines(file, oneline=oneline, form=shown))
+        else:
+            with known.naming_files(ws, places[-1]) if places else contextlib.nullcontext():
+                found = history.history(ws, places, limit=limit or USUAL)
+            if invocation.as_json:
+                invocation.emit({"revisions": list(found.reports(detail))})
+            else:
+                invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
+    if (file or found).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
+        output.complain(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
+
+
+def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
+    if graph:
+        raise UsageInvalid(
+            f"{file.name} is a file of the code, whose history is git's; --graph draws that of the knowledge base.",
+            hint=f"git log --graph --oneline -- {quoted(file.name.doc_id)}",
+        )
+
+
+def _file_lines(found: FileHistory, *, oneline: bool, form: Form | None) -> Iterator[str]:
+    for step in found.steps:
+        yield from log_view.commit_oneline(step.info) if oneline else log_view.commit_entry(step.info)
+        if form:
+            made = found.diff(step, diff_view.DETAILS[form])
+            yield from ("", *diff_view.lines(made, form), *diff_view.notes(made, form), "")
 
 
 def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:

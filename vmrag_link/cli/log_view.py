@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from vmrag_link import terminal_text
 from vmrag_link.cli import output
 from vmrag_link.cli.base import headline
+from vmrag_link.ops.history.file_history import FileCommit
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.pinned_by import GitCommit
 
@@ -28,6 +29,21 @@ def entry(each: PinnedRevision, said: str) -> Iterator[str]:
     yield _first(each)
     yield f"    {headline(each.message)}  ({said})"
     yield from _pins(each.commits)
+
+
+def commit_oneline(each: FileCommit) -> Iterator[str]:
+    """Of git's, what stands on it, and what the file was called otherwise."""
+    moved = f"  ({_became(each)})" if each.old_name else ""
+    yield f"{output.style(each.commit[:SHORT_COMMIT], fg='yellow')}{_refs(each.refs)} {headline(each.message)}{moved}"
+
+
+def commit_entry(each: FileCommit) -> Iterator[str]:
+    yield f"{output.style(each.commit, fg='yellow')}{_refs(each.refs)}  {each.date}  {each.author}"
+    yield f"    {headline(each.message)}  ({_became(each)})"
+
+
+def _became(each: FileCommit) -> str:
+    return f"{each.old_name} -> {each.name}" if each.old_name else each.kind
 
 
 def whole(each: PinnedRevision) -> Iterator[str]:

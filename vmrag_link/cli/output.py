@@ -89,11 +89,22 @@ def print_stderr(lines: Iterable[str]) -> None:
     _write(sys.stderr, _colour("\n".join(terminal_text.one_line(line) for line in lines), sys.stderr))
 
 
-def choose(question: str, answers: Sequence[str]) -> str:
-    """One of the answers, which a person is asked for on the terminal until it is one."""
+def choose(question: str, answers: Sequence[str], *, default: str | None = None) -> str:
+    """One of the answers, which a person is asked for on the terminal until it is one. `default`:
+    what an empty line says.
+    """
     shown = _colour(terminal_text.one_line(question), sys.stdout)
     suffix = " " if question.endswith("?") else ": "
-    return str(click.prompt(shown, type=click.Choice(answers), show_choices=False, prompt_suffix=suffix))
+    return str(
+        click.prompt(
+            shown,
+            default=default,
+            type=click.Choice(answers),
+            show_choices=False,
+            show_default=False,
+            prompt_suffix=suffix,
+        )
+    )
 
 
 def columns() -> int:
@@ -104,9 +115,11 @@ def columns() -> int:
     return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
 
 
-def agrees(question: str) -> bool:
-    """Whether the person at the terminal says yes."""
-    return choose(f"{question} (yes, no)", ("y", "yes", "n", "no")) in ("y", "yes")
+def agrees(question: str, *, default: bool | None = None) -> bool:
+    """Whether the person at the terminal says yes. `default`: what an empty line says."""
+    usual = None if default is None else "yes" if default else "no"
+    answers = "yes, no" if usual is None else f"yes, no; Enter: {usual}"
+    return choose(f"{question} ({answers})", ("y", "yes", "n", "no"), default=usual) in ("y", "yes")
 
 
 def _for_reader(text: str) -> str:

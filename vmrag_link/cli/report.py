@@ -21,7 +21,7 @@ from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.markdown import markdown
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
 from vmrag_link.ops.report.verdict import verdict
-from vmrag_link.ops.report.wording import basis, grown, pinned_by
+from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "
@@ -45,7 +45,8 @@ def command(invocation: Invocation, *, base: str, head: str, html: Path | None, 
     on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
     queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
     branches of the knowledge base; a name that git knows is git's. Texts are in the files and in
-    --json. The answers need an index of both sides, which is built if it is not there. Nothing that
+    --json. Files that are documents of sources are among the documents; those of code are counted.
+    The answers need an index of both sides, which is built if it is not there. Nothing that
     is found fails the command: that is for 'vmrag verify' and 'vmrag check'.
     """
     page_file, summary_file = (each and invocation.directory / each for each in (html, summary))
@@ -99,6 +100,8 @@ def _documents(report: ReportSummary) -> Iterator[str]:
         letter, colour = _MARKS[line.kind]
         words = f"+{line.words.inserted} -{line.words.deleted}{hidden_suffix(line.words)}"
         yield f" {output.style(letter, fg=colour)}  {_names(line).ljust(min(width, _WIDTH))} | {words}"
+    for files in report.files:
+        yield f"    {files.collection}: {plural(files.total, 'file')} of code"
     if report.documents:
         size = report.size
         chunks = f"; chunks {grown(size.chunks)}" if size.chunks else ""
@@ -107,7 +110,8 @@ def _documents(report: ReportSummary) -> Iterator[str]:
 
 
 def _names(line: DocumentLine) -> str:
-    return f"{line.old_name} -> {line.name}" if line.old_name else line.name
+    name = documents_name(line)
+    return f"{line.old_name} -> {name}" if line.old_name else name
 
 
 def _query(query: QueryChange) -> Iterator[str]:

@@ -6,10 +6,13 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.status_changes import SHOWN, change_lines, unpushed
-from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.errors import FAILED_CHECK, enumerated, first_of, plural
 from vmrag_link.ops.status import status as operation
+from vmrag_link.ops.status.sources import SourcesStatus
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
+
+NAMED = 3
 
 TITLES = {
     "in_sync": ("in sync", "green"),
@@ -25,7 +28,8 @@ TITLES = {
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
     """Show whether pin, knowledge base and index agree, which documents are not committed, which
-    files differ from the documents that were imported from them, and what is not pushed.
+    files differ from the documents that were imported from them, which files of sources differ from
+    HEAD, and what is not pushed.
 
     Exit code 1 if pin, knowledge base and index do not agree. Changes nothing, and asks no network.
     Long lists are cut, so that something of each kind is seen; -v and --json show all.
@@ -53,6 +57,26 @@ def _server(shared: SharingState) -> str:
     if shared.state == "off":
         return f"{shared.server}, for downloads alone"
     return f"{at}, {shared.state} ({shared.server})"
+
+
+def _sources(found: SourcesStatus) -> list[str]:
+    if found.problem:
+        return [f"  sources    {found.problem}"]
+    files = [f"{plural(each.files, 'file')} in {each.collection}" for each in found.collections]
+    numbers = (
+        (len(found.uncommitted), "not committed"),
+        (len(found.removed), "removed"),
+        (found.untracked, "untracked and left out"),
+        (len(found.missing), "not in this clone, and left out"),
+    )
+    differing = enumerated([f"{number} {what}" for number, what in numbers if number])
+    lines = [f"  sources    {enumerated(files) or 'none'}{f'; {differing}' if differing else ''}"]
+    if found.uncommitted:
+        lines.append(f"             not committed: {first_of(found.uncommitted, NAMED)}")
+    if found.shadowed:
+        documents = plural(len(found.shadowed), "stored document")
+        lines.append(f"             warning: {documents} of the same files, not asked. Next: vmrag sources adopt")
+    return lines + [f"             {name} cannot be asked: {why}" for name, why in found.unavailable.items()]
 
 
 def _title(report: operation.StatusReport) -> tuple[str, str]:
@@ -87,6 +111,8 @@ def _lines(report: operation.StatusReport, most: int | None) -> list[str]:
         lines.append(
             f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
+    if report.sources:
+        lines += _sources(report.sources)
     if report.chroma and report.chroma.state != "off":
         lines.append(f"  chroma     {_chroma(report.chroma)}")
     if report.server:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.listing import ShowReport
-    from vmrag_link.ops.index.query import RankedRevision
+    from vmrag_link.ops.follow.ranked_place import RankedRevision
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
 
@@ -79,9 +79,15 @@ class Kb:
     def require(self) -> None:
         """Raise why nothing can be asked."""
         if self._place() is None:
+            from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
+            from vmrag_link.ops.follow.ranked_place import files_alone
 
-            reconcile_if_possible(self._ws)
+            try:
+                reconcile_if_possible(self._ws)
+            except (NotInitialized, PinMissing) as why:
+                if not files_alone(self._ws, why):
+                    raise
             self._require_pinned()
 
     @_hinted
@@ -118,11 +124,15 @@ class Kb:
     @_hinted
     def document(self, name: str) -> ShowReport:
         """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
-        from vmrag_link.ops.documents.listing import show
+        from vmrag_link.ops.documents.listing import show, show_file
+        from vmrag_link.ops.history.known import naming_files
         from vmrag_link.ops.history.revparse import WORKING
 
-        at = self._place()
-        found = show(self._ws, f"{at.revision if at else WORKING}:{name}")
+        at, ref = self._place(), self._ref or WORKING
+        with naming_files(self._ws, f"{ref}:{name}"):
+            found = show_file(self._ws, f"{ref}:{name}") or show(
+                self._ws, f"{(at.revision if at else '') or ref}:{name}"
+            )
         if at is None:
             self._require_pinned()
         return found
@@ -130,12 +140,15 @@ class Kb:
     @property
     @_hinted
     def revision(self) -> str:
-        """The full hash of the revision that is pinned."""
+        """The full hash of the revision that is pinned; empty where there is no knowledge base, and
+        files of sources answer alone.
+        """
         from vmrag_link.ops.follow.follow_pin import move_for_reading
 
         if at := self._place():
             return at.revision
-        move_for_reading(self._ws)
+        if self._ws.initialized:
+            move_for_reading(self._ws)
         return self._require_pinned()
 
     @property
@@ -150,13 +163,20 @@ class Kb:
         return found.fingerprint
 
     def _place(self) -> RankedRevision | None:
-        from vmrag_link.ops.index.query import ranked_at
+        from vmrag_link.ops.follow.ranked_place import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
+        from vmrag_link.errors import NotInitialized, PinMissing
         from vmrag_link.ops.follow.provenance import require_pinned, standing
+        from vmrag_link.ops.follow.ranked_place import files_alone
 
-        stands = standing(self._ws)
+        try:
+            stands = standing(self._ws)
+        except (NotInitialized, PinMissing) as why:
+            if not files_alone(self._ws, why):
+                raise
+            return ""
         require_pinned(self._ws, stands.notes)
         return stands.revision

@@ -49,7 +49,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison, base: str) -> int:
     deepen.make_comparable(ws.places, base, about.head)
     pins = history.pins_of(ws.places, [base, about.head])
-    if not pins:
+    if not pins and not _name_sources(ws, base, about.head):
         why = f"neither {base[:12]} nor {about.head[:12]} pins any knowledge."
         return findings.nothing_to_do(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
@@ -62,6 +62,11 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
             write_text(path, page(report))
             runner.output("report-path", str(path))
     return OK
+
+
+def _name_sources(ws: Workspace, *commits: str) -> bool:
+    """Whether files are documents, as settings say; what would be proposed is nobody's wish."""
+    return not ws.sources.proposed and any(ws.sources.config_at(each).sources for each in commits)
 
 
 def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:

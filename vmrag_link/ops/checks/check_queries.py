@@ -25,11 +25,15 @@ from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
 from vmrag_link.ops.checks.missed_documents import MissedDocuments
 from vmrag_link.ops.follow.provenance import KbBlock, require_pinned, viewed
-from vmrag_link.ops.index.query import ranked_at, searching
+from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.history.document_names import NamedRows
+from vmrag_link.ops.history.known import JoinedRows
+from vmrag_link.ops.index.query import searching
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace.indexed_rows import IndexedRows
 
 
 class CheckedQuery(Record, frozen=True):
@@ -92,7 +96,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
 
     def look(searcher: Searcher, view: View) -> _Checked:
         require_pinned(ws, view.notes)
-        documents = MissedDocuments(searcher, ws.engine, view.at)
+        documents = MissedDocuments(searcher, _rows(ws, view), view.at)
         found = answers(searcher, golden, settings, ws.progress)
         checked = []
         for query, answer in zip(golden.queries, found, strict=True):
@@ -113,6 +117,12 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         ranking=now,
         kb=checked.kb,
     )
+
+
+def _rows(ws: Workspace, view: View) -> NamedRows:
+    """What the index of a view was made of."""
+    files = [IndexedRows(view.sources.folder)] if view.sources else []
+    return JoinedRows(*([ws.engine] if view.revision else []), *files)
 
 
 def _require_expectations(golden: GoldenFile) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from vmrag_link import config, settings_file
 from vmrag_link.engines import migrated
-from vmrag_link.errors import PinMalformed, first_of
+from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
 from vmrag_link.merging import losses
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.documents import stale
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning, rules
-from vmrag_link.paths import PIN_NAME
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, twins
 
 Code = Literal[
     "PIN_MALFORMED",
@@ -29,6 +32,7 @@ Code = Literal[
     "KNOWLEDGE_NOT_PUSHED",
     "UNCOMMITTED_CHANGES",
     "STALE_DOCUMENT",
+    "SOURCES_NOT_STAGED",
 ]
 
 MESSAGE = "Documents of the next code commit"
@@ -68,7 +72,7 @@ def check(ws: Workspace) -> CheckReport:
     if ws.initialized and not committed:
         findings += _uncommitted_documents(ws)
     if ws.initialized and not any(each.blocks for each in findings):
-        findings += _stale(ws, staged)
+        findings += _unstaged_sources(ws, staged) + _stale(ws, staged)
     return CheckReport(tuple(findings), committed)
 
 
@@ -150,6 +154,44 @@ def _uncommitted_documents(ws: Workspace) -> list[CommitFinding]:
         )
     hint = 'vmrag commit -m "What changed in the knowledge"'
     return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
+
+
+def _unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:
+    """Documents that the coming pin drops because their files answer, which they do by settings
+    that do not go into the commit.
+    """
+    head = plumbing.head(ws.places).commit
+    before = _revision(ws, plumbing.blob(ws.places, f"{head}:{PIN_NAME}")) if head else None
+    coming = _revision(ws, pin)
+    if not (before and coming) or before == coming or not ws.config.sources:
+        return []
+    if not versions.unstaged(ws.places, CONFIG_NAME, index_file=ws.index_file):
+        return []
+    staged = versions.staged_file(ws.places, CONFIG_NAME, index_file=ws.index_file)
+    if _stated_sources(staged) == _stated_sources(config.own_text(ws.places.config)):
+        return []
+    if not all(ws.engine.has_revision(each) for each in (before, coming)):
+        return []
+    paths = DerivedFiles(ws).paths
+    was, now = (set(twins.find(ws, ws.engine, each, paths)) for each in (before, coming))
+    if not (dropped := len(was - now)):
+        return []
+    which = f"{plural(dropped, 'document')} that sources of {CONFIG_NAME} answer"
+    return [
+        CommitFinding(
+            "SOURCES_NOT_STAGED",
+            f"This commit drops {which}, and not these sources: {CONFIG_NAME} is not staged.",
+            f"git add {CONFIG_NAME} && git commit --amend --no-edit",
+            blocks=False,
+        )
+    ]
+
+
+def _stated_sources(text: bytes | None) -> str | None:
+    """As a settings file states them; None for none, and where it cannot be read."""
+    with contextlib.suppress(ConfigInvalid):
+        return next((each.text for each in settings_file.read(text or b"", CONFIG_NAME) if each.key == "sources"), None)
+    return None
 
 
 def _stale(ws: Workspace, pin: bytes | None) -> list[CommitFinding]:

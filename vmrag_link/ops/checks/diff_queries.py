@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 from typing import Literal
 
-from vmrag_link.errors import GitReferenceMissing, PinError
+from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinError, PinMissing
+from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.ops.follow.ranked_place import RankedRevision, files_alone, ranked_at
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
-from vmrag_link.ops.index.query import RankedRevision, ranked_at, searching
+from vmrag_link.ops.index.query import searching
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -49,8 +51,12 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
     Raises `QueriesMissing`, `QueriesInvalid`, and as `resolve_rev`.
     """
     golden = golden_file.load(ws).golden
-    sync_and_warn(ws)
-    before = RankedRevision(ws.revision_here(), ws.config.retrieval) if old is None else _place(ws, old)
+    try:
+        sync_and_warn(ws)
+    except (NotInitialized, PinMissing) as why:
+        if not files_alone(ws, why):
+            raise
+    before = _committed_here(ws) if old is None else _place(ws, old)
     after = _place(ws, WORKING if new is None else new)
     return QueriesDiff(QUERIES_NAME, _name(before), _name(after), compared(ws, golden, before, after))
 
@@ -69,11 +75,29 @@ def compared(
     )
 
 
+def _committed_here(ws: Workspace) -> RankedRevision:
+    """Where the work tree stands, without what is not committed."""
+    commit = plumbing.head(ws.places).commit
+    try:
+        revision = ws.revision_here()
+    except (NotInitialized, PinMissing) as why:
+        if not (commit and files_alone(ws, why)):
+            raise
+        revision = ""
+    files = ws.sources.config_at(commit) if commit and ws.sources.configured else None
+    return RankedRevision(revision, ws.config.retrieval, commit if files else None, files)
+
+
 def _place(ws: Workspace, name: str) -> RankedRevision | None:
     """None: where the work tree stands, with its uncommitted documents."""
     if name == WORKING:
         return None
-    revision = resolve_rev(ws, name)
+    try:
+        revision = resolve_rev(ws, name)
+    except (NotInitialized, PinMissing) as why:
+        if not files_alone(ws, why):
+            raise
+        return ranked_at(ws, name)
     with contextlib.suppress(GitReferenceMissing, PinError):  # then it names a revision or a KB branch
         if lazy_fetch.pin_at(ws, name).dolt_commit == revision:
             return ranked_at(ws, name)
@@ -93,4 +117,4 @@ def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "score
 
 
 def _name(place: RankedRevision | None) -> str:
-    return place.revision if place else WORKING
+    return (place.revision or place.commit or "") if place else WORKING

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import msgspec
 
-from vmrag_link.engines.base import Engine
 from vmrag_link.golden.queries import Miss
 from vmrag_link.models import At
 from vmrag_link.ops.history import document_names
+from vmrag_link.ops.history.document_names import NamedRows
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.suggest import nearest
@@ -26,11 +26,11 @@ COMPARED = 5000
 
 
 class MissedDocuments:
-    """`searcher` holds the index of what the engine has `at` that place."""
+    """`searcher` holds the index of the rows `at` that place."""
 
-    def __init__(self, searcher: Searcher, engine: Engine, at: At) -> None:
+    def __init__(self, searcher: Searcher, rows: NamedRows, at: At) -> None:
         self._searcher = searcher
-        self._engine = engine
+        self._rows = rows
         self._at = at
 
     def explained(self, miss: Miss, asked: Query) -> Miss:
@@ -40,7 +40,7 @@ class MissedDocuments:
         return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
 
     def _whereabouts(self, document: str, asked: Query) -> str:
-        there = document_names.candidates(self._engine, self._at, document)
+        there = document_names.candidates(self._rows, self._at, document)
         named = next((each for each in there if str(each) == document), None)
         collection, doc_id = named.key if named else ("", "")
         if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
@@ -62,6 +62,6 @@ class MissedDocuments:
     @cached_property
     def _by_file_name(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for collection, doc_id in sorted(each.key for each in self._engine.headers(self._at)):
+        for collection, doc_id in sorted(each.key for each in self._rows.headers(self._at)):
             found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
         return found

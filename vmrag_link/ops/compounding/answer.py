@@ -21,6 +21,7 @@ PASSAGES = 40_000
 """Of all of them together."""
 
 NOT_CONFIGURED = "No language model is configured; the following is quoted from the documents."
+NOT_ASKED = "No language model was asked; the following is quoted from the documents."
 NO_ANSWER = "The language model did not answer; the following is quoted from the documents."
 
 _INSTRUCTION = (
@@ -48,21 +49,29 @@ class ComposedAnswer(Record, frozen=True):
 
 
 def compose(
-    query: str, sources: Sequence[Passage], others: Sequence[Passage], model: Model, chat: ChatModel | None
+    query: str,
+    sources: Sequence[Passage],
+    others: Sequence[Passage],
+    model: Model,
+    chat: ChatModel | None,
+    *,
+    refused: str = "",
 ) -> ComposedAnswer:
     """`others` are linked from the sources, and only a language model reads them. `model` embeds.
+    `refused`: why no language model may read the sources; empty: it may.
 
     Without a language model, or where it fails, equal sources give an equal answer.
     """
-    failure = ""
-    if chat:
+    opening, failure = NOT_CONFIGURED, ""
+    if chat and refused:
+        opening, failure = NOT_ASKED, refused
+    elif chat:
+        opening = NO_ANSWER
         try:
             return ComposedAnswer(chat.answer(_messages(query, [*sources, *others])).strip(), "llm", chat.name)
         except ChatFailed as error:
             failure = error.reason
-    return ComposedAnswer(
-        _extractive(query, sources, model, NO_ANSWER if chat else NOT_CONFIGURED), "extractive", None, failure
-    )
+    return ComposedAnswer(_extractive(query, sources, model, opening), "extractive", None, failure)
 
 
 def nothing_found(best: float | None, least: float) -> ComposedAnswer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmrag_link.errors import first_of
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.compounding import answer, external, mirror, paths, retrieval
 from vmrag_link.ops.compounding.answer import ComposedAnswer, Passage, Synthesis
@@ -12,7 +13,6 @@ from vmrag_link.ops.compounding.mirror import ActiveProject
 from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
 from vmrag_link.ops.compounding.search import Match
-from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.trust.language_model import chat_model
@@ -20,12 +20,15 @@ from vmrag_link.workspace import Workspace
 
 
 class CitedDocument(Record, frozen=True):
-    """A source of the answer; its place in the list, from 1, is its citation."""
+    """A source of the answer; its place in the list, from 1, is its citation. `file`: the file of
+    the work tree that the document is; empty where it is stored.
+    """
 
     path: str
     document: Document
     match: Match
     included_as: IncludedAs
+    file: str = ""
 
 
 class Answered(Record, frozen=True):
@@ -75,22 +78,31 @@ def ask_external(
 def ask_collections(
     ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, least: float | None
 ) -> Answered:
-    """Answer from these collections (none: from all). Raises as `retrieval.of_collections`."""
+    """Answer from these collections (none: from all), of which sources cite their files. What these
+    say is sent to no language model. Raises as `retrieval.of_collections`.
+    """
     most = USUAL_RESULTS if sources is None else sources
     found = retrieval.of_collections(ws, query, names, sources=most, least=least)
     cited = tuple(
-        CitedDocument(f"{each.document.collection}/{each.document.doc_id}", each.document, each.match, "match")
+        CitedDocument(
+            f"{each.document.collection}/{each.document.doc_id}",
+            each.document,
+            each.match,
+            "match",
+            each.document.doc_id if each.document.collection in found.files else "",
+        )
         for each in found.sources
     )
     written = answer.nothing_found(found.best, found.least)
-    if cited:
-        collection = collections.find(ws, found.standing.at, cited[0].document.collection)
-        written = _written(ws, collection, query, cited, [])
+    if cited and found.collection:
+        written = _written(ws, found.collection, query, cited, [])
     return Answered(written, cited, (), found.best, found.least, found.standing)
 
 
-class AskedSource(Record, frozen=True):
-    """A source of an answer, which cites it as `[citation]`; `excerpt`: of its nearest passage."""
+class AskedSource(Record, frozen=True, omit_defaults=True):
+    """A source of an answer, which cites it as `[citation]`; `excerpt`: of its nearest passage.
+    `file`: as of `CitedDocument`.
+    """
 
     citation: int
     path: str
@@ -98,6 +110,7 @@ class AskedSource(Record, frozen=True):
     score: float
     included_as: IncludedAs
     excerpt: str
+    file: str = ""
 
 
 class AskReport(Record, frozen=True):
@@ -115,7 +128,15 @@ class AskReport(Record, frozen=True):
 
 def report(done: Answered, *notes: str) -> AskReport:
     sources = [
-        AskedSource(number, each.path, each.document.title, each.match.score, each.included_as, each.match.excerpt)
+        AskedSource(
+            number,
+            each.path,
+            each.document.title,
+            each.match.score,
+            each.included_as,
+            each.match.excerpt,
+            each.file,
+        )
         for number, each in enumerate(done.sources, start=1)
     ]
     said = [*done.standing.notes, done.answer.failure, *notes]
@@ -143,5 +164,8 @@ def ask_project(
 def _written(
     ws: Workspace, collection: Collection, query: str, sources: Sequence[CitedDocument], linked: Sequence[Passage]
 ) -> ComposedAnswer:
-    passages = [Passage(each.path, each.document.title, each.document.content) for each in sources]
-    return answer.compose(query, passages, linked, ws.models.of(collection), chat_model(ws.settings.loaded))
+    passages = [Passage(each.file or each.path, each.document.title, each.document.content) for each in sources]
+    files = [each.file for each in sources if each.file]
+    refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
+    chat, model = chat_model(ws.settings.loaded), ws.models.of(collection)
+    return answer.compose(query, passages, linked, model, chat, refused=refused)

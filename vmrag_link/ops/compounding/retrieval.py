@@ -14,11 +14,12 @@ from vmrag_link.ops.compounding.doc_types import LEVELS, Level
 from vmrag_link.ops.compounding.project import DocsProject
 from vmrag_link.ops.compounding.search import ANY, Match, Matches, Threshold
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.ops.index.query import require_query, require_readable, searching
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace.indexed_rows import IndexedRows
 
 IncludedAs = Literal["match", "critical"]
 
@@ -102,7 +103,7 @@ def semantic(
         ]
         return Found(tuple(shown), len(near.found), near.best, near.least, viewed(ws, view))
 
-    return searching(ws, look)
+    return searching(ws, look, files=False)
 
 
 def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retrieved:
@@ -148,13 +149,17 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retr
             viewed(ws, view),
         )
 
-    return searching(ws, look)
+    return searching(ws, look, files=False)
 
 
 class CollectionMatches(Record, frozen=True):
-    """The best documents of several collections. `best`, `least`: as of `Matches`, over all."""
+    """The best documents of several collections. `best`, `least`: as of `Matches`, over all.
+    `collection`: that of the first; None without one. `files`: which are made of files.
+    """
 
     sources: tuple[SourceDocument, ...]
+    collection: Collection | None
+    files: frozenset[str]
     best: float | None
     least: float
     standing: Standing
@@ -163,29 +168,34 @@ class CollectionMatches(Record, frozen=True):
 def of_collections(
     ws: Workspace, query: str, names: Sequence[str], *, sources: int, least: float | None
 ) -> CollectionMatches:
-    """The documents of these collections (none: of all) that are nearest to a query.
+    """The documents of these collections (none: of all) that are nearest to a query, with files of
+    sources.
 
     Raises `CollectionMissing`, and as `semantic`.
     """
     require_query(query)
 
     def look(searcher: Searcher, view: View) -> CollectionMatches:
-        held = [each.name for each in ws.engine.collections(view.at) if searcher.collection(each.name)]
+        held = [each.name for each in searcher.collections()]
         for name in names:
             if name not in held:
+                require_readable(view, name, held)
                 raise no_collection(name, held)
         found = [(name, search.nearest(searcher, name, query, Threshold(Use.ANSWER, least))) for name in names or held]
         ranked = sorted(
             ((name, match) for name, matches in found for match in matches.found),
             key=lambda each: (-each[1].score, each[0], each[1].doc_id),
         )
+        files = IndexedRows(view.sources.folder) if view.sources else None
+        derived = frozenset(each.name for each in files.collections(view.at)) if files else frozenset()
         rows = [
             SourceDocument(row, match, "match")
             for name, match in ranked[:sources]
-            if (row := ws.engine.document(view.at, name, match.doc_id))
+            if (row := (files if files and name in derived else ws.engine).document(view.at, name, match.doc_id))
         ]
         best = max((matches.best for _, matches in found if matches.best is not None), default=None)
         asked = min((matches.least for _, matches in found), default=least or 0.0)
-        return CollectionMatches(tuple(rows), best, asked, viewed(ws, view))
+        first = searcher.collection(rows[0].document.collection) if rows else None
+        return CollectionMatches(tuple(rows), first, derived, best, asked, viewed(ws, view))
 
     return searching(ws, look)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vmrag_link.engines.base import Engine
 from vmrag_link.merging.line_matcher import matching_blocks
 from vmrag_link.models import At, Record, RevisionInfo, content_hash
-from vmrag_link.ops.history import document_names, log
+from vmrag_link.ops.history import document_names, known, log
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.revparse import WORKING
@@ -55,7 +55,8 @@ class _Line(NamedTuple):
 
 def blame(ws: Workspace, name: str) -> BlameReport:
     """Of `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
-    place, found = document_names.find_at(ws, name)
+    with known.naming_files(ws, name):
+        place, found = document_names.find_at(ws, name)
     text = _text(ws.engine, place.at, found)
     finder = _Finder(ws.engine, Trail(ws.engine, [place.revision], log.hidden(ws.engine)))
     origins = finder.origins(place.revision, found, text)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
+
+import msgspec
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.by_key import documents_by_key
@@ -26,17 +29,47 @@ _AT_ONCE = 20
 Sides = tuple[HeaderChange, Document | None, Document | None]
 """A change with the whole document before and after it."""
 
+TextReader = Callable[[Sequence[DocumentHeader]], Mapping[tuple[str, str], Document]]
+"""Reads documents of a place, by name."""
+
+
+class DiffTexts(NamedTuple):
+    """What reads the documents of a diff, at its one place and at the other."""
+
+    before: TextReader
+    after: TextReader
+
+
+class FileCounts(Record, frozen=True):
+    """How many files of a collection of code differ."""
+
+    collection: str
+    added: int = 0
+    modified: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.modified + self.removed
+
 
 class Diff(Record, frozen=True):
     """What turns the place `old` (None: nothing) into `new`.
 
     Documents are sorted by (collection, doc_id); `texts` reads them.
+
+    `commits`: those of git whose files are compared, too (`WORKING`: the work tree); empty where
+    none are. `files`: those that are only counted. `missing`: paths of files that are not compared,
+    because this clone does not have them.
     """
 
     old: At | None
     new: At
     documents: tuple[HeaderChange, ...]
     collections: tuple[CollectionChange, ...]
+    commits: tuple[str, str] = ("", "")
+    files: tuple[FileCounts, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def changes(self) -> ChangeCounts:
@@ -44,14 +77,14 @@ class Diff(Record, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return not self.documents and not self.collections
+        return not self.documents and not self.collections and not self.files
 
     def only(self, selection: NamedSelection) -> Diff:
         """The part about some documents and collections."""
         keys = {each.key for each in selection.documents}
         documents = (each for each in self.documents if each.key in keys)
         rows = (each for each in self.collections if each.key in selection.collections)
-        return Diff(self.old, self.new, tuple(documents), tuple(rows))
+        return msgspec.structs.replace(self, documents=tuple(documents), collections=tuple(rows))
 
 
 def diff(engine: Engine, old: At | None, new: At) -> Diff:
@@ -64,23 +97,30 @@ def diff(engine: Engine, old: At | None, new: At) -> Diff:
     return Diff(old, new, found.documents, found.collections)
 
 
-def texts(engine: Engine, found: Diff, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
+def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
+    """Of documents of the knowledge base."""
+
+    def reader(at: At | None) -> TextReader:
+        return lambda headers: documents_by_key(engine, at, [each.key for each in headers]) if at is not None else {}
+
+    return DiffTexts(reader(old), reader(new))
+
+
+def texts(read: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
     """The documents of some of the changes, in the given order; a few are in memory at a time.
 
-    Raises `KnowledgeMoved` where a working set does not hold what was found any more.
+    Raises `KnowledgeMoved` where a place does not hold what was found any more.
     """
     some = iter(changes)
     while batch := list(islice(some, _AT_ONCE)):
-        before = _documents(engine, found.old, [each.before for each in batch if each.before])
-        after = _documents(engine, found.new, [each.after for each in batch if each.after])
+        before = _documents(read.before, [each.before for each in batch if each.before])
+        after = _documents(read.after, [each.after for each in batch if each.after])
         for each in batch:
             yield each, before[each.before.key] if each.before else None, after[each.after.key] if each.after else None
 
 
-def _documents(engine: Engine, at: At | None, headers: Sequence[DocumentHeader]) -> dict[tuple[str, str], Document]:
-    if at is None:
-        return {}
-    found = documents_by_key(engine, at, [each.key for each in headers])
+def _documents(read: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
+    found = read(headers) if headers else {}
     for collection, doc_id in (each.key for each in headers):
         if (collection, doc_id) not in found:
             raise KnowledgeMoved(

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Collection as Several
+from typing import NamedTuple, Protocol
 
-from vmrag_link.engines.base import RowSource
 from vmrag_link.errors import (
     CollectionMissing,
     DocumentAmbiguous,
@@ -26,7 +26,7 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.models import At, Record
+from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import revparse
 from vmrag_link.suggest import nearest, no_collection
@@ -39,6 +39,18 @@ _SEPARATORS = ("/", "//")
 
 _LISTED = 10
 """Candidates that an error names in its hint; the details have all."""
+
+
+class NamedRows(Protocol):
+    """What names are looked up in: a knowledge base, or the files of sources."""
+
+    def collections(self, at: At) -> list[Collection]: ...
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]: ...
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
 
 class DocumentName(Record, frozen=True, order=True):
@@ -76,7 +88,7 @@ class NamedSelection(Record, frozen=True):
 # -- one document
 
 
-def find(rows: RowSource, places: Sequence[At], name: str) -> DocumentName:
+def find(rows: NamedRows, places: Sequence[At], name: str) -> DocumentName:
     """The document that a name means at the first of these places that has one.
 
     Raises `DocumentAmbiguous`, and `DocumentMissing` or `CollectionMissing` with what is near.
@@ -88,12 +100,12 @@ def find(rows: RowSource, places: Sequence[At], name: str) -> DocumentName:
     raise missing(rows, places[0], name)
 
 
-def candidates(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+def candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """The documents that a name may mean at a place; looks up, reads no list of documents."""
     return _named_in_full(rows, at, name) or _named_by_id(rows, at, name)
 
 
-def _named_in_full(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+def _named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     there = [each.name for each in rows.collections(at)]
     for separator in _SEPARATORS:
         parts = ((each, name.removeprefix(each + separator)) for each in there if name.startswith(each + separator))
@@ -102,7 +114,7 @@ def _named_in_full(rows: RowSource, at: At, name: str) -> list[DocumentName]:
     return []
 
 
-def _named_by_id(rows: RowSource, at: At, name: str) -> list[DocumentName]:
+def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     return [DocumentName(*each.key) for each in rows.headers(at, ids=[name])] if name else []
 
 
@@ -119,7 +131,7 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
     return place, find_in(ws.engine, place, rest)
 
 
-def find_in(rows: RowSource, place: DocumentPlace, name: str) -> DocumentName:
+def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
     """As `find`; of a document that was removed since it was committed, the error says so."""
     try:
         return find(rows, [place.at], name)
@@ -158,7 +170,7 @@ def _here(ws: Workspace) -> DocumentPlace:
     return DocumentPlace(ws.at(), ws.revision())
 
 
-def among(there: Collection[DocumentName], name: str) -> DocumentName | None:
+def among(there: Several[DocumentName], name: str) -> DocumentName | None:
     """The one of these that a name means; None if it means none. Raises `DocumentAmbiguous`."""
     for text in (str, _apart, _by_id):
         if found := [each for each in there if text(each) == name]:
@@ -167,14 +179,14 @@ def among(there: Collection[DocumentName], name: str) -> DocumentName | None:
     return None
 
 
-def _has(rows: RowSource, at: At, collection: str, doc_id: str) -> bool:
+def _has(rows: NamedRows, at: At, collection: str, doc_id: str) -> bool:
     return any(True for _ in rows.headers(at, collection=collection, ids=[doc_id]))
 
 
 # -- several
 
 
-def select(rows: RowSource, places: Sequence[At], names: Iterable[str], *, within: str | None = None) -> NamedSelection:
+def select(rows: NamedRows, places: Sequence[At], names: Iterable[str], *, within: str | None = None) -> NamedSelection:
     """The documents that are at any of these places and that these names mean.
 
     A name is, in this order, that of a document, of a folder or a collection, or a pattern; first
@@ -191,7 +203,7 @@ def select(rows: RowSource, places: Sequence[At], names: Iterable[str], *, withi
 class _Reading:
     """The documents at some places; a list of them is read only for what is no document's name."""
 
-    def __init__(self, rows: RowSource, places: Sequence[At], within: str | None) -> None:
+    def __init__(self, rows: NamedRows, places: Sequence[At], within: str | None) -> None:
         self._rows, self._places, self._within = rows, places, within
         self._listed: list[DocumentName] | None = None
         self._collections = sorted({each.name for at in places for each in rows.collections(at)})
@@ -290,7 +302,7 @@ def command_of(command: str, names: Sequence[str], within: str | None = None, *,
 # -- errors
 
 
-def missing(rows: RowSource, at: At, name: str, *, within: str | None = None) -> VmragError:
+def missing(rows: NamedRows, at: At, name: str, *, within: str | None = None) -> VmragError:
     """The error for a name that means no document at a place."""
     if within is not None:
         return no_document(rows, at, within, name)
@@ -314,7 +326,7 @@ def missing(rows: RowSource, at: At, name: str, *, within: str | None = None) ->
     return error
 
 
-def no_document(rows: RowSource, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
+def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
     """The error for a document that its collection does not have, or without the collection."""
     there = [each.name for each in rows.collections(at)]
     if collection not in there:
@@ -328,7 +340,7 @@ def no_document(rows: RowSource, at: At, collection: str, doc_id: str) -> Docume
     )
 
 
-def _nearest(rows: RowSource, at: At, name: str) -> str | None:
+def _nearest(rows: NamedRows, at: At, name: str) -> str | None:
     """The full name of the document whose full name or id is the most similar."""
     texts: dict[str, str] = {}
     for each in rows.headers(at):

@@ -8,33 +8,43 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.errors import FileFailed, UsageInvalid, quoted
+from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInvalid, quoted
+from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, Working
-from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.ops.follow.provenance import require_pinned, standing
+from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
 from vmrag_link.retrieval import fingerprint as retrieval
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.trust import settings as trusted
 from vmrag_link.workspace import Workspace
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 64 * 1024
 
 
-class FingerprintReport(Record, frozen=True):
+class CountedFiles(Record, frozen=True):
+    """Files of sources that are counted in: of this commit's tree or, where they are `uncommitted`,
+    as they lie in the work tree, whose HEAD it is. None: before the first commit.
+    """
+
+    commit: str | None
+    uncommitted: bool
+
+
+class FingerprintReport(Record, frozen=True, omit_defaults=True):
     """`ranking`: the version and the settings that rank. Two programs of different versions rank
-    equal documents differently, and their fingerprints differ.
+    equal documents differently, and their fingerprints differ. `files`: None without sources.
     """
 
     fingerprint: str
     revision: str
     ranking: Ranking
     dirty: bool
+    files: CountedFiles | None = None
 
 
-class ComparedFingerprint(Record, frozen=True):
+class ComparedFingerprint(Record, frozen=True, omit_defaults=True):
     """`differences`: what is known to differ, where the expected one says more than its hash."""
 
     expected: str
@@ -44,6 +54,7 @@ class ComparedFingerprint(Record, frozen=True):
     revision: str
     ranking: Ranking
     dirty: bool
+    files: CountedFiles | None = None
 
 
 class ExpectedFingerprint(Record, frozen=True):
@@ -53,19 +64,51 @@ class ExpectedFingerprint(Record, frozen=True):
     revision: str | None = None
     ranking: Ranking | None = None
     dirty: bool = False
+    files: CountedFiles | None = None
 
 
-def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
+def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins,
-    ranked as its own settings say.
+    ranked as its own settings say; with the files of sources of HEAD's or the ref's tree, or, where
+    the workspace is `working`, as they lie in the work tree.
+
+    Raises `SourcesIncomplete` where these cannot all be read here.
     """
+    place = ranked_at(ws, ref) if ref is not None else None
+    ranking = fusion.ranking(place.retrieval) if place else ws.ranking
+    counted, files = _files(ws, place, working=working)
+    of_files = FingerprintReport(
+        retrieval.fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
+    )
+    if place and not place.revision:
+        return of_files
     if ref is None:
-        sync_and_warn(ws)
-    at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
-    ranking = ws.ranking if ref is None else fusion.ranking(trusted.load_at(ws.places, ref).config.retrieval)
-    value = retrieval.fingerprint(ranking, ws.engine.collections(at), ws.engine.headers(at))
+        try:
+            sync_and_warn(ws)
+        except (NotInitialized, PinMissing):
+            if not files:
+                raise
+            return of_files
+    at: At = place.revision if place else ws.at()
+    value = retrieval.fingerprint(ranking, ws.engine.collections(at), ws.engine.headers(at), files=files)
     revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ranking, dirty=isinstance(at, Working))
+    return FingerprintReport(value, revision, ranking, dirty=isinstance(at, Working), files=counted)
+
+
+def _files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tuple[CountedFiles | None, str]:
+    """The files of sources, and what names their documents; None and nothing if there are none."""
+    if place:
+        commit, config = place.commit, place.config
+    elif not ws.sources.configured:
+        return None, ""
+    else:
+        commit = plumbing.head(ws.places).commit
+        if working or commit is None:
+            return CountedFiles(commit, uncommitted=True), ws.sources.contents_here().key
+        config = ws.sources.config_at(commit)
+    if not (commit and config and config.sources):
+        return None, ""
+    return CountedFiles(commit, uncommitted=False), ws.sources.contents_at(commit, config).key
 
 
 def compare(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = None) -> ComparedFingerprint:
@@ -83,6 +126,7 @@ def compare(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = N
         found.revision,
         found.ranking,
         found.dirty,
+        found.files,
     )
 
 
@@ -129,6 +173,10 @@ def _differences(expected: ExpectedFingerprint, found: FingerprintReport) -> Ite
     if expected.revision and expected.revision != found.revision:
         see = f"vmrag diff {quoted(expected.revision)} {found.revision}"
         yield f"the revision was {expected.revision[:7]} and is {found.revision[:7]}: {see}"
+    before, now = expected.files, found.files
+    if before and now and before.commit and now.commit and before.commit != now.commit:
+        see = f"git diff --stat {quoted(before.commit)} {now.commit[:7]}"
+        yield f"the files were those of commit {before.commit[:7]} and are those of {now.commit[:7]}: {see}"
     if expected.dirty:
         yield "uncommitted documents were counted in when it was made; to make it again: vmrag fingerprint --json"
     if found.dirty:

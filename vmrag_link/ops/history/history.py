@@ -10,8 +10,9 @@ from typing import NamedTuple
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange
 from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import document_names, log, rev_range
-from vmrag_link.ops.history.diff import Diff, diff
+from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.rev_range import Reach
@@ -57,10 +58,10 @@ class Revisions:
         """Against the first parent; of the document alone, if one was asked for."""
         old = step.info.parents[0] if step.info.parents else None
         if step.document is None:
-            found = diff(self._ws.engine, old, step.info.revision)
+            found = diffs.diff(self._ws.engine, old, step.info.revision)
         else:
             found = Diff(old, step.info.revision, (step.document,), ())
-        return WordDiff(self._ws.engine, found, detail)
+        return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), found, detail)
 
     def reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
         for step in self.steps:

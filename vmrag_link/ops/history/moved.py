@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vmrag_link.engines.base import Engine
+import msgspec
+
 from vmrag_link.models import DocumentHeader, HeaderChange, content_hash
 from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history.diff import Diff
+from vmrag_link.ops.history.diff import Diff, DiffTexts
 
 MOST_CANDIDATES = 100
 """Documents whose texts are compared with each other; those of one file name go first."""
@@ -25,13 +26,13 @@ _Trait = Callable[[DocumentHeader], object]
 """What two documents have in common that may be one."""
 
 
-def with_moves(engine: Engine, found: Diff) -> Diff:
+def with_moves(read: DiffTexts, found: Diff) -> Diff:
     """The same differences, but with one change for each document that moved: `modified`, from the
     header under its old name to that under its new one.
 
     Raises `KnowledgeMoved`.
     """
-    pairs = {new: old for old, new in _Matching(engine, found).pairs()}
+    pairs = {new: old for old, new in _Matching(read, found).pairs()}
     gone = set(pairs.values())
     documents = []
     for each in found.documents:
@@ -39,7 +40,7 @@ def with_moves(engine: Engine, found: Diff) -> Diff:
             documents.append(HeaderChange("modified", pairs[each.after], each.after))
         elif each.after or each.before not in gone:
             documents.append(each)
-    return Diff(found.old, found.new, tuple(documents), found.collections)
+    return msgspec.structs.replace(found, documents=tuple(documents))
 
 
 def file_name(header: DocumentHeader) -> str:
@@ -59,9 +60,8 @@ def likeness(old: Counter[int], new: Counter[int]) -> float:
 class _Matching:
     """Removed documents and new ones, fewer with every pair that is found."""
 
-    def __init__(self, engine: Engine, found: Diff) -> None:
-        self._engine = engine
-        self._found = found
+    def __init__(self, read: DiffTexts, found: Diff) -> None:
+        self._read = read
         self._gone = dict.fromkeys(each.before for each in found.documents if each.before and not each.after)
         self._new = dict.fromkeys(each.after for each in found.documents if each.after and not each.before)
 
@@ -116,5 +116,5 @@ class _Matching:
         return ((old, other) for _, old, other in found)
 
     def _lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
-        read = diffs.texts(self._engine, self._found, changes)
+        read = diffs.texts(self._read, changes)
         return [lines_of(document.content) for _, before, after in read if (document := before or after)]

@@ -41,14 +41,14 @@ class Reach(NamedTuple):
     without: AbstractSet[str] = frozenset()
 
 
-class _Range(NamedTuple):
+class NamedRange(NamedTuple):
     old: str
     dots: str
     new: str
 
 
 def is_range(name: str) -> bool:
-    return _parsed(name) is not None
+    return parsed(name) is not None
 
 
 def sides(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
@@ -59,7 +59,7 @@ def sides(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
     """
     if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
         raise UsageInvalid(f"{' '.join(names)!r} is not what a diff can be between.", hint=_EXAMPLES)
-    if names and (found := _parsed(names[0])):
+    if names and (found := parsed(names[0])):
         return _base(ws, found) if found.dots == "..." else found.old, found.new
     old, new, *_ = (*names, None, None)
     return old, new
@@ -79,7 +79,7 @@ def reach(ws: Workspace, name: str | None) -> Reach:
     """What a revision or a range means to a log; without a name the revision here."""
     if name is None or name == WORKING:
         return Reach((ws.revision_here(),))
-    found = _parsed(name)
+    found = parsed(name)
     if found is None:
         return Reach((resolve_rev(ws, name),))
     old, new = resolve_rev(ws, found.old), resolve_rev(ws, found.new)
@@ -89,14 +89,14 @@ def reach(ws: Workspace, name: str | None) -> Reach:
     return Reach((old, new), before & ws.engine.parents([new]).keys())
 
 
-def _parsed(name: str) -> _Range | None:
+def parsed(name: str) -> NamedRange | None:
     match = _RANGE.fullmatch(name)
     if match is None or not (match["old"] or match["new"]):
         return None
-    return _Range(match["old"] or HEAD, match["dots"], match["new"] or HEAD)
+    return NamedRange(match["old"] or HEAD, match["dots"], match["new"] or HEAD)
 
 
-def _base(ws: Workspace, asked: _Range) -> str:
+def _base(ws: Workspace, asked: NamedRange) -> str:
     """The merge base; of the commits, too, if both names are git's."""
     names = asked.old, HEAD if asked.new == WORKING else asked.new
     old, new = (resolve_rev(ws, name) for name in names)

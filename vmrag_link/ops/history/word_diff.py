@@ -9,7 +9,6 @@ import msgspec
 
 from vmrag_link import terminal_text, worddiff
 from vmrag_link.documents import origin
-from vmrag_link.engines.base import Engine
 from vmrag_link.errors import plural
 from vmrag_link.models import (
     ChangeCounts,
@@ -22,7 +21,7 @@ from vmrag_link.models import (
     canonical_json,
 )
 from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history.diff import Diff
+from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.worddiff import Piece
 
@@ -77,9 +76,9 @@ class CollectionDiff(Record, frozen=True):
     fields: tuple[FieldDiff, ...]
 
 
-class DiffReport(Record, frozen=True):
-    """`old`, `new`: revisions, or `WORKING`; `old` is empty for nothing. `changes`, `words`: sums
-    over the documents.
+class DiffReport(Record, frozen=True, omit_defaults=True):
+    """`old`, `new`: revisions, or `WORKING`; empty for nothing. `changes`, `words`: sums over the
+    documents. `old_commit`, `new_commit`, `files`, `missing`: as in `Diff`.
     """
 
     old: str
@@ -88,6 +87,10 @@ class DiffReport(Record, frozen=True):
     words: Words | None
     documents: list[DocumentDiff]
     collections: list[CollectionDiff]
+    old_commit: str = ""
+    new_commit: str = ""
+    files: tuple[FileCounts, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class WordDiff:
@@ -96,8 +99,8 @@ class WordDiff:
     `detail`: the names alone; with numbers of words; with the changed texts.
     """
 
-    def __init__(self, engine: Engine, found: Diff, detail: Detail) -> None:
-        self._engine = engine
+    def __init__(self, read: DiffTexts, found: Diff, detail: Detail) -> None:
+        self.read = read
         self.found = found
         self.detail = detail
 
@@ -113,7 +116,7 @@ class WordDiff:
         """Sorted by name. Raises `KnowledgeMoved`."""
         changes = self.found.documents
         shown = changes if self.detail == "text" else [each for each in changes if not _same_text(each)]
-        read = diffs.texts(self._engine, self.found, () if self.detail == "names" else shown)
+        read = diffs.texts(self.read, () if self.detail == "names" else shown)
         for change in changes:
             if self.detail == "names":
                 yield _named(change)
@@ -127,7 +130,10 @@ class WordDiff:
         documents = list(self.documents())
         words = None if self.detail == "names" else total(documents)
         old, new = (WORKING if isinstance(at, Working) else at or "" for at in (self.found.old, self.found.new))
-        return DiffReport(old, new, self.found.changes, words, documents, self.collections)
+        found = self.found
+        return DiffReport(
+            old, new, found.changes, words, documents, self.collections, *found.commits, found.files, found.missing
+        )
 
 
 def hidden_suffix(words: Words) -> str:
@@ -187,6 +193,8 @@ def _new_values(before: Document | None, after: Document | None) -> Iterator[str
 def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
     if before is None or after is None:
         return ()
+    if all(isinstance(each, Document) and each.source == each.doc_id for each in (before, after)):
+        names = [each for each in names if each != "source"]  # the name says it
     found = (FieldDiff(name, _text(before, name), _text(after, name)) for name in names)
     return tuple(each for each in found if each.before != each.after)
 

@@ -160,7 +160,7 @@ def _search(
         ]
         return _Found(found, list(held), viewed(ws, view))
 
-    return searching(ws, look)
+    return searching(ws, look, files=False)
 
 
 def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:

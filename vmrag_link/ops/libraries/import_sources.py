@@ -13,6 +13,7 @@ from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import AccessDenied, FetchFailed, FileFailed, VmragError
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.libraries import files, library, page_hosts, pages
 from vmrag_link.ops.libraries.converting import converting
@@ -116,17 +117,23 @@ def _named(
     ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
-    top = import_base.located(ws.places.top)
+    top, derived = import_base.located(ws.places.top), DerivedFiles(ws)
     for source in sources:
         if isinstance(source, str):
             yield _Named(source, pages.key_of(source))
             continue
         found = importing.existing(source)
         if not found.is_dir():
-            yield _Named(found, str(source))
+            refusal = derived.refusal([found])
+            if refusal and len(sources) == 1:
+                raise refusal
+            if refusal:
+                skipped.append(Skipped(terminal_text.one_line(str(source)), derived.reasons([found])[found]))
+            else:
+                yield _Named(found, str(source))
             continue
         base = import_base.of_folder(found, top)
-        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin))
+        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=derived.reasons))
         skipped += scan.skipped
         yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
 

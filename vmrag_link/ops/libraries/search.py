@@ -64,7 +64,7 @@ def search(
         ]
         return LibraryPassages(found, viewed(ws, view))
 
-    return searching(ws, look)
+    return searching(ws, look, files=False)
 
 
 def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryPassage:

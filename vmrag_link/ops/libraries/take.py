@@ -8,6 +8,7 @@ from typing import Any
 from vmrag_link.errors import quoted
 from vmrag_link.git.ignored import refuse_ignored
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.libraries import files, library, pages
 from vmrag_link.ops.libraries.converting import converting
@@ -27,12 +28,15 @@ def file(
 ) -> Landed[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
-    Raises `AccessDenied` for one that git ignores, as `files.find`, `files.read` and `ingest`.
+    Raises `AccessDenied` for one that git ignores, `SourceReadOnly` for one that is a document of
+    a source, and as `files.find`, `files.read` and `ingest`.
     """
     found = files.find(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"Only the user can take it all the same: {own}"
     refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
+    if derived := DerivedFiles(ws).refusal([found.path]):
+        raise derived
     return _one(ws, name, files.read(ws, found), metadata)
 
 

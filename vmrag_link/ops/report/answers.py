@@ -17,12 +17,11 @@ from vmrag_link.errors import (
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, misses
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.diff_queries import QueryDiff, compared
-from vmrag_link.ops.index.query import RankedRevision
+from vmrag_link.ops.follow.ranked_place import RankedRevision
 from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces
 from vmrag_link.ops.report.records import ComparedQueries, QueryChange
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
-from vmrag_link.trust import settings as trusted
 from vmrag_link.workspace import Workspace
 
 _REASONS = (
@@ -46,10 +45,10 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         golden = _golden(ws, places.head)
         if golden is None:
             return _not_compared(f"{places.head.name} has no golden queries in {QUERIES_NAME}.")
-        if places.start.revision is None or places.head.revision is None:
-            without = places.head if places.head.revision is None else places.start
-            return _not_compared(f"{without.name} pins no knowledge that could answer.", total=len(golden.queries))
-        before, after = _ranked(ws, places.start, places.start.revision), _ranked(ws, places.head, places.head.revision)
+        for each in (places.head, places.start):
+            if not (each.revision or each.names_sources):
+                return _not_compared(f"{each.name} pins no knowledge that could answer.", total=len(golden.queries))
+        before, after = _ranked(ws, places.start), _ranked(ws, places.head)
         if before == after:  # one place ranks alike twice
             return ComparedQueries(QUERIES_NAME, len(golden.queries))
         found = compared(ws, golden, before, after)
@@ -71,9 +70,10 @@ def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
     return golden_file.load(ws).golden if ws.places.queries.exists() else None
 
 
-def _ranked(ws: Workspace, place: ComparedPlace, revision: str) -> RankedRevision:
-    settings = trusted.load_at(ws.places, place.commit).config if place.commit else ws.config
-    return RankedRevision(revision, settings.retrieval)
+def _ranked(ws: Workspace, place: ComparedPlace) -> RankedRevision:
+    settings = ws.sources.config_at(place.commit) if place.commit else ws.config
+    files = settings if place.names_sources else None
+    return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
 
 
 def _change(query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, after: RetrievalSettings) -> QueryChange:

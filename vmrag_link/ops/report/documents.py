@@ -32,9 +32,15 @@ def room(documents: int) -> int:
 
 
 def reported(
-    number: int, change: HeaderChange, before: Document | None, after: Document | None, *, most: int
+    number: int,
+    change: HeaderChange,
+    before: Document | None,
+    after: Document | None,
+    *,
+    is_file: bool = False,
+    most: int,
 ) -> ReportedDocument:
-    """`most`: characters of the difference that are kept."""
+    """`is_file`: of the code's tree. `most`: characters of the difference that are kept."""
     found = document_diff(change, before, after, with_text=True)
     old_collection, old_id = before.key if before and found.old_name else ("", "")
     return ReportedDocument(
@@ -45,6 +51,7 @@ def reported(
         title=found.title,
         old_collection=old_collection,
         old_doc_id=old_id,
+        file=found.doc_id if is_file else "",
         words=found.words or Words(),
         characters=Growth(_length(before), _length(after)),
         fields=tuple(map(_field, found.fields)),

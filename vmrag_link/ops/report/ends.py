@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmrag_link.engines.base import root_of
 from vmrag_link.errors import GitReferenceMissing, HistoryMissing, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.models import At
 from vmrag_link.ops.commits.shallow_history import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.merge_base import shown_base
@@ -18,11 +16,14 @@ MERGE_BASE = "merge base"
 
 
 class ComparedPlace(NamedTuple):
-    """As `records.ReportEnd`, with the revision alone."""
+    """As `records.ReportEnd`, with the revision alone. `names_sources`: the commit's settings name
+    files that are documents.
+    """
 
     name: str
     commit: str | None
     revision: str | None
+    names_sources: bool = False
 
 
 class ComparedPlaces(NamedTuple):
@@ -31,15 +32,6 @@ class ComparedPlaces(NamedTuple):
     base: ComparedPlace
     start: ComparedPlace
     head: ComparedPlace
-
-    @property
-    def old(self) -> At | None:
-        """Where the documents are read before; None where there were none."""
-        return self.start.revision
-
-    def new(self, ws: Workspace) -> At:
-        """And after; without a pin the knowledge base before its first document."""
-        return self.head.revision or root_of(ws.engine)
 
 
 class NamedEnd(NamedTuple):
@@ -53,13 +45,13 @@ def places_of(ws: Workspace, base: NamedEnd, head: NamedEnd) -> ComparedPlaces:
     """The ends by name: of git's commits first, then as `vmrag diff` takes revisions.
 
     A pinned revision that is not here is fetched. Raises `HistoryMissing` where a shallow clone
-    cannot tell where they parted, `PinMissing` where none of the places pins anything,
+    cannot tell where they parted, `PinMissing` where none of the places pins or names anything,
     `PinRevisionMissing`, `PinMalformed`, `UsageInvalid` for uncommitted documents, and as
     `resolve_rev`.
     """
     one, other = _place(ws, base), _place(ws, head)
     start = _start(ws, one, other)
-    if one.revision is None and other.revision is None and start.revision is None:
+    if not any(each.revision or each.names_sources for each in (one, other, start)):
         raise PinMissing(
             f"Neither {one.name} nor {other.name} pins any knowledge: there is nothing to compare.",
             hint="vmrag init   (in a repository that has a knowledge base: vmrag pin)",
@@ -78,7 +70,7 @@ def _place(ws: Workspace, asked: NamedEnd) -> ComparedPlace:
         commit = plumbing.resolve(ws.places, asked.name)
     except GitReferenceMissing:
         return ComparedPlace(called, None, resolve_rev(ws, asked.name))
-    return ComparedPlace(called, commit, _pinned(ws, commit, called))
+    return _at(ws, called, commit, _pinned(ws, commit, called))
 
 
 def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedPlace:
@@ -101,10 +93,13 @@ def _start(ws: Workspace, base: ComparedPlace, head: ComparedPlace) -> ComparedP
     if base.commit in found:
         return base
     if base.revision and head.revision:
-        return ComparedPlace(
-            MERGE_BASE, found[0], shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
-        )
-    return ComparedPlace(MERGE_BASE, found[0], _pinned(ws, found[0], f"{MERGE_BASE} {found[0][:12]}"))
+        revision = shown_base(ws, base.revision, head.revision, (base.commit, head.commit))
+        return _at(ws, MERGE_BASE, found[0], revision)
+    return _at(ws, MERGE_BASE, found[0], _pinned(ws, found[0], f"{MERGE_BASE} {found[0][:12]}"))
+
+
+def _at(ws: Workspace, called: str, commit: str, revision: str | None) -> ComparedPlace:
+    return ComparedPlace(called, commit, revision, bool(ws.sources.config_at(commit).sources))
 
 
 def _pinned(ws: Workspace, commit: str, called: str) -> str | None:

@@ -24,7 +24,7 @@ from vmrag_link.ops.report.records import (
 )
 from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.ops.report.verdict import verdict
-from vmrag_link.ops.report.wording import basis, grown, named, pinned_by
+from vmrag_link.ops.report.wording import basis, documents_name, grown, named, pinned_by, without_revision
 from vmrag_link.worddiff import Op, render
 
 _SHARES = {
@@ -81,6 +81,7 @@ def _head(summary: ReportSummary, room: int) -> str:
         ("Documents", grown(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _words(summary.words)),
+        *((f"Files of {each.collection} that differ", f"{each.total:,}") for each in summary.files),
         *([("Chunks", grown(summary.size.chunks))] if summary.size.chunks else []),
         *(
             [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
@@ -94,7 +95,7 @@ def _head(summary: ReportSummary, room: int) -> str:
 
 def _end(end: ReportEnd) -> str:
     if end.revision is None:
-        return f"{named(end)} pins no knowledge"
+        return f"{named(end)}: {without_revision(end)}"
     subject = end.revision.message.strip().partition("\n")[0]
     by = pinned_by(end.revision)
     return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}" + (f"\npinned by {by}" if by else "")
@@ -166,7 +167,8 @@ def _words(words: Words) -> str:
 
 
 def _names(line: DocumentLine) -> str:
-    return f"{line.old_name}\n→ {line.name}" if line.old_name else line.name
+    name = documents_name(line)
+    return f"{line.old_name}\n→ {name}" if line.old_name else name
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], room: int, *, total: int = 0) -> str:

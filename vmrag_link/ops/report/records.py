@@ -11,6 +11,7 @@ from typing import Literal
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.models import ChangeKind, Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.word_diff import Words
 from vmrag_link.worddiff import Piece
@@ -28,12 +29,13 @@ class ReportEnd(Record, frozen=True):
     """A place of the comparison, by the `name` that was asked for.
 
     `commit`: git's, by full hash; None where the name is that of a revision. `revision`: what it
-    pins; None where it pins no knowledge.
+    pins; None where it pins no knowledge. `files`: whether files of its tree are documents.
     """
 
     name: str
     commit: str | None
     revision: PinnedRevision | None
+    files: bool = False
 
 
 class RevisionList(Record, frozen=True):
@@ -55,9 +57,9 @@ class Growth(Record, frozen=True):
 
 
 class KnowledgeSize(Record, frozen=True):
-    """`documents`: of the whole knowledge base. `characters`: of the texts of those that differ;
-    the others are not read. `chunks`: of the whole index, None where one of the revisions has none
-    here.
+    """`documents`: of the whole knowledge base, and files that are documents. `characters`: of the
+    texts of those that differ; the others are not read. `chunks`: of the whole index, None where
+    one of the revisions has none here, and where files are documents, too.
     """
 
     documents: Growth
@@ -82,7 +84,9 @@ class DocumentLine(Record, frozen=True):
     """One document that differs, without its text.
 
     `number` counts from 1, in the order of the report. `old_collection`, `old_doc_id`: where a
-    moved document was; empty for others. `characters`: of its text, 0 where it is not there.
+    moved document was; empty for others. `file`: the path of the file that it is, below the top of
+    the repository; empty for one that the knowledge base stores. `characters`: of its text, 0 where
+    it is not there.
     """
 
     number: int
@@ -92,6 +96,7 @@ class DocumentLine(Record, frozen=True):
     title: str
     old_collection: str
     old_doc_id: str
+    file: str
     words: Words
     characters: Growth
 
@@ -185,8 +190,10 @@ class ReportSummary(Record, frozen=True):
     head does not, which is knowledge that is dropped or taken back. `missing`: the revisions of
     base that the head lacks because base has moved on; they are no part of this.
 
-    `words`: sums over the documents. `findings`: what `vmrag verify` says of the commits between;
-    `verified` is false where the places are no commits of git's. `documents`: sorted by name.
+    `words`: sums over the documents. `files`: how many files of code differ; `unread`: files that
+    are not compared, because this clone does not have them. `findings`: what `vmrag verify` says of
+    the commits between; `verified` is false where the places are no commits of git's. `documents`:
+    sorted by name.
     """
 
     base: ReportEnd
@@ -203,11 +210,13 @@ class ReportSummary(Record, frozen=True):
     queries: ComparedQueries
     verified: bool
     findings: tuple[PinFinding, ...]
+    files: tuple[FileCounts, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
         """No knowledge changes."""
-        return not self.documents and not self.collections
+        return not self.documents and not self.collections and not self.files
 
 
 class FullReport(Record, frozen=True):

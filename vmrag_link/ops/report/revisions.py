@@ -36,9 +36,10 @@ def between(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
     at_ends = [log.info(ws.engine, each.revision) for each in places if each.revision]
     shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
     code = [each.commit for each in places if each.commit]
-    known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)}
+    known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)} if shown else {}
     one, parted, other = (
-        ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None) for each in places
+        ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None, each.names_sources)
+        for each in places
     )
     return RevisionsBetween(
         one,
@@ -46,7 +47,7 @@ def between(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
         other,
         _listed(gained, known),
         _listed(lost, known),
-        len(base - start - head - log.hidden(ws.engine)),
+        len(base - start - head - log.hidden(ws.engine)) if base else 0,
     )
 
 

@@ -33,7 +33,9 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
     answered_otherwise = bool(summary.queries.rankings or summary.queries.hint)
     look = bool(given_up or summary.words.hidden or summary.lost.total) or answered_otherwise
-    told = (*wrong, *_given_up(given_up), changed, *_hidden(summary), *_lost(summary), *answers, *_verified(summary))
+    files = tuple(_files(summary))
+    about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verified(summary))
+    told = (*wrong, *_given_up(given_up), changed, *about)
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
 
@@ -83,6 +85,14 @@ def _documents(summary: ReportSummary) -> str:
     of = plural(len({each.collection for each in summary.documents}), "collection")
     also = f" The settings of {settings} differ." if summary.collections else ""
     return f"{named(summary.head)} {_listed(parts)} in {of}.{also}"
+
+
+def _files(summary: ReportSummary) -> Iterator[str]:
+    if number := sum(each.total for each in summary.files):
+        yield f"{plural(number, 'file')} of code {'differs' if number == 1 else 'differ'}, too."
+    if summary.unread:
+        are = "is" if len(summary.unread) == 1 else "are"
+        yield f"{plural(len(summary.unread), 'file')} {are} not compared, because this clone does not have them."
 
 
 def _hidden(summary: ReportSummary) -> Iterator[str]:

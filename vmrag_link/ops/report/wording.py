@@ -5,7 +5,7 @@ from __future__ import annotations
 from vmrag_link.errors import plural, quoted
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
-from vmrag_link.ops.report.records import Growth, ReportEnd, ReportSummary
+from vmrag_link.ops.report.records import DocumentLine, Growth, ReportEnd, ReportSummary
 
 _SHORT = 12
 
@@ -15,6 +15,16 @@ def named(end: ReportEnd) -> str:
     if end.name == MERGE_BASE and end.commit:
         return f"the {MERGE_BASE} {end.commit[:_SHORT]}"
     return end.name[:_SHORT] if end.name in (end.commit, end.revision and end.revision.revision) else end.name
+
+
+def without_revision(end: ReportEnd) -> str:
+    """What is known where no knowledge base is pinned."""
+    return "files of the code alone" if end.files else "pins no knowledge"
+
+
+def documents_name(line: DocumentLine) -> str:
+    """Of a document as it is now; that of a file says so."""
+    return f"{line.name} (file)" if line.file else line.name
 
 
 def basis(summary: ReportSummary) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, quoted
+from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, enumerated, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.verify import FORMAT
@@ -26,6 +26,7 @@ from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions
 from vmrag_link.ops.status.changes import PendingChanges, changes
+from vmrag_link.ops.status.sources import SourcesStatus, sources_status
 from vmrag_link.ops.system import relocation
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, current, lease, sentences
@@ -75,7 +76,8 @@ class StatusReport(Record, frozen=True):
 
     `chroma`: its store of the bound index, on which no answer and no `state` depends; None where
     no index is bound. `server`: the same of the Chroma server, if the settings name one. `changes`
-    if they were asked for, and there is a knowledge base.
+    if they were asked for, and there is a knowledge base; `sources` if they were asked for, and
+    some are configured.
     """
 
     state: State
@@ -90,17 +92,21 @@ class StatusReport(Record, frozen=True):
     chroma: ChromaState | None = None
     server: SharingState | None = None
     changes: PendingChanges | None = None
+    sources: SourcesStatus | None = None
 
 
 def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     """What `vmrag status` shows; `with_changes`, which take time, also what differs."""
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
+    files = sources_status(ws) if with_changes else None
     if not ws.initialized:
         why = uninitialized(ws)
         pin, flaws = _pin_alone(ws)
-        reasons = [why.message, *flaws, *_warnings(ws)]
-        return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
+        reasons = [why.message, *flaws, *_files_answer(ws), *_warnings(ws)]
+        return StatusReport(
+            "not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint, sources=files
+        )
     target = ws.target()
     index, damage = _index(ws, target)
     state, reasons, hint = _state(ws, target, damage)
@@ -135,12 +141,18 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None
     return StatusReport(
-        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found
+        state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma, server, found, files
     )
 
 
 def _warnings(ws: Workspace) -> list[str]:
     return [f"warning: {warning}" for warning in ws.settings.loaded.warnings]
+
+
+def _files_answer(ws: Workspace) -> list[str]:
+    """What answers without a knowledge base."""
+    names = [each.collection for each in ws.sources.configured]
+    return [f"Files of sources answer all the same, as {enumerated(names)} (see: vmrag sources)."] if names else []
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:

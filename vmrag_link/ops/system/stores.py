@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmrag_link.documents.import_base import leads_out
 from vmrag_link.errors import UsageInvalid, enumerated
+from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At
-from vmrag_link.ops.documents.collections import exact
+from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
 from vmrag_link.ops.follow.follow_pin import move_for_reading
 from vmrag_link.ops.system.collections import CODEBASE, SYSTEM_COLLECTIONS
-from vmrag_link.workspace import DocumentStore, Workspace, local_store, reasons
+from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, reasons
 
 PRIVATE = tuple(each for each in SYSTEM_COLLECTIONS if each != CODEBASE)
 """The collections that the setting is about. Others are where those of their name are."""
@@ -22,9 +24,11 @@ PRIVATE = tuple(each for each in SYSTEM_COLLECTIONS if each != CODEBASE)
 def for_tools(ws: Workspace, *names: str) -> DocumentStore:
     """Where the tools of `thinking` and `learning` read and write the collections of these names.
 
-    Raises `NotInitialized`, and `UsageInvalid` for one that is in the knowledge base, where only
-    this machine is allowed.
+    Raises `NotInitialized`, `SourceReadOnly`, and `UsageInvalid` for one that is in the knowledge
+    base, where only this machine is allowed.
     """
+    for name in names:
+        require_stored(ws, name)
     if ws.config.system.versioned:
         return ws
     if not ws.initialized:
@@ -50,6 +54,20 @@ def holding(ws: Workspace, name: str) -> DocumentStore:
     return ws.local if kept else ws
 
 
+def readable(ws: Workspace, name: str) -> ReadableStore:
+    """Where a collection is read that somebody names: in files of the tree, if it is made of them,
+    else as `holding`.
+    """
+    return ws.files if made_of_files(ws, name) else holding(ws, name)
+
+
+def made_of_files(ws: Workspace, name: str) -> bool:
+    """Whether a collection is a source's. One that the knowledge base stores, too, is not."""
+    derived = {each.collection for each in ws.sources.configured}
+    names = derived.intersection(own_names(ws, name)) if derived else ()
+    return bool(names) and {name, *names}.isdisjoint(ws.stored_collections())
+
+
 def holding_all(ws: Workspace, names: Sequence[str]) -> DocumentStore:
     """As `holding`, for those that one command names; the knowledge base if there are none.
 
@@ -65,10 +83,28 @@ def holding_all(ws: Workspace, names: Sequence[str]) -> DocumentStore:
     )
 
 
-def require_versioned(ws: Workspace, name: str) -> None:
-    """Raises `UsageInvalid` for a collection that its own tools write, on this machine alone: from
-    the knowledge base it would be pushed.
+def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
+    """Raises `SourceReadOnly` for a collection that is made of files, with the path of the first of
+    these documents or chunks that is one.
     """
+    if made_of_files(ws, name):
+        documents = [found[0] if (found := parse_chunk_id(each)) else each for each in ids]
+        paths = (each for pair in zip(ids, documents, strict=True) for each in pair)
+        raise source_read_only(name, next((each for each in paths if _is_file(ws, each)), ""))
+
+
+def _is_file(ws: Workspace, path: str) -> bool:
+    try:
+        return not leads_out(path) and (ws.places.top / path).is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def require_versioned(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
+    """As `require_stored`. Raises `UsageInvalid` for a collection that its own tools write, on this
+    machine alone: from the knowledge base it would be pushed.
+    """
+    require_stored(ws, name, ids)
     if holding(ws, name) is not ws:
         raise UsageInvalid(
             f"Collection {name!r} stays on this machine (system.versioned is false), and only the tools for thoughts, "

@@ -98,7 +98,7 @@ def similar_thoughts(
         best = scored[0].similarity if scored else None
         return SimilarThoughts([each for each in scored if each.similarity >= least], least, best, viewed(store, view))
 
-    return searching(store, look)
+    return searching(store, look, files=False)
 
 
 def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
@@ -125,7 +125,7 @@ def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | Non
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
         return SimilarSessions(rows, least, best, viewed(store, view))
 
-    return searching(store, look)
+    return searching(store, look, files=False)
 
 
 def _session_of(header: DocumentHeader) -> str | None:

@@ -18,7 +18,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange
 from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import eviction
+from vmrag_link.sync import eviction, source_views
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -107,7 +107,7 @@ def _rewrite_segments(ws: Workspace) -> None:
         file_failures(),
     ):  # queries tell of damage, and mend it
         upkeep.rewrite(ws.views)
-    ws.views.segments.collect(eviction.view_folders(ws.places))
+    ws.views.segments.collect(source_views.view_folders(ws.places))
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -120,7 +120,8 @@ def prune_vectors(ws: Workspace) -> Excess:
 def _spare(ws: Workspace) -> list[Path]:
     bound = bindings.bound_views(ws.places)
     spare = ws.views.spare(bound=bound, keep_bytes=_kept_bytes(ws))
-    return [*spare, *ws.views.segments.spare(eviction.view_folders(ws.places), without=spare)]
+    spare += ws.sources.views.spare(bound=source_views.bound_views(ws.places), keep_bytes=_kept_bytes(ws))
+    return [*spare, *ws.views.segments.spare(source_views.view_folders(ws.places), without=spare)]
 
 
 def _stores(ws: Workspace) -> list[Path]:
@@ -150,7 +151,7 @@ def _files(ws: Workspace) -> list[Path]:
 
 def rubbish(ws: Workspace) -> list[Path]:
     """Files that only killed processes leave, and damaged caches that were set aside."""
-    making = (ws.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.stores)
+    making = (ws.views, ws.sources.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.stores)
     unfinished = [path for folders in making for path in folders.unfinished()]
     building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
@@ -159,6 +160,7 @@ def rubbish(ws: Workspace) -> list[Path]:
 def _orphaned_locks(ws: Workspace) -> list[Path]:
     return [
         *directories.lonely(ws.places.views),
+        *directories.lonely(ws.places.source_views),
         *directories.lonely(ws.places.chroma),
         *directories.lonely(ws.places.working_copies),
     ]

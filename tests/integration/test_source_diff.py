@@ -1,0 +1,157 @@
+"""`vmrag diff` of documents of sources, beside those that are stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import sources
+from tests.support.repos import isolate
+from tests.support.sources import PAGE, SETTINGS, change, commit
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    return sources.sourced_project(tmp_path / "work")
+
+
+@pytest.fixture
+def stocked(project) -> Project:
+    """With a knowledge base, in which `notes/note.md` is."""
+    project.vmrag("init", "--no-hooks")
+    project.put("note.md", "stored text\n", collection="notes")
+    project.vmrag("commit", "-m", "note")
+    commit(project, "with a note")
+    return project
+
+
+def names(project: Project, *arguments: str) -> list[str]:
+    return project.vmrag("diff", *arguments, "--name-status").out.splitlines()
+
+
+def test_a_diff_shows_the_files_that_differ_from_head(project):
+    assert project.vmrag("diff").out == "no documents changed\n"
+    change(project, "docs/page.md", "two", "TWO")
+    (project.top / "README.md").unlink()
+    (project.top / "docs/untracked.md").write_text("text\n")
+    assert names(project) == ["D\tdocs/README.md", "M\tdocs/docs/page.md"]
+    out = project.vmrag("diff").out
+    assert "    [-two-]{+TWO+}\n" in out
+    assert out.endswith("1 document modified, 1 removed\n")
+    assert "docs/docs/page.md | +1 -1" in project.vmrag("diff", "--stat").out
+
+
+def test_both_kinds_of_documents_stand_in_one_diff(stocked):
+    stocked.put("note.md", "stored words\n", collection="notes")
+    change(stocked, "docs/page.md", "two", "TWO")
+    assert names(stocked) == ["M\tdocs/docs/page.md", "M\tnotes/note.md"]
+    report = stocked.ask("diff")
+    assert (report["old"], report["new"]) == (stocked.pinned, "WORKING")
+    assert (report["old_commit"], report["new_commit"]) == (stocked.git("rev-parse", "HEAD"), "WORKING")
+    assert names(stocked, "notes/note.md") == ["M\tnotes/note.md"]
+    assert names(stocked, "docs/page.md") == ["M\tdocs/docs/page.md"]
+    assert names(stocked, "--only", "docs/") == ["M\tdocs/docs/page.md"]
+    assert names(stocked, "HEAD", "note.md", "docs/docs/page.md") == ["M\tdocs/docs/page.md", "M\tnotes/note.md"]
+
+
+def test_refs_are_compared_by_the_trees_of_their_commits(stocked):
+    change(stocked, "docs/page.md", "two", "TWO")
+    commit(stocked, "TWO")
+    assert names(stocked) == []
+    assert names(stocked, "HEAD~1") == ["M\tdocs/docs/page.md"]
+    assert names(stocked, "HEAD~1", "HEAD") == ["M\tdocs/docs/page.md"]
+    assert names(stocked, "HEAD~1..") == ["M\tdocs/docs/page.md"]
+    # Before the knowledge base was there.
+    assert names(stocked, "HEAD~2", "HEAD") == ["M\tdocs/docs/page.md", "A\tnotes/note.md"]
+
+
+def test_three_dots_compare_with_the_merge_base(project):
+    project.git("switch", "-q", "-c", "side")
+    commit(project, "aside", **{"docs/aside.md": "# Aside\n"})
+    project.git("switch", "-q", "main")
+    commit(project, "meanwhile", **{"README.md": "# Read me\n"})
+    assert names(project, "main...side") == ["A\tdocs/docs/aside.md"]
+    assert names(project, "main..side") == ["M\tdocs/README.md", "A\tdocs/docs/aside.md"]
+
+
+def test_a_revision_has_no_files_to_compare(stocked):
+    change(stocked, "docs/page.md", "two", "TWO")
+    report = stocked.ask("diff", stocked.pinned)
+    assert (report["documents"], report.get("old_commit")) == ([], None)
+
+
+def test_each_commit_names_its_own_sources(project):
+    commit(project, "less", **{".vmrag.yaml": SETTINGS.replace("[docs/, README.md]", "[docs/]")})
+    assert names(project, "HEAD~1", "HEAD") == ["D\tdocs/README.md"]
+    assert names(project) == []
+    (project.top / ".vmrag.yaml").write_text(SETTINGS)
+    assert names(project) == []  # the settings of the work tree count for both
+    assert names(project, "HEAD") == ["A\tdocs/README.md"]
+
+
+def test_code_is_counted_unless_it_is_asked_for(project):
+    change(project, "src/a.py", "pass", "return 1")
+    (project.top / "src/b.py").write_text("x = 1\n")
+    project.git("add", "-A")
+    done = project.vmrag("diff")
+    assert done.out == "no documents changed\nCode: 2 files (1 added, 1 modified); to see them: --files\n"
+    assert project.ask("diff")["files"] == [{"collection": "code", "added": 1, "modified": 1, "removed": 0}]
+    assert names(project, "--files") == ["M\tcode/src/a.py", "A\tcode/src/b.py"]
+    assert names(project, "code/src/b.py") == ["A\tcode/src/b.py"]
+    assert names(project, "--only", "code/src") == ["M\tcode/src/a.py", "A\tcode/src/b.py"]
+    listed = project.vmrag("diff", "--name-only")
+    assert (listed.out, listed.err) == ("", "Code: 2 files (1 added, 1 modified). Their names: --files\n")
+
+
+def test_two_documents_are_compared_by_their_names(stocked):
+    change(stocked, "docs/page.md", "two", "TWO")
+    assert "[-two-]{+TWO+}" in stocked.vmrag("diff", "HEAD:docs/docs/page.md").out
+    assert "M  docs/README.md -> docs/docs/page.md" in stocked.vmrag("diff", "HEAD:docs/README.md", "docs/page.md").out
+    assert "M  notes/note.md -> docs/README.md" in stocked.vmrag("diff", "HEAD:note.md", "docs/README.md").out
+    missing = stocked.vmrag("diff", "HEAD:docs/docs/pages.md", code=3)
+    assert "Is it 'docs/page.md'?" in missing.err
+
+
+def test_a_file_that_says_the_same_is_not_shown(project):
+    (project.top / "docs/page.md").write_bytes(b"\xef\xbb\xbf" + PAGE.encode())
+    assert project.vmrag("diff").out == "no documents changed\n"
+
+
+def test_what_was_stored_and_is_a_file_now_is_modified_or_the_same(project):
+    (project.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
+    project.vmrag("init", "--no-hooks")
+    project.put("README.md", "# Readme\n", collection="docs")
+    project.put("docs/page.md", "# Page\n", collection="docs")
+    project.vmrag("commit", "-m", "stored")
+    before = commit(project, "stored")
+    project.vmrag("rm", "docs", "--yes")
+    project.vmrag("commit", "-m", "as files")
+    commit(project, "as files", **{".vmrag.yaml": SETTINGS})
+    shown = names(project, before, "HEAD")
+    assert "M\tdocs/docs/page.md" in shown
+    assert not any(line.startswith(("A", "D")) for line in shown)
+
+
+def test_before_anything_is_set_up_what_would_be_proposed_is_compared(project):
+    commit(project, "none", **{".vmrag.yaml": None})
+    change(project, "docs/page.md", "two", "TWO")
+    assert names(project) == ["M\tdocs/docs/page.md"]
+    commit(project, "two")
+    assert names(project, "HEAD~1", "HEAD") == ["M\tdocs/docs/page.md"]
+
+
+def test_the_golden_answers_of_two_commits_are_compared(project):
+    commit(
+        project,
+        "queries",
+        **{
+            ".vmrag/queries.yaml": "queries:\n  - query: seven\n    expect: [docs/docs/page.md]\n",
+            "docs/page.md": "seven\n",
+        },
+    )
+    out = project.vmrag("diff", "--queries", "HEAD~1").out
+    assert "1 query: 1 ranked differently" in out
+    assert project.vmrag("diff", "--queries").out.endswith("1 alike\n")

@@ -1,0 +1,192 @@
+"""Documents of sources in reports, in `status`, in golden queries, in tests of a project, and what
+is exported.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import sources
+from tests.support.repos import isolate
+from tests.support.sources import change, commit
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+
+QUERIES = "queries:\n  - query: three four\n    expect: [docs/docs/page.md]\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    """Without a knowledge base."""
+    isolate(monkeypatch, tmp_path / "home")
+    made = sources.sourced_project(tmp_path / "work")
+    commit(made, "queries", **{".vmrag/queries.yaml": QUERIES})
+    return made
+
+
+@pytest.fixture
+def stocked(project) -> Project:
+    """With a knowledge base, in which `notes/note.md` is."""
+    project.vmrag("init", "--no-hooks")
+    project.put("note.md", "stored text\n", collection="notes")
+    project.vmrag("commit", "-m", "note")
+    commit(project, "with a note")
+    return project
+
+
+# -- reports
+
+
+def test_a_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
+    change(project, "docs/page.md", "two", "TWO")
+    change(project, "src/a.py", "pass", "return 1")
+    commit(project, "change both")
+    done = project.vmrag("report", "HEAD~1", "--html", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md"))
+    assert "HEAD changes 1 document in 1 collection.\n1 file of code differs, too.\n" in done.out
+    assert " M  docs/docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in done.out
+    assert "Files of the code alone" in (tmp_path / "r.html").read_text()
+    assert '<span class="badge plain">file</span>' in (tmp_path / "r.html").read_text()
+    assert "docs&#47;page&#46;md &#40;file&#41;" in (tmp_path / "r.md").read_text()
+    report = project.ask("report", "HEAD~1")
+    assert [(each["kind"], each["file"]) for each in report["documents"]] == [("changed", "docs/page.md")]
+    assert report["summary"]["files"] == [{"collection": "code", "added": 0, "modified": 1, "removed": 0}]
+    assert report["summary"]["head"]["revision"] is None
+
+
+def test_a_report_shows_files_beside_stored_documents_and_where_they_moved(stocked):
+    (stocked.top / "docs/deep").mkdir()
+    stocked.git("mv", "docs/page.md", "docs/deep/page.md")
+    stocked.put("note.md", "stored words\n", collection="notes")
+    stocked.vmrag("commit", "-m", "other words")
+    commit(stocked, "move and write")
+    shown = {each["doc_id"]: each for each in stocked.ask("report", "HEAD~1")["documents"]}
+    moved, note = shown["docs/deep/page.md"], shown["note.md"]
+    assert (moved["kind"], moved["old_doc_id"], moved["file"], moved["fields"]) == (
+        "moved",
+        "docs/page.md",
+        "docs/deep/page.md",
+        [],
+    )
+    assert (note["kind"], note["file"]) == ("changed", "")
+
+
+def test_golden_queries_are_compared_with_a_base_that_pins_nothing(stocked):
+    change(stocked, "docs/page.md", "three\nfour", "3\n4")
+    commit(stocked, "numbers")
+    queries = stocked.ask("report", "HEAD~2")["summary"]["queries"]
+    assert (queries["total"], queries["not_compared"], len(queries["changed"])) == (1, "", 1)
+
+
+# -- status
+
+
+def test_status_counts_files_and_how_they_differ_from_head(project):
+    change(project, "docs/page.md", "two", "TWO")
+    (project.top / "README.md").unlink()
+    (project.top / "docs/new.md").write_text("new\n")
+    done = project.vmrag("status", code=1)
+    assert (
+        "  sources    1 file in docs and 1 file in code; 1 not committed, 1 removed and 1 untracked and left out"
+        in (done.out)
+    )
+    found = project.ask("status", code=1)["sources"]
+    assert found["collections"] == [
+        {"collection": "docs", "kind": "document", "files": 1},
+        {"collection": "code", "kind": "code", "files": 1},
+    ]
+    assert (found["uncommitted"], found["removed"], found["untracked"]) == (["docs/docs/page.md"], ["README.md"], 1)
+
+
+def test_status_builds_no_index_of_files(project):
+    project.vmrag("status", code=1)
+    assert not (project.shared / "sources").exists()
+
+
+def test_status_says_which_collection_cannot_be_asked(stocked):
+    stocked.put("a.md", "text\n", collection="other")
+    stocked.vmrag("commit", "-m", "other")
+    settings = (stocked.top / ".vmrag.yaml").read_text()
+    (stocked.top / ".vmrag.yaml").write_text(f"{settings}  - collection: other\n    paths: [other/]\n")
+    found = stocked.ask("status", code=None)["sources"]
+    assert found["unavailable"] == {"other": "the knowledge base stores a collection of that name"}
+    assert "other cannot be asked: the knowledge base stores" in stocked.vmrag("status", code=None).out
+
+
+def test_status_without_sources_says_nothing_of_them(project):
+    commit(project, "none", **{".vmrag.yaml": "embedding:\n  model: hash\n"})
+    assert project.ask("status", code=1)["sources"] is None
+
+
+# -- golden queries, and tests of the project
+
+
+def test_golden_queries_ask_files_without_a_knowledge_base(project):
+    assert project.vmrag("check").out.startswith("1 query answered as expected, from the files of ")
+    (project.top / ".vmrag/queries.yaml").write_text(QUERIES.replace("page.md", "pages.md"))
+    missed = project.vmrag("check", code=1)
+    assert "there is no such document: is it docs/docs/page.md?" in missed.out
+
+
+def test_golden_queries_ask_both_kinds(stocked):
+    (stocked.top / ".vmrag/queries.yaml").write_text(f"{QUERIES}  - query: stored text\n    first: notes/note.md\n")
+    assert stocked.vmrag("check").out.startswith("2 queries answered as expected")
+
+
+def test_the_answer_since_a_commit_names_the_commits_of_files(project):
+    change(project, "docs/page.md", "two", "TWO")
+    commit(project, "louder")
+    change(project, "docs/page.md", "one", "ONE")
+    report = project.ask("query", "three four", "--since", "HEAD~1")
+    (found,) = report["documents"]
+    assert (found["document"], found["kind"], found["uncommitted"]) == ("docs/docs/page.md", "modified", True)
+    assert [each["message"] for each in found["commits"]] == ["louder"]
+    assert report["commit"] == project.git("rev-parse", "HEAD~1")
+    shown = project.vmrag("query", "three four", "--since", "HEAD~1").out
+    assert shown.startswith(f"Since HEAD~1 ({report['commit'][:7]}), the answer is the same:")
+
+
+TEST = """\
+import pytest
+
+
+def test_of_the_work_tree(kb):
+    assert kb.query("three four")[0].doc_id == "docs/page.md"
+    assert "ONE" in kb.document("docs/docs/page.md").content
+    assert kb.revision == REVISION
+    assert kb.fingerprint
+
+
+@pytest.mark.kb_at("HEAD")
+def test_of_a_commit(kb):
+    assert "one" in kb.document("docs/docs/page.md").content
+    assert kb.query("three four")[0].doc_id == "docs/page.md"
+    assert kb.revision == REVISION
+"""
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_tests_of_a_project_ask_files(request, stored):
+    project = request.getfixturevalue("stocked" if stored else "project")
+    change(project, "docs/page.md", "one", "ONE")
+    revision = project.pinned if stored else ""
+    (project.top / "test_kb.py").write_text(TEST.replace("REVISION", repr(revision)))
+    arguments = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_kb.py", ".vmrag/queries.yaml")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], cwd=project.top, capture_output=True, text=True, check=False
+    )
+    assert "3 passed" in done.stdout, done.stdout
+
+
+# -- export
+
+
+def test_files_are_not_exported_and_it_is_said(stocked, tmp_path):
+    out = stocked.vmrag("export", str(tmp_path / "out")).out
+    assert "Not written, because they are files of the repository already: docs and code.\n" in out
+    assert sorted(each.name for each in (tmp_path / "out").rglob("*.md")) == ["note.md"]
+    refused = stocked.vmrag("export", str(tmp_path / "out"), "--collection", "docs", code=2)
+    assert "these documents are files of the repository already" in refused.err

@@ -1,0 +1,229 @@
+"""`vmrag log` and `vmrag blame` of a document of a source: git's commits of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from vmrag_link.errors import GitFailed
+from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
+from vmrag_link.git.file_log import CommitInfo, LoggedChange
+from vmrag_link.git.raw_changes import REGULAR
+from vmrag_link.models import ChangeKind, Document, Record
+from vmrag_link.ops.history import file_diff, known, rev_range
+from vmrag_link.ops.history.diff import Diff, DiffTexts
+from vmrag_link.ops.history.document_names import DocumentName
+from vmrag_link.ops.history.known import FoundFile
+from vmrag_link.ops.history.revparse import HEAD, WORKING
+from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import documents, texts
+from vmrag_link.sources.files import NoDocument, TreeFile
+from vmrag_link.workspace import Workspace
+
+_RANGE_AND_NAME = 2
+
+
+class FileCommit(Record, frozen=True):
+    """A commit of git's that changed the file. `name`: of the document there, or right before it
+    was removed; `old_name`: what it was called before, if otherwise. `refs`: what stands on the
+    commit.
+    """
+
+    commit: str
+    parents: tuple[str, ...]
+    message: str
+    author: str
+    date: str
+    refs: tuple[str, ...]
+    kind: ChangeKind
+    name: str
+    old_name: str
+
+
+class FileCommitReport(FileCommit, frozen=True):
+    """`diff`: if it was asked for."""
+
+    diff: DiffReport | None
+
+
+class FileStep(NamedTuple):
+    info: FileCommit
+    change: LoggedChange
+
+
+class FileHistory:
+    """What is asked of a step is read then. `more`: there are older ones."""
+
+    def __init__(
+        self, ws: Workspace, name: DocumentName, source: SourceSettings, changes: Sequence[LoggedChange], limit: int
+    ) -> None:
+        self._ws = ws
+        self._source = source
+        self.name = name
+        self.more = len(changes) > limit
+        self.steps = [FileStep(file_commit(name.collection, each), each) for each in changes[:limit]]
+
+    def diff(self, step: FileStep, detail: Detail) -> WordDiff:
+        """What the commit changed of the document, against its first parent."""
+        change = step.change
+        commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
+        sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
+        blobs = [blob for _, mode, blob in sides if mode in REGULAR]
+        sizes = blobs_here.sizes(self._ws.places, blobs)
+        if any(blob not in sizes for blob in blobs):
+            nothing = Diff(None, "", (), (), commits, missing=(change.path,))
+            return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
+        before, after = (self._document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
+        was, now = (file_diff.header_of(each) if each else None for each in (before, after))
+        changes = () if was == now else (file_diff.change_of(was, now),)
+        read = DiffTexts(
+            lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
+        )
+        return WordDiff(read, Diff(None, "", changes, (), commits), detail)
+
+    def reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
+        for step in self.steps:
+            made = self.diff(step, detail).report() if detail else None
+            yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=made)
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        return self._ws.config.sources_max_bytes
+
+    def _document(self, path: str, blob: str, size: int) -> Document | None:
+        """None where there is no file, or it is no text."""
+        if not 0 < size <= self._most_bytes:
+            return None
+        file = TreeFile(path, blob, size, handwritten=True)
+        (_, text), *_ = texts.texts_at_commit(self._ws.places, [file])
+        found = documents.as_written(self._source, path, text)
+        return None if isinstance(found, NoDocument) else found
+
+
+def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHistory | None:
+    """`limit` commits of the file that `[RANGE] DOCUMENT` means, newest first; None where no
+    document of a source is meant.
+
+    Raises `GitReferenceMissing` for a range that git does not know, `DocumentAmbiguous`, and as
+    `file_log.file_log`.
+    """
+    if not names or len(names) > _RANGE_AND_NAME:
+        return None
+    reach = names[0] if len(names) > 1 else None
+    found = _named(ws, names[-1], reach)
+    if found is None:
+        return None
+    name, source, there = found
+    reached = _reached(ws, reach)
+    changes = file_log.file_log(ws.places, reached, name.doc_id, limit=limit + 1) if reached else []
+    if not changes and not there:
+        return None  # nothing ever had that name
+    return FileHistory(ws, name, source, changes, limit)
+
+
+def _named(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
+    """The document, and whether it is there: it may be gone."""
+    end = rev_range.parsed(reach) if reach else None
+    ref = end.new if end else reach
+    for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
+        file = known.find_file(ws, each)
+        if file and (source := file.tree.source(file.name.collection)):
+            return file.name, source, True
+    for source in ws.sources.configured:
+        path = document.removeprefix(f"{source.collection}/")
+        if path and path != document:
+            return DocumentName(source.collection, path.removeprefix("/")), source, False
+    return None
+
+
+def _reached(ws: Workspace, reach: str | None) -> list[str]:
+    """As `git log` takes them; none before the first commit."""
+    if reach is None or reach == WORKING:
+        head = plumbing.head(ws.places).commit
+        return [head] if head else []
+    asked = rev_range.parsed(reach)
+    if asked is None:
+        return [plumbing.resolve(ws.places, reach)]
+    old, new = (plumbing.resolve(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new))
+    return [f"{old}{asked.dots}{new}"]
+
+
+def file_commit(collection: str, change: LoggedChange) -> FileCommit:
+    kinds: dict[str, ChangeKind] = {"A": "added", "D": "removed"}
+    name, old = f"{collection}/{change.path}", f"{collection}/{change.old_path}"
+    kind = kinds.get(change.status, "modified")
+    return FileCommit(*_facts(change.info), kind, name, old if old != name else "")
+
+
+def _facts(info: CommitInfo) -> tuple[str, tuple[str, ...], str, str, str, tuple[str, ...]]:
+    return info.commit, info.parents, info.message, info.author, info.date, info.refs
+
+
+# -- lines
+
+
+class BlamedFileLine(Record, frozen=True):
+    """`commit` wrote it, or it is uncommitted: `WORKING`; there the document was called `name`, and
+    the line was its `number`th, from 1.
+    """
+
+    text: str
+    commit: str
+    name: str
+    number: int
+
+
+class BlamedCommit(Record, frozen=True):
+    """`message`: its first line."""
+
+    commit: str
+    message: str
+    author: str
+    date: str
+
+
+class FileBlame(Record, frozen=True):
+    """The lines of the file, what is no part of the document's text among them. `commit`: whose
+    file it is, or `WORKING`. `commits`: those that the lines name, newest first.
+    """
+
+    collection: str
+    doc_id: str
+    commit: str
+    lines: list[BlamedFileLine]
+    commits: list[BlamedCommit]
+
+
+def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
+    """Raises as `file_blame.file_blame`."""
+    tree, name = found
+    file = tree.files[name.key]
+    # What the work tree does not change is asked of HEAD: no file is read for it.
+    commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
+    try:
+        blamed = file_blame.file_blame(ws.places, name.doc_id, commit)
+    except GitFailed:
+        if file.uncommitted != "added":
+            raise
+        blamed = _uncommitted(ws, file)  # git does not track it, or has no commit yet
+    infos = sorted(blamed.commits.values(), key=lambda each: each.date, reverse=True)
+    return FileBlame(
+        *name.key,
+        tree.commit or WORKING,
+        [
+            BlamedFileLine(each.text, each.commit or WORKING, f"{name.collection}/{each.path}", each.number)
+            for each in blamed.lines
+        ],
+        [BlamedCommit(each.commit, each.message, each.author, each.date) for each in infos],
+    )
+
+
+def _uncommitted(ws: Workspace, file: TreeFile) -> file_blame.BlamedFile:
+    (_, text), *_ = texts.texts_in_work_tree(ws.places, [file])
+    lines = (text.text or "").splitlines()
+    found = [file_blame.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
+    return file_blame.BlamedFile(found, {})

@@ -1,0 +1,314 @@
+"""What is known at a place: documents of the knowledge base there, and files of the code's tree.
+
+A git ref has both, the files as its own `sources` name them; a revision or branch of the knowledge
+base has no files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    GitReferenceMissing,
+    HistoryMissing,
+    KnowledgeElsewhere,
+    NotInitialized,
+    PinMissing,
+    UsageInvalid,
+    quoted,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.models import At, Collection, Document, DocumentHeader
+from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import document_names, rev_range, revparse
+from vmrag_link.ops.history.document_names import DocumentName, NamedRows
+from vmrag_link.ops.history.revparse import WORKING
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.sources import coverage
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.source_tree import FileNames, SourceTree
+
+
+class KnownPlace(NamedTuple):
+    """`at`: None where no knowledge is pinned. `tree`: None where no sources are named. `code`:
+    whose files these are, a commit by full hash or `WORKING`; empty for what has no files.
+    """
+
+    at: At | None
+    tree: SourceTree | None = None
+    code: str = ""
+
+
+class KnownEnds(NamedTuple):
+    """What a diff is between."""
+
+    old: KnownPlace
+    new: KnownPlace
+
+
+class JoinedRows:
+    """Documents of several stores, which have no collection in common."""
+
+    def __init__(self, *rows: NamedRows) -> None:
+        self._rows = rows
+
+    def collections(self, at: At) -> list[Collection]:
+        return sorted((each for rows in self._rows for each in rows.collections(at)), key=lambda each: each.name)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        wanted = None if ids is None else list(ids)
+        for rows in self._rows:
+            yield from rows.headers(at, collection=collection, ids=wanted)
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        found = (rows.document(at, collection, doc_id) for rows in self._rows)
+        return next((each for each in found if each), None)
+
+
+class KnownNames:
+    """The names of what is known at some places."""
+
+    def __init__(self, ws: Workspace, *places: KnownPlace) -> None:
+        files = FileNames(*(each.tree for each in places))
+        self.places: list[At] = [each.at for each in places if each.at is not None] or [""]
+        self.rows: NamedRows = JoinedRows(ws.engine, files) if any(each.at is not None for each in places) else files
+
+    def has(self, name: str) -> bool:
+        return any(document_names.candidates(self.rows, at, name) for at in self.places)
+
+
+# -- places
+
+
+def working(ws: Workspace) -> KnownPlace:
+    """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
+    either.
+    """
+    at = _stored(lambda: _moved(ws), pinned=True)
+    return _required(
+        at, KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING)
+    )
+
+
+def committed(ws: Workspace, here: KnownPlace) -> KnownPlace:
+    """What the work tree is based on: HEAD's files, by the sources of the work tree."""
+    commit = plumbing.head(ws.places).commit
+    tree = source_tree.at_commit(ws, commit, ws.sources.config, stored=_names(ws, here.at)) if commit else None
+    return KnownPlace(None if here.at is None else ws.revision_here(), tree, commit or "")
+
+
+def named(ws: Workspace, name: str) -> KnownPlace:
+    """What a name means, as `revparse.resolve_at` takes it and raises."""
+    if name == WORKING:
+        return working(ws)
+    commit = git_commit(ws, name)
+    pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
+    at = _stored(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
+    if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
+        plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
+    found = None if isinstance(at, Exception) else at
+    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
+
+
+def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
+    """As `rev_range.ends`, of a range or of two names."""
+    asked = rev_range.parsed(names[0])
+    if asked is None or len(names) > 1:
+        old, new = rev_range.sides(ws, names)  # refuses a range here
+        return KnownEnds(named(ws, old or WORKING), named(ws, new or WORKING))
+    if asked.dots == "..":
+        return KnownEnds(named(ws, asked.old), named(ws, asked.new))
+    return KnownEnds(_base(ws, names[0], asked), named(ws, asked.new))
+
+
+def git_commit(ws: Workspace, name: str) -> str:
+    """The commit of git's that a name means; empty for what only the knowledge base knows."""
+    if ws.initialized and ws.engine.has_revision(name):
+        return ""
+    try:
+        return plumbing.resolve(ws.places, name)
+    except GitReferenceMissing:
+        return ""
+
+
+# -- one file
+
+
+class FoundFile(NamedTuple):
+    tree: SourceTree
+    name: DocumentName
+
+
+def find_file(ws: Workspace, name: str) -> FoundFile | None:
+    """The file of a source that `[REF:]NAME` means; None if none is meant. An id alone means a
+    stored document first.
+
+    Raises `DocumentAmbiguous`.
+    """
+    for ref, tree, rest in _readings(ws, name):
+        names = FileNames(tree)
+        if not document_names.candidates(names, "", rest):
+            continue
+        found = document_names.find(names, [""], rest)
+        if found.doc_id != rest or not _is_stored(ws, ref, rest):
+            return FoundFile(tree, found)
+    return None
+
+
+@contextlib.contextmanager
+def naming_files(ws: Workspace, name: str) -> Iterator[None]:
+    """What keeps `[REF:]NAME` from being found is said of files, too, where there are some."""
+    try:
+        yield
+    except (CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing) as why:
+        of_file = any(name.startswith(f"{each.collection}/") for each in ws.sources.configured)
+        if isinstance(why, KnowledgeElsewhere) or (isinstance(why, GitReferenceMissing) and not of_file):
+            raise
+        at: At = ""
+        with contextlib.suppress(NotInitialized, PinMissing, GitReferenceMissing):
+            at = _moved(ws)
+        for _, tree, rest in _readings(ws, name):
+            names = FileNames(tree)
+            raise _left_out(ws, tree, rest) or document_names.missing(
+                JoinedRows(ws.engine, names) if at else names, at, rest
+            ) from None
+        raise
+
+
+def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing | DocumentMissing | None:
+    """The error for what a source keeps from being a document; None for anything else."""
+    for collection in (*tree.unavailable, *(each.collection for each in tree.sources)):
+        path = name.removeprefix(f"{collection}/").lstrip("/")
+        if not path or not name.startswith(f"{collection}/"):
+            continue
+        if error := unavailable(ws, collection):
+            return error
+        source = tree.source(collection)
+        reasons = {each.path: f"it {each.reason}" for each in tree.listing.left_out}
+        reasons |= {key[1]: "of what is in it" for key in tree.files if key[0] == collection}
+        if source and path in reasons and coverage.is_named(source, path):
+            return DocumentMissing(
+                f"The file {path} is left out of the source {collection!r}, because {reasons[path]}.",
+                hint="vmrag sources -v",
+                collection_name=collection,
+                doc_id=path,
+            )
+    return None
+
+
+def unavailable(ws: Workspace, collection: str) -> CollectionMissing | None:
+    """The error for a source that cannot be read here; None for one that can, and for others."""
+    _, reasons = ws.sources.available(ws.sources.config, ws.stored_collections())
+    if collection not in reasons:
+        return None
+    return CollectionMissing(
+        f"The collection {collection!r}, of files of this repository, cannot be read here: {reasons[collection]}",
+        hint="vmrag sources   (shows what can be read here)",
+        collection_name=collection,
+    )
+
+
+@contextlib.contextmanager
+def naming_collections(ws: Workspace, names: Iterable[str]) -> Iterator[None]:
+    """Where the block does not find one of these collections, and a source has it that cannot be
+    read here, it is said why.
+    """
+    try:
+        yield
+    except (CollectionMissing, NotInitialized, PinMissing):
+        for name in names:
+            if error := unavailable(ws, name):
+                raise error from None
+        raise
+
+
+def _readings(ws: Workspace, name: str) -> Iterator[tuple[str, SourceTree, str]]:
+    """The trees in which `[REF:]NAME` may be looked up, with REF and NAME; the work tree last."""
+    for colon in re.finditer(":", name):
+        ref, rest = name[: colon.start()], name[colon.end() :]
+        commit = git_commit(ws, ref) if ref != WORKING else ""
+        tree = _tree_of(ws, commit) if rest and (commit or ref == WORKING) else None
+        if tree:
+            yield ref, tree, rest
+    if ws.sources.configured and (tree := source_tree.in_work_tree(ws)):
+        yield WORKING, tree, name
+
+
+def _tree_of(ws: Workspace, commit: str) -> SourceTree | None:
+    return source_tree.at_commit(ws, commit) if commit else source_tree.in_work_tree(ws)
+
+
+def _is_stored(ws: Workspace, ref: str, name: str) -> bool:
+    try:
+        at = _moved(ws) if ref == WORKING else revparse.resolve_rev(ws, ref)
+    except (NotInitialized, PinMissing, GitReferenceMissing):
+        return False
+    return bool(document_names.candidates(ws.engine, at, name))
+
+
+# -- parts
+
+
+def _moved(ws: Workspace) -> At:
+    move_and_warn(ws)
+    return ws.at()
+
+
+def _stored(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
+    """Where documents are read, or why there are none. What is pinned and not here is an error."""
+    try:
+        return look()
+    except KnowledgeElsewhere as why:
+        if pinned:
+            raise
+        return why
+    except (NotInitialized, PinMissing) as why:
+        return why
+
+
+def _required(at: At | NotInitialized | PinMissing, place: KnownPlace) -> KnownPlace:
+    """Raises why nothing is known at a place."""
+    if isinstance(at, Exception) and place.tree is None:
+        raise at
+    return place
+
+
+def _tree(ws: Workspace, commit: str, at: At | None) -> SourceTree | None:
+    return source_tree.at_commit(ws, commit, stored=_names(ws, at)) if commit else None
+
+
+def _names(ws: Workspace, at: At | None) -> list[str]:
+    return [] if at is None else [each.name for each in ws.engine.collections(at)]
+
+
+def _base(ws: Workspace, shown: str, asked: rev_range.NamedRange) -> KnownPlace:
+    """The merge base of a range. Raises `HistoryMissing`, `UsageInvalid`."""
+    old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
+    commit = _merge_base(ws, old, new, asked) if old and new else ""
+    pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
+    at = _stored(lambda: rev_range.sides(ws, [shown])[0] or "", pinned=pinned)
+    found = None if isinstance(at, Exception) else at
+    return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
+
+
+def _merge_base(ws: Workspace, old: str, new: str, asked: rev_range.NamedRange) -> str:
+    found = MergeBases(ws.places, new, old).of(new, old)
+    if found:
+        return found[0]
+    if found is None:
+        raise HistoryMissing(
+            f"Where {asked.new} left {asked.old} cannot be said: this clone is shallow, and ends too early.",
+            hint="git fetch --unshallow",
+        )
+    raise UsageInvalid(
+        f"The histories of {asked.old} and {asked.new} have nothing in common.",
+        hint=f"vmrag diff {quoted(asked.old)} {quoted(asked.new)}",
+    )
