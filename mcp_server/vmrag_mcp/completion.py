@@ -7,7 +7,7 @@ from itertools import islice
 
 from vmrag_link.engines.base import reserved
 from vmrag_mcp.prompts import PROMPTS
-from vmrag_mcp.resources import TEMPLATES, shown
+from vmrag_mcp.resources import TEMPLATES, collections, place, shown
 from vmrag_mcp.session import Call
 
 MOST = 100
@@ -26,13 +26,14 @@ def complete(call: Call, reference: str, argument: str, typed: str, known: Mappi
 
 
 def _values(call: Call, reference: str, argument: str, known: Mapping[str, str]) -> Iterable[str]:
-    engine, at = call.ws.engine, call.standing().at
     if reference in {each.uri for each in shown(TEMPLATES, call.tools)}:
         match argument:
             case "collection":
-                return (each.name for each in engine.collections(at))
+                return (each.name for each, _ in collections(call))
             case "doc_id" if "collection" in known:
-                return (each.doc_id for each in engine.headers(at, collection=known["collection"]))
+                store, at = place(call, known["collection"])
+                return (each.doc_id for each in store.engine.headers(at, collection=known["collection"]))
     if reference in PROMPTS and argument == "since" and (call.tools is None or call.tools.reachable("dolt_branches")):
-        return (each.name for each in engine.branches() if not reserved(each.name))
+        call.standing()
+        return (each.name for each in call.ws.engine.branches() if not reserved(each.name))
     return ()

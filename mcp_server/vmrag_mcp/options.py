@@ -32,6 +32,11 @@ _TRUTH = (
     "whether it is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
 )
 
+_FILES = (
+    "Documents of collections of kind 'source' are files of this repository, as they are in the work tree, and are not stored: edit the "
+    "file, and the next query sees it."
+)
+
 
 class Chosen(Record, frozen=True):
     """What somebody asked for; names in lists are separated by commas."""
@@ -161,7 +166,7 @@ class ToolSelection(Record, frozen=True):
 
     def instructions(self) -> str:
         """What a client tells its model about this server, in the words that people use."""
-        lines = [self.worded(_ABOUT), self.worded(_TRUTH)]
+        lines = [self.worded(_ABOUT), self.worded(_TRUTH), self.worded(_FILES)]
         if self.chosen.read_only:
             lines.append("This server is read-only.")
         off = [f"{each.name} ({each.about})" for each in self.toolsets_listed() if each.tools and not each.enabled]

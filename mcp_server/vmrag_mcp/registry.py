@@ -113,6 +113,7 @@ class ToolDeclaration(Record, frozen=True):
     effect: str
     idempotent: bool
     founds: bool
+    of_files: bool
     on_read_only: bool
     of_server: bool
     alias_of: str
@@ -125,6 +126,7 @@ def tool(
     *,
     idempotent: bool = False,
     founds: bool = False,
+    of_files: bool = False,
     on_read_only: bool = False,
     of_server: bool = False,
     alias_of: str = "",
@@ -134,15 +136,16 @@ def tool(
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `founds`: the tool works where there is no knowledge base yet. `on_read_only`: a
-    server that is read-only has it, too, and it changes no documents then. `of_server`: it is about
-    the server itself, works in any place, and takes the `EnabledTools` and what the person agreed
-    to instead of a `Call`. `alias_of`, `includes`, `by_argument`: as in `ToolInfo`.
+    of `results`. `founds`: the tool works where there is no knowledge base yet; `of_files`: there
+    it answers from the files of sources, if there are any. `on_read_only`: a server that is
+    read-only has it, too, and it changes no documents then. `of_server`: it is about the server
+    itself, works in any place, and takes the `EnabledTools` and what the person agreed to instead
+    of a `Call`. `alias_of`, `includes`, `by_argument`: as in `ToolInfo`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         function.__dict__["declared"] = ToolDeclaration(
-            effect, idempotent, founds, on_read_only, of_server, alias_of, includes, dict(by_argument or {})
+            effect, idempotent, founds, of_files, on_read_only, of_server, alias_of, includes, dict(by_argument or {})
         )
         return function
 

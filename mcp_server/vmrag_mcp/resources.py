@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from vmrag_link.conversion import formats
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import Record, json_text
+from vmrag_link.models import At, Collection, Document, Record, json_text
 from vmrag_link.suggest import no_collection
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 from vmrag_mcp.session import Call
+
+if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+    from vmrag_link.ops.follow.provenance import Standing
+    from vmrag_link.workspace import ReadableStore
 
 STATUS = "vmrag://status"
 COLLECTIONS = "vmrag://collections"
@@ -22,6 +28,7 @@ LISTED_DOCUMENTS = 1000
 """So many documents the resource of a collection names."""
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
+_MARKDOWN = ("markdown", "mdx")
 
 
 class Resource(Record, frozen=True):
@@ -69,7 +76,7 @@ def list_resources(call: Call) -> Iterator[Resource]:
     yield from shown(FIXED, call.tools)
     if not shown(TEMPLATES[:1], call.tools):
         return
-    for each in call.ws.engine.collections(call.standing().at):
+    for each, _ in collections(call):
         yield Resource(collection_uri(each.name), each.name, f"The collection {each.name}.", JSON)
 
 
@@ -83,10 +90,10 @@ def read(call: Call, uri: str) -> Content:
         return _read_status(call)
     if uri == COLLECTIONS:
         _require(call, uri, "collections")
-        return _json(call, {"collections": [_collection(call, each.name) for each in _collections(call)]})
+        return _json(call, {"collections": [_described(*each) for each in collections(call)]})
     if name == "collections" and rest:
         _require(call, uri, "collection")
-        return _json(call, _collection(call, unquote(rest), documents=True))
+        return _json(call, _collection(call, unquote(rest)))
     if name == "documents" and "/" in rest:
         _require(call, uri, "document")
         collection, _, doc_id = rest.partition("/")
@@ -110,36 +117,64 @@ def _read_status(call: Call) -> Content:
     return _json(call, msgspec.to_builtins(status(call.ws)))
 
 
-def _collections(call: Call) -> list[Any]:
-    return call.ws.engine.collections(call.standing().at)
+def collections(call: Call) -> list[tuple[Collection, int]]:
+    """Those of the knowledge base and of sources, with their numbers of documents; where there is
+    no knowledge base, the latter alone.
+    """
+    from vmrag_link.ops.documents.reading import TextSource, read_texts
+
+    def look(rows: TextSource, here: Standing) -> list[tuple[Collection, int]]:
+        call.stands(here)
+        return [(each, rows.count(here.at, collection=each.name)) for each in rows.collections(here.at)]
+
+    return read_texts(call.ws, None, look)
 
 
-def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, Any]:
-    rows = {each.name: each for each in _collections(call)}
+def place(call: Call, collection: str) -> tuple[ReadableStore, At]:
+    """Where a collection of that name is read."""
+    from vmrag_link.ops.follow.follow_pin import read_consistently
+    from vmrag_link.ops.follow.provenance import standing
+
+    store = call.readable(collection)
+    here = read_consistently(store, lambda: standing(store), index=False)
+    call.stands(here)
+    return store, here.at
+
+
+def _collection(call: Call, name: str) -> dict[str, Any]:
+    store, at = place(call, name)
+    rows = {each.name: each for each in store.engine.collections(at)}
     if name not in rows:
         raise no_collection(name, sorted(rows))
-    engine, at = call.ws.engine, call.standing().at
-    row = rows[name]
-    found: dict[str, Any] = msgspec.to_builtins(row) | {
-        "metadata": msgspec.json.decode(row.metadata),
-        "document_count": engine.count(at, collection=name),
-    }
-    if documents:
-        found["documents"] = [
+    headers = store.engine.headers(at, collection=name)
+    return _described(rows[name], store.engine.count(at, collection=name)) | {
+        "documents": [
             {"id": each.doc_id, "title": each.title, "uri": document_uri(name, each.doc_id)}
-            for each, _ in zip(engine.headers(at, collection=name), range(LISTED_DOCUMENTS), strict=False)
+            for each in islice(headers, LISTED_DOCUMENTS)
         ]
-    return found
+    }
+
+
+def _described(row: Collection, documents: int) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(row)
+    return found | {"metadata": msgspec.json.decode(row.metadata), "document_count": documents}
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
     from vmrag_link.ops.history.document_names import no_document
 
-    at = call.standing().at
-    document = call.ws.engine.document(at, collection, doc_id)
+    store, at = place(call, collection)
+    document = store.engine.document(at, collection, doc_id)
     if document is None:
-        raise no_document(call.ws.engine, at, collection, doc_id)
-    return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, msgspec.to_builtins(call.kb()))
+        raise no_document(store.engine, at, collection, doc_id)
+    return Content(document.content, _mime(document), msgspec.to_builtins(call.kb()))
+
+
+def _mime(document: Document) -> str:
+    if document.file_type or not document.source:
+        return TEXT if document.file_type == "text" else MARKDOWN
+    known = formats.by_suffix(document.source)  # of a source, whose documents are their files
+    return MARKDOWN if known and known.file_type in _MARKDOWN else TEXT
 
 
 def _json(call: Call, value: Any) -> Content:

@@ -145,7 +145,7 @@ class KnowledgeServer:
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         try:
-            found = await self._read(context, lambda call: list(resources.list_resources(call)))
+            found = await self._read(context, lambda call: list(resources.list_resources(call)), of_files=True)
         except MCPError:  # where there is no knowledge base, its status is still something to read about
             found = resources.shown(resources.FIXED, self._tools.selection)
         rows = [
@@ -166,7 +166,7 @@ class KnowledgeServer:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        found = await self._read(context, lambda call: resources.read(call, uri), uri=uri)
+        found = await self._read(context, lambda call: resources.read(call, uri), of_files=True, uri=uri)
         content = types.TextResourceContents(
             uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
         )
@@ -197,18 +197,20 @@ class KnowledgeServer:
         reference = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
         known = (params.context and params.context.arguments) or {}
         argument, typed = params.argument.name, params.argument.value
-        values, more = await self._read(context, lambda call: complete(call, reference, argument, typed, known))
+        values, more = await self._read(
+            context, lambda call: complete(call, reference, argument, typed, known), of_files=True
+        )
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
-    async def _read(self, context: Context, reader: Callable[[Call], T], **data: str) -> T:
-        """The reader's result.
+    async def _read(self, context: Context, reader: Callable[[Call], T], *, of_files: bool = False, **data: str) -> T:
+        """The reader's result. `of_files`: as `Session.call`.
 
         Raises `MCPError` for a known error, with the envelope and `data` as its data.
         """
         progress = CallProgress(_reporter(context))
 
         def work() -> T:
-            with self._session.call(progress) as call:
+            with self._session.call(progress, of_files=of_files) as call:
                 return reader(call)
 
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
     from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.web.urls import PageUrl
-    from vmrag_link.workspace import DocumentStore, Workspace
+    from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
 
 
 class Behaviour(Record, frozen=True):
@@ -52,10 +52,13 @@ NOTHING: Mapping[str, bool] = {}
 
 
 class ProcessState:
-    """What calls leave for later ones of the same process. `project`: the one that is active."""
+    """What calls leave for later ones of the same process. `project`: the one that is active;
+    `told_of_setup`: an answer has said how to go on where nothing is set up.
+    """
 
     def __init__(self) -> None:
         self.project: ActiveProject | None = None
+        self.told_of_setup = False
 
 
 class Call:
@@ -152,6 +155,12 @@ class Call:
 
         return stores.holding(self.ws, collection)
 
+    def readable(self, collection: str) -> ReadableStore:
+        """Where a collection of that name is read: there, or in the files that it is made of."""
+        from vmrag_link.ops.system import stores
+
+        return stores.readable(self.ws, collection)
+
     def stands(self, at: Standing) -> None:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
@@ -162,20 +171,31 @@ class Call:
 
     def kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
-        from vmrag_link.ops.follow.provenance import standing
+        from vmrag_link.ops.follow.provenance import coded_source_warnings, standing
 
         at = self._standing or standing(self.ws)
         for note in at.notes:
             self.warn("NOT_IN_SYNC", note)
+        for code, sentence in coded_source_warnings(at.kb):
+            self.warn(code, sentence)
+        if at.kb.sources and not self.state.told_of_setup and self.ws.sources.proposed:
+            self.state.told_of_setup = True
+            from vmrag_link.ops.index.first_answer import NOT_SET_UP
+
+            self.warn("NOT_SET_UP", NOT_SET_UP)
         return at.kb
 
     def stale(self) -> list[str]:
         """Which of the documents that the answer shows say what their files said before."""
-        if not self._quoted or self._standing is None or not self._standing.kb.versioned:
+        if self._standing is None or not self._standing.kb.versioned:
+            return []
+        files = self._standing.kb.sources
+        quoted = [each for each in self._quoted if files is None or each[0] not in files.collections]
+        if not quoted:
             return []
         from vmrag_link.ops.documents import stale
 
-        found = stale.report(self.ws, stale.among(self.ws, self._standing.at, self._quoted))
+        found = stale.report(self.ws, stale.among(self.ws, self._standing.at, quoted))
         if found is None:
             return []
         self.warn(stale.CODE, found.sentence)
@@ -258,7 +278,7 @@ class Session:
         if declared.of_server:
             about, warnings = function(self.tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
             return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
-        with self.call(progress, founds=declared.founds, agreed=agreed) as call:
+        with self.call(progress, founds=declared.founds, of_files=declared.of_files, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
@@ -275,11 +295,13 @@ class Session:
         progress: CallProgress,
         *,
         founds: bool = False,
+        of_files: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
     ) -> Iterator[Call]:
         """For a tool, a resource or a prompt.
 
-        Raises `NotInitialized` at once, unless it `founds`.
+        Raises `NotInitialized` at once, unless it `founds`, or is also `of_files` of sources and
+        there are such files.
         """
         with self._workspace(progress) as ws:
             if not founds:
@@ -288,9 +310,10 @@ class Session:
 
                     if lazy_fetch.bring(ws):
                         self._fetched.set()
-                ws.engine  # noqa: B018
-                if ws.standing_revision is None:
-                    _arrive(ws)
+                if ws.initialized or not (of_files and ws.sources.configured):
+                    ws.engine  # noqa: B018
+                    if ws.standing_revision is None:
+                        _arrive(ws)
             yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=self._selection)
 
     @contextlib.contextmanager
@@ -316,6 +339,7 @@ class Session:
             whole = True
         finally:
             if whole:
+                ws.release()
                 self._idle.put(_IdleWorkspace(ws, settings, _knowledge_look(ws)))
             else:  # it may have left the engine's connection in the middle of something
                 ws.close()

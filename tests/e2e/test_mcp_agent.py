@@ -47,7 +47,7 @@ def moment(project: Project) -> tuple[str, str, int]:
     moves = (project.top / ".git" / "logs" / "HEAD").stat().st_size
     try:
         pinned = project.pinned
-    except FileNotFoundError:  # git removes a file before it writes the other one
+    except (FileNotFoundError, ValueError):  # git removes a file, and then writes the other one bit by bit
         pinned = ""
     return project.git("rev-parse", "HEAD"), pinned, moves
 

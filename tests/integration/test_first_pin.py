@@ -142,7 +142,7 @@ def test_init_without_a_person_asks_by_an_error_and_changes_nothing(project):
     assert "Next: vmrag import docs/ --collection handbook\n" in said
     assert (project.texts(), project.vmrag("list").out) == (
         {},
-        "No documents yet. Next: vmrag import docs/ --collection handbook\n",
+        "No documents yet. Next: vmrag init --sources\n",
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support import dolt, terminal
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
+from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -428,6 +429,16 @@ IMPORT = {
     "left_out": [str],
     "ignored": [str],
 }
+FILES = [{"collection": str, "path": str, "doc_id": str, "kind": KIND, "stale": bool}]
+KNOWN_FILES = {
+    "collections": [IMPORT],
+    "edited": FILES,
+    "private": FILES,
+    "new": FILES,
+    "commands": [str],
+    "elsewhere": [str],
+    "not_checked_out": [str],
+}
 BRANCH = {"branches": [{"name": str, "revision": HASH, "dirty": bool, "code_branch": (str, None), "current": bool}]}
 SWITCH = {"code_branch": str, "branch": (str, None), "pin": PIN, "staged": bool, "notes": [str]}
 CHANGED_FILES = {"written": [str], "unstaged": [str], "left": [str]}
@@ -768,6 +779,18 @@ def test_import_with_all_that_it_can_say(project):
     assert report["skipped"] == []
     report = project.ask("import", "more", "--collection", "more")
     assert (report["left_out"], len(report["skipped"])) == (["more/ignored.md"], 1)
+
+
+def test_import_of_known_files_and_commit_of_all(project):
+    with terminal.opened(project) as ws:
+        update(ws, "handbook", [DocumentUpdate("setup.md", text="Edited.")])
+    for name in ("setup.md", "rest.md", "new.md"):
+        project.write(f"docs/{name}", "# Changed\n")
+    report = project.ask("import")
+    assert mismatch(report, KNOWN_FILES) == ""
+    assert (len(report["edited"]), len(report["new"]), len(report["commands"])) == (1, 1, 1)
+    report = project.ask("commit", "-a", "-m", "all")
+    assert mismatch(report, COMMIT | {"files": KNOWN_FILES}) == ""
 
 
 def test_pin_and_init_where_nothing_was_pinned(project):

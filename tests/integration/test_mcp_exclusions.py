@@ -99,6 +99,7 @@ HELPERS = {
     "follow.provenance.standing",
     "history.diff.diff",
     "history.diff.renamed_collections",
+    "history.diff.stored_texts",
     "history.diff.texts",
     "history.log.made_between",
     "history.revparse.tool_branch_rev",
@@ -110,6 +111,7 @@ HELPERS = {
     "remotes.upstream.upstream",
     "status.kb_status.index_block",
     "status.kb_status.pin_status",
+    "system.stores.require_stored",
     "system.stores.require_versioned",
 }
 """Functions of `ops` that several tools call on their way: none of them is what a tool is for."""

@@ -10,7 +10,7 @@ import pytest
 from tests.support.engines import Engines, commit, document, head, store
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document
-from vmrag_link.ops.history.diff import diff
+from vmrag_link.ops.history.diff import diff, stored_texts
 from vmrag_link.ops.history.moved import MOST_CANDIDATES, with_moves
 
 
@@ -29,7 +29,8 @@ def moves(engine: Engine, gone: list[Document], new: list[Document]) -> dict[str
     before = store(engine, "main", *gone)
     keys = [each.key for each in gone]
     engine.write("main", Write(put_documents=new, remove_documents=keys), expected=head(engine, "main"))
-    found = with_moves(engine, diff(engine, before, commit(engine, "main")))
+    after = commit(engine, "main")
+    found = with_moves(stored_texts(engine, before, after), diff(engine, before, after))
     assert sorted(each.key for each in found.documents) == [each.key for each in found.documents]
     kept = [each for each in found.documents if each.before and each.after]
     assert all(each.kind == "modified" for each in kept)

@@ -41,6 +41,13 @@ def test_no_text_of_a_server_names_a_tool_that_it_does_not_have(chosen):
     assert not any(each.endswith((";", ",", ":")) for each in found)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_clients_are_told_that_documents_of_sources_are_files(read_only):
+    told = selection(Chosen(read_only=read_only)).instructions()
+    assert "collections of kind 'source' are files of this repository" in told
+    assert "edit the file, and the next query sees it." in told
+
+
 def test_a_text_names_tools_as_the_clients_of_the_server_call_them():
     server = selection(Chosen(prefix="kb_"))
     assert "kb_chroma_query_documents" in server.instructions()

@@ -10,10 +10,12 @@ from msgspec import UNSET, Meta, UnsetType, structs
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
-    from vmrag_link.ops.follow.provenance import KbBlock
+    from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
 
 Where = Meta(description="in_sync is false, or the tool shows the status")
 Stale = Meta(description="documents of this answer whose files were changed since they were imported")
+OfFiles = Meta(description="files of the tree can answer, too")
+Some = Meta(description="there are any; at most 20")
 Unversioned = Meta(description="false: no revision, what this machine alone holds (system.versioned)")
 
 
@@ -30,6 +32,46 @@ class ServerResult(ToolResult, frozen=True, kw_only=True):
     """Of a tool about the server itself: it comes from no knowledge, and has no block `kb`."""
 
 
+MOST_PATHS = 20
+"""Of each list of files that an answer's `kb` names."""
+
+
+class SourcesAnswer(Record, frozen=True):
+    """The files that answer beside a knowledge base (`ops.follow.provenance.SourceBlock`), with as
+    many paths as `MOST_PATHS`.
+    """
+
+    commit: str | None
+    collections: list[str]
+    uncommitted: Annotated[list[str] | UnsetType, Some] = UNSET
+    uncommitted_count: Annotated[int | UnsetType, Meta(description="uncommitted is there")] = UNSET
+    removed: Annotated[list[str] | UnsetType, Some] = UNSET
+    untracked: Annotated[int | UnsetType, Meta(description="git does not track all files")] = UNSET
+    missing: Annotated[list[str] | UnsetType, Some] = UNSET
+    failed: Annotated[list[str] | UnsetType, Some] = UNSET
+    unavailable: Annotated[dict[str, str] | UnsetType, Meta(description="not all collections can be read")] = UNSET
+    shadowed: Annotated[list[str] | UnsetType, Some] = UNSET
+
+    @classmethod
+    def of(cls, found: SourceBlock) -> SourcesAnswer:
+        return cls(
+            found.commit,
+            list(found.collections),
+            uncommitted=_some(found.uncommitted),
+            uncommitted_count=len(found.uncommitted) or UNSET,
+            removed=_some(found.removed),
+            untracked=found.untracked or UNSET,
+            missing=_some(found.missing),
+            failed=_some(found.failed),
+            unavailable=dict(found.unavailable) or UNSET,
+            shadowed=_some(found.shadowed),
+        )
+
+
+def _some(paths: Sequence[str]) -> list[str] | UnsetType:
+    return list(paths[:MOST_PATHS]) or UNSET
+
+
 class KbAnswer(Record, frozen=True):
     """The knowledge that an answer comes from (`ops.follow.provenance.KbBlock`)."""
 
@@ -41,11 +83,13 @@ class KbAnswer(Record, frozen=True):
     git_head: Annotated[str | UnsetType | None, Where] = UNSET
     versioned: Annotated[bool | UnsetType, Unversioned] = UNSET
     stale: Annotated[list[str] | UnsetType, Stale] = UNSET
+    sources: Annotated[SourcesAnswer | UnsetType, OfFiles] = UNSET
 
     @classmethod
     def of(cls, kb: KbBlock, *, whole: bool, stale: Sequence[str] = ()) -> KbAnswer:
         versioned, outdated = UNSET if kb.versioned else False, list(stale) or UNSET
-        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, stale=outdated)
+        files = SourcesAnswer.of(kb.sources) if kb.sources else UNSET
+        short = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, stale=outdated, sources=files)
         return structs.replace(short, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else short
 
 

@@ -10,6 +10,7 @@ from vmrag_link.models import Record
 from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.results.documents import (
     DocumentColumns,
+    FileMatch,
     Truncated,
     WithDocuments,
     WithEmbeddings,
@@ -36,7 +37,7 @@ class ChromaAddDocumentResult(ToolResult, frozen=True):
     added_id: str
 
 
-class FilteredMatch(Record, frozen=True):
+class FilteredMatch(FileMatch, frozen=True):
     """A chunk. `id` is its document's where that has no other chunk."""
 
     id: str

@@ -8,7 +8,7 @@ from vmrag_link.models import Chunking, Record
 from vmrag_link.ops.index.index_status import Status
 from vmrag_mcp.results.base import ToolResult
 
-CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system"]
+CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system", "source"]
 
 
 class CollectionEntry(Record, frozen=True):

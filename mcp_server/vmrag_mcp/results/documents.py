@@ -13,6 +13,8 @@ WithDocuments = Meta(description="include has documents")
 WithMetadatas = Meta(description="include has metadatas")
 WithDistances = Meta(description="include has distances")
 WithEmbeddings = Meta(description="include has embeddings")
+FileLines = Meta(description="of a file whose lines are the document's")
+OfFile = Meta(description="kind of the collection is source")
 Truncated = Annotated[bool | UnsetType, Meta(description="the document was cut to 2000 characters")]
 
 
@@ -40,7 +42,19 @@ class ChromaPeekCollectionResult(ToolResult, frozen=True):
     limit: int
 
 
-class QueryMatch(Record, frozen=True):
+class FileMatch(Record, frozen=True, kw_only=True):
+    """What a chunk of a file says of its place: `path` is that below the top of the work tree,
+    `lines` are its first and its last one there. `heading`: those above it, with ` > ` between.
+    """
+
+    path: Annotated[str | UnsetType, OfFile] = UNSET
+    lines: Annotated[list[int] | UnsetType, FileLines] = UNSET
+    symbol: Annotated[str | UnsetType, Meta(description="of a file of code")] = UNSET
+    heading: Annotated[str | UnsetType, Meta(description="of a file with headings")] = UNSET
+    uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
+
+
+class QueryMatch(FileMatch, frozen=True):
     """A chunk. `id` is its document's where that has no other chunk."""
 
     id: str

@@ -15,7 +15,7 @@ DocId = Annotated[str, Given(aliases=("id",))]
 Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]
 
 
-@tool("R", alias_of="chroma_get_documents")
+@tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> GetDocumentResult:
     """Get a whole document by its id: of a library, an issue log, or one about a tool."""
     found = by_id.get(call.ws, doc_id, table)

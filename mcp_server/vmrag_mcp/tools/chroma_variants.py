@@ -9,6 +9,7 @@ from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
 from vmrag_link.ops.documents.document_selection import Selection
 from vmrag_link.ops.documents.drafts import New
 from vmrag_link.ops.documents.update import DocumentUpdate
+from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.chroma_variants import (
@@ -56,7 +57,7 @@ Deprecated = Annotated[Parts, Given("deprecated")]
 # -- collections
 
 
-@tool("R", alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
+@tool("R", of_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
 def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetCollectionResult:
     """Show a collection with its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
@@ -82,6 +83,7 @@ def chroma_rename_collection(
     call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
 ) -> ChromaGetCollectionResult:
     """Rename a collection; documents and vectors stay."""
+    stores.require_stored(call.ws, collection_name)
     renamed = modify(call.ws, collection_name, new_name=new_name)
     call.pending(renamed.pending)
     return chroma_get_collection(call, collection_name=renamed.report.collection.name)
@@ -142,7 +144,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumen
 # -- asking and getting
 
 
-@tool("R", alias_of="chroma_query_documents")
+@tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
 ) -> FilteredQueryResult:
@@ -153,7 +155,7 @@ def chroma_query_documents_with_where_filter(
     return _filtered(found)
 
 
-@tool("R", alias_of="chroma_query_documents")
+@tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
 ) -> FilteredQueryResult:
@@ -186,10 +188,15 @@ def _match(each: QueryMatch) -> FilteredMatch:
         distance=each.distance,  # type: ignore[arg-type]
         similarity=each.similarity,  # type: ignore[arg-type]
         truncated=each.truncated,
+        path=each.path,
+        lines=each.lines,
+        symbol=each.symbol,
+        heading=each.heading,
+        uncommitted=each.uncommitted,
     )
 
 
-@tool("R", alias_of="chroma_get_documents")
+@tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_by_ids(
     call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
 ) -> ChromaGetDocumentsByIdsResult:
@@ -198,7 +205,7 @@ def chroma_get_documents_by_ids(
     return ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
-@tool("R", alias_of="chroma_get_documents")
+@tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_where_filter(
     call: Call,
     *,
@@ -213,7 +220,7 @@ def chroma_get_documents_with_where_filter(
     return DocumentsResult(**_columns(page, include))
 
 
-@tool("R", alias_of="chroma_get_documents")
+@tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_with_document_filter(
     call: Call,
     *,
@@ -228,7 +235,7 @@ def chroma_get_documents_with_document_filter(
     return DocumentsResult(**_columns(page, include))
 
 
-@tool("R", alias_of="chroma_get_documents")
+@tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_all_documents(
     call: Call,
     *,

@@ -7,8 +7,12 @@ from typing import Annotated, Any, Literal
 from vmrag_link import env
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
+from vmrag_link.models import Collection
 from vmrag_link.ops.documents import collection_writes as writes
+from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
+from vmrag_link.ops.documents.reading import TextSource
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
 from vmrag_link.ops.index.index_status import collection_id, indexed
 from vmrag_link.ops.system import stores
@@ -29,7 +33,7 @@ from vmrag_mcp.results.collections import (
 from vmrag_mcp.session import Call
 
 
-@tool("R")
+@tool("R", of_files=True)
 def chroma_list_collections(
     call: Call,
     *,
@@ -40,39 +44,44 @@ def chroma_list_collections(
     """List the collections of the checked-out branch, with their numbers of documents: what
     knowledge there is.
     """
-    engine, at = call.ws.engine, call.standing().at
-    found = [each for each in engine.collections(at) if name_contains.lower() in each.name.lower()]
-    page = found[offset:][: limit or None]
-    rows = [
-        CollectionEntry(
-            name=each.name,
-            metadata=shown_metadata(each),
-            tenant=TENANT,
-            database=DATABASE,
-            document_count=engine.count(at, collection=each.name),
-            kind=each.kind,  # type: ignore[arg-type]  # the engine stores no other
-        )
-        for each in page
-    ]
+
+    def look(rows: TextSource, here: Standing) -> tuple[Standing, int, list[CollectionEntry]]:
+        found = [each for each in rows.collections(here.at) if name_contains.lower() in each.name.lower()]
+        page = found[offset:][: limit or None]
+        return here, len(found), [_entry(each, rows.count(here.at, collection=each.name)) for each in page]
+
+    here, total, rows = reading.read_texts(call.ws, None, look)
+    call.stands(here)
     return ChromaListCollectionsResult(
         collections=rows,
-        total_count=len(found),
-        has_more=offset + len(page) < len(found),
+        total_count=total,
+        has_more=offset + len(rows) < total,
         limit=limit,
         offset=offset,
-        message=f"{len(rows)} of {len(found)} collections.",
+        message=f"{len(rows)} of {total} collections.",
+    )
+
+
+def _entry(each: Collection, documents: int) -> CollectionEntry:
+    return CollectionEntry(
+        name=each.name,
+        metadata=shown_metadata(each),
+        tenant=TENANT,
+        database=DATABASE,
+        document_count=documents,
+        kind=each.kind,  # type: ignore[arg-type]  # the engine stores no other
     )
 
 
 Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "hash"]
 
 
-@tool("R")
+@tool("R", of_files=True)
 def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGetCollectionInfoResult:
     """Show a collection's settings: metadata, HNSW, embedding function, chunking, numbers.
     Searching needs none of that.
     """
-    at, found = indexed(call.store(collection_name), collection_name)
+    at, found = indexed(call.readable(collection_name), collection_name)
     call.stands(at)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
@@ -93,10 +102,10 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
     )
 
 
-@tool("R")
+@tool("R", of_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: str) -> ChromaGetCollectionCountResult:
     """Count the documents of a collection."""
-    at, found = index_status.count(call.store(collection_name), collection_name)
+    at, found = index_status.count(call.readable(collection_name), collection_name)
     call.stands(at)
     return ChromaGetCollectionCountResult(
         collection_name=found.name,
@@ -161,6 +170,7 @@ def chroma_modify_collection(
     new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
 ) -> ChromaModifyCollectionResult:
     """Rename a collection, or replace its metadata; its documents stay."""
+    stores.require_stored(call.ws, collection_name)
     landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
     call.pending(landed.pending)
     done = landed.report
@@ -183,6 +193,7 @@ def chroma_delete_collection(
     """Delete a collection with all its documents, when the user wants that. Other branches keep
     theirs.
     """
+    stores.require_stored(call.ws, collection_name)
     landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
     call.pending(landed.pending)
     done = landed.report

@@ -14,6 +14,7 @@ from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, me
 from vmrag_link.ops.commits.tables import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
+from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.diff import (
@@ -63,6 +64,14 @@ def get_diff(
     found = changes(ws.engine, old, new)
     kinds = {each.name: each.kind for at in (old, new) for each in ws.engine.collections(at)}
     if table:
+        if table not in kinds and stores.made_of_files(ws, table):
+            raise TableMissing(
+                f"The collection {table!r} is made of files of this repository, and git compares these.",
+                hint="vmrag diff   (shows both: files, and documents that are stored)",
+                table=table,
+                tables=list(TABLES),
+                collections=sorted(kinds),
+            )
         found = _of_table(found, table, kinds)
     rows = documents(
         ws.engine,
@@ -135,7 +144,7 @@ def documents(
     """
     rows: list[ChangedDocument] = []
     left = characters
-    read = diff.texts(engine, found, selected[:texts])
+    read = diff.texts(diff.stored_texts(engine, found.old, found.new), selected[:texts])
     for number, change in enumerate(selected):
         row = _with_text(*next(read)) if number < texts else _listed(change)
         if left is not None:

@@ -19,8 +19,9 @@ from vmrag_link.ops.documents.put import PutCounts, PutRequest, put
 from vmrag_link.ops.documents.remove import remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.index import query
-from vmrag_link.ops.index.query import SimilarReport
+from vmrag_link.ops.index import similar
+from vmrag_link.ops.index.passages import PassagePlace
+from vmrag_link.ops.index.similar import SimilarReport
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval.query import Hit, Near, distance
 from vmrag_mcp.arguments import Given
@@ -54,7 +55,7 @@ Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
 MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "provenance"]
 
 
-@tool("R", includes=("chroma_get_documents",))
+@tool("R", of_files=True, includes=("chroma_get_documents",))
 def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
 ) -> ChromaPeekCollectionResult:
@@ -75,7 +76,7 @@ def chroma_peek_collection(
     )
 
 
-@tool("R")
+@tool("R", of_files=True)
 def chroma_query_documents(
     call: Call,
     *,
@@ -94,8 +95,8 @@ def chroma_query_documents(
     documents to each text, best first. Without collection_name all collections are searched.
     Uncommitted documents are found, too.
     """
-    report = query.similar(
-        call.ws if collection_name is None else call.store(collection_name),
+    report = similar.similar(
+        call.ws if collection_name is None else call.readable(collection_name),
         collection_name,
         query_texts,
         k=n_results,
@@ -107,8 +108,10 @@ def chroma_query_documents(
     call.quotes((each.hit.collection, each.hit.doc_id) for found in report.matches for each in found)
     everywhere = collection_name is None
     results = [
-        QueryMatches(text, [_match(each, report, include, named=everywhere) for each in found])
-        for text, found in zip(query_texts, report.matches, strict=True)
+        QueryMatches(
+            text, [_match(each, report, include, named=everywhere) for each in zip(found, places, strict=True)]
+        )
+        for text, found, places in zip(query_texts, report.matches, report.places, strict=True)
     ]
     results = _that_fit(call, results)
     shown_matches = [found[: len(each.matches)] for each, found in zip(results, report.matches, strict=False)]
@@ -153,7 +156,10 @@ def _distance(near: Near, report: SimilarReport) -> float:
     return distance(report.collections[near.hit.collection].distance, near.cosine)
 
 
-def _match(near: Near, report: SimilarReport, include: Sequence[str], *, named: bool) -> QueryMatch:
+def _match(
+    found: tuple[Near, PassagePlace | None], report: SimilarReport, include: Sequence[str], *, named: bool
+) -> QueryMatch:
+    near, place = found
     hit = near.hit
     texts, distances = "documents" in include, "distances" in include
     about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
@@ -168,6 +174,11 @@ def _match(near: Near, report: SimilarReport, include: Sequence[str], *, named: 
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
         if "embeddings" in include
         else UNSET,
+        path=place.path if place else UNSET,
+        lines=list(place.lines) if place and place.lines else UNSET,
+        symbol=(place.symbol if place else "") or UNSET,
+        heading=(place.heading if place else "") or UNSET,
+        uncommitted=(place.uncommitted if place else "") or UNSET,
     )
 
 
@@ -176,7 +187,7 @@ def shown(hit: Hit) -> str:
     return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
 
 
-@tool("R")
+@tool("R", of_files=True)
 def chroma_get_documents(
     call: Call,
     *,
@@ -214,7 +225,7 @@ def chroma_get_documents(
 
 def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
-    page = document_pages.get(call.store(name), name, selection, wanted)
+    page = document_pages.get(call.readable(name), name, selection, wanted)
     call.stands(page.standing)
     call.quotes((page.collection.name, each.doc_id) for each in page.items)
     return page
@@ -259,7 +270,7 @@ def chroma_add_documents(
 
 def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> tuple[list[str], Landed[PutCounts]]:
     """For all tools that add: the ids of what is new now, in the order given."""
-    stores.require_versioned(call.ws, name)
+    stores.require_versioned(call.ws, name, [each.doc_id for each in new if each.doc_id])
     documents = new_documents(new)
     done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
     call.pending(done.pending)
@@ -308,7 +319,7 @@ def chroma_update_documents(
 
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
     """For all tools that change documents."""
-    stores.require_versioned(call.ws, name)
+    stores.require_versioned(call.ws, name, [each.name for each in changes])
     done = update(call.ws, name, changes)
     call.pending(done.pending)
     return done.report
@@ -321,6 +332,7 @@ def chroma_delete_documents(
     """Delete documents that are wrong or outdated, by ids or filters; what is given must all
     hold.
     """
+    stores.require_stored(call.ws, collection_name, ids or ())
     done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
     report = outcome.landed(call, done)
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""

@@ -12,6 +12,7 @@ from vmrag_link.ops.libraries import library as libraries
 from vmrag_link.ops.libraries import listing, take
 from vmrag_link.ops.libraries import search as searching
 from vmrag_link.ops.libraries.ingest import Ingested
+from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.ingest import (
@@ -36,6 +37,7 @@ def ingest_file(
     """Take a file into a library, as Markdown, so that its text can be searched; one that
     changed replaces its document. Keep it with dolt_commit.
     """
+    stores.require_stored(call.ws, library)
     return _ingested(call, take.file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
@@ -50,6 +52,7 @@ def ingest_url(
     """Take a web page, or a file that a URL leads to, into a library, so that its text can be
     searched. The user is asked about each new host. Keep it with dolt_commit.
     """
+    stores.require_stored(call.ws, library)
     return _ingested(call, take.page(call.ws, library, url, admit=call.admit_page, metadata=metadata))
 
 

@@ -1,0 +1,412 @@
+"""Collections of sources in tools: read as every other, written by nobody, and there before
+anything is set up.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import notes
+from tests.support.mcp import Tools, connected, warned
+from tests.support.repos import isolate
+from tests.support.terminal import Project, make_repo, opened
+from vmrag_link.code import languages
+from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.results.base import MOST_PATHS
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+pytestmark = pytest.mark.hooks("off")
+
+template, notes_project = notes.template, notes.project
+
+SOURCES = """\
+sources:
+- collection: docs
+  paths: [docs/]
+- collection: code
+  kind: code
+  paths: [src/]
+"""
+DEPLOY = "---\ntitle: Deploying\n---\n# Deploying\n\nPush a tag.\n\n## Rollback\n\nThe rollback script runs twice.\n"
+KEYS = 'DAYS = 3\n\n\nclass Keys:\n    """Keys that sign."""\n\n    def rotate(self, days):\n        """Rotate signing keys."""\n        return days\n'
+
+
+def write_files(project: Project) -> None:
+    project.write("docs/deploy.md", DEPLOY)
+    project.write("src/keys.py", KEYS)
+
+
+@pytest.fixture
+def project(notes_project: Project) -> Project:
+    write_files(notes_project)
+    settings = notes_project.top / ".vmrag.yaml"
+    settings.write_text(settings.read_text() + SOURCES)
+    notes_project.git("add", "-A")
+    notes_project.git("commit", "-qm", "sources")
+    return notes_project
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top)
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A repository in which nothing is set up."""
+    isolate(monkeypatch, tmp_path / "home")
+    project = Project(make_repo(tmp_path / "plain").top)
+    write_files(project)
+    project.git("add", "-A")
+    project.git("commit", "-qm", "begin")
+    return project
+
+
+def asked(tools: Tools, text: str, **arguments: Any) -> list[dict[str, Any]]:
+    return tools("chroma_query_documents", query_texts=[text], **arguments)["results"][0]["matches"]
+
+
+def only(matches: list[dict[str, Any]], path: str) -> dict[str, Any]:
+    return next(each for each in matches if each.get("path") == path)
+
+
+def placed(match: dict[str, Any]) -> dict[str, Any]:
+    return {key: match[key] for key in ("path", "lines", "symbol", "heading", "uncommitted") if key in match}
+
+
+# -- reading
+
+
+def test_they_are_listed_with_their_numbers_and_their_kind(tools):
+    listed = tools("chroma_list_collections")
+    assert [(each["name"], each["kind"], each["document_count"]) for each in listed["collections"]] == [
+        ("code", "source", 1),
+        ("docs", "source", 1),
+        ("notes", "chroma", 3),
+    ]
+    assert [each["name"] for each in tools("chroma_list_collections", limit=1, offset=1)["collections"]] == ["docs"]
+    assert tools("chroma_list_collections", name_contains="DOC")["total_count"] == 1
+    assert listed["kb"]["sources"]["collections"] == ["docs", "code"]
+
+
+def test_a_question_without_a_collection_asks_both_kinds_and_files_say_where_they_stand(tools, project):
+    matches = asked(tools, "rollback script rivers rotate signing keys", n_results=20)
+    assert {each["collection"] for each in matches} == {"code", "docs", "notes"}
+    assert placed(only(matches, "docs/deploy.md")) == {
+        "path": "docs/deploy.md",
+        "lines": [4, 10],  # front matter stands above the document's text
+        "heading": "Deploying > Rollback",
+    }
+    found = [placed(each) for each in matches if each["collection"] == "code"]
+    assert {"path": "src/keys.py", "lines": [4, 9], "symbol": "Keys"} in found
+    lines = (project.top / "src/keys.py").read_text().splitlines(keepends=True)
+    match = next(each for each in matches if each.get("symbol") == "Keys")
+    assert match["document"] == "".join(lines[3:9])
+    assert all(placed(each) == {} for each in matches if each["collection"] == "notes")
+
+
+@pytest.mark.parametrize("name", ["docs", "docs_main"])
+def test_every_tool_that_reads_one_collection_reads_them(tools, name):
+    named = {"collection_name": name}
+    answers = [
+        tools("chroma_get_collection_info", **named),
+        tools("chroma_get_collection_count", **named),
+        tools("chroma_peek_collection", **named),
+        tools("chroma_get_documents", **named),
+        tools("chroma_query_documents", **named, query_texts=["rollback"]),
+        tools("chroma_get_collection", **named),
+        tools("chroma_get_documents_by_ids", **named, ids=["docs/deploy.md"]),
+        tools("chroma_get_documents_with_where_filter", **named, where={"title": "Deploying"}),
+        tools("chroma_get_documents_with_document_filter", **named, where_document={"$contains": "rollback"}),
+        tools("chroma_get_all_documents", **named),
+        tools(
+            "chroma_query_documents_with_document_filter",
+            **named,
+            query_texts=["x"],
+            where_document={"$contains": "tag"},
+        ),
+    ]
+    text = DEPLOY.partition("---\n")[2].partition("---\n")[2]
+    [whole] = answers[3]["documents"]
+    assert (whole["id"], whole["document"]) == ("docs/deploy.md", text)
+    assert (answers[0]["document_count"], answers[1]["count"], answers[9]["documents"]) == (1, 1, [text])
+    assert [each["total_matching"] for each in answers[6:10]] == [1, 1, 1, 1]
+    for each in answers:
+        assert (each["kb"]["commit"], each["kb"]["sources"]["collections"]) == ("", ["docs", "code"])
+
+
+def test_a_chunk_of_a_file_is_got_by_its_name_and_metadata_of_code_filters(tools):
+    [match] = asked(tools, "rotate keys", collection_name="code", n_results=1)
+    [chunk] = tools("chroma_get_documents", collection_name="code", ids=[match["id"]])["documents"]
+    assert chunk["document"] == match["document"]
+    assert tools("chroma_get_documents", collection_name="code", where={"language": "python"})["total_matching"] == 1
+    assert tools("chroma_get_documents", collection_name="code", ids=["src/none.py"])["missing_ids"] == ["src/none.py"]
+
+
+def test_a_document_is_got_by_its_path_alone(tools):
+    found = tools("get_document", doc_id="src/keys.py")
+    assert (found["library"], found["content"], found["table"]) == ("code", KEYS, "documents")
+    assert found["kb"]["sources"]
+    tools.error("DOCUMENT_NOT_FOUND", "get_document", doc_id="src/keys.py", table="issue_logs")
+    tools.error("DOCUMENT_NOT_FOUND", "get_document", doc_id="src/none.py")
+
+
+def test_tools_of_what_is_stored_do_not_take_them_for_it(tools):
+    assert tools("list_documents", library="docs")["total"] == 0
+    assert tools("search", query="rollback", library="docs")["results"] == []
+    assert "git compares" in tools.error("TABLE_NOT_FOUND", "get_diff", table="docs")["message"]
+
+
+def test_what_asks_for_stored_documents_alone_is_not_answered_by_files_where_no_pin_is(project):
+    project.git("checkout", "-q", "--orphan", "bare")
+    project.git("rm", "-q", "--cached", ".dolt-version")
+    project.git("commit", "-qm", "no pin")
+    project.git("worktree", "add", "-q", "-b", "second", "../second", "bare")
+    tools = Tools(project.top.parent / "second")
+    assert {each["name"] for each in tools("chroma_list_collections")["collections"]} == {"docs", "code"}
+    assert asked(tools, "rollback")[0]["path"] == "docs/deploy.md"
+    for name in ("search", "search_all", "search_issues", "chroma_find_similar_thoughts"):
+        tools.error("NO_PIN", name, query="x")
+    tools.error("NO_PIN", "chroma_peek_collection", collection_name="notes")
+
+
+# -- what was edited
+
+
+def test_each_call_reads_the_files_as_they_are_then(tools, project):
+    def text() -> tuple[str, Any, Any]:
+        found = tools("chroma_query_documents", collection_name="docs", query_texts=["how to roll back"])
+        match = found["results"][0]["matches"][0]
+        return match["document"].strip(), match.get("uncommitted"), found["kb"]["sources"].get("uncommitted")
+
+    first = text()
+    assert first[1:] == (None, None)
+    project.write("docs/deploy.md", "Roll back by hand.\n")
+    assert text() == ("Roll back by hand.", "modified", ["docs/docs/deploy.md"])
+    project.git("commit", "-qam", "by hand", "--no-verify")
+    assert text() == ("Roll back by hand.", None, None)
+    project.git("checkout", "-q", "-b", "other", "HEAD~1")
+    assert text() == first
+    project.git("checkout", "-q", "main")
+    assert text()[0] == "Roll back by hand."
+    project.git("rm", "-q", "docs/deploy.md")
+    assert tools("chroma_get_collection_count", collection_name="docs")["count"] == 0
+
+
+def test_between_two_calls_no_file_of_an_index_is_held(tools):
+    asked(tools, "keys")
+    tools("chroma_peek_collection", collection_name="docs")
+    [idle] = tools.session._idle.queue
+    assert idle.workspace.files._opened is None
+
+
+def test_the_block_kb_names_a_few_files_and_how_many_there_are(tools, project):
+    for number in range(MOST_PATHS + 5):
+        project.write(f"docs/{number:02}.md", f"number {number}\n")
+    project.git("add", "-N", "docs")
+    project.write("docs/untracked.md", "nobody\n")
+    found = tools("chroma_get_documents", collection_name="docs", limit=1)["kb"]["sources"]
+    assert (len(found["uncommitted"]), found["uncommitted_count"], found["untracked"]) == (
+        MOST_PATHS,
+        MOST_PATHS + 5,
+        1,
+    )
+    assert found["commit"] == project.git("rev-parse", "HEAD")
+
+
+# -- what is stored of the same files, and what cannot be read
+
+
+@pytest.fixture
+def imported(notes_project: Project) -> Tools:
+    """A file was imported before it became a source's."""
+    write_files(notes_project)
+    notes_project.vmrag("import", "docs", "--collection", "handbook")
+    settings = notes_project.top / ".vmrag.yaml"
+    settings.write_text(settings.read_text() + SOURCES)
+    notes_project.git("add", "-A")
+    return Tools(notes_project.top)
+
+
+def test_a_file_that_was_imported_answers_once_and_the_answer_says_so(imported):
+    answer = imported("chroma_query_documents", query_texts=["rollback script"], n_results=20)
+    assert {each["collection"] for each in answer["results"][0]["matches"]} == {"code", "docs", "notes"}
+    assert "SOURCE_SHADOWS" in warned(answer)
+    [shadowed] = answer["kb"]["sources"]["shadowed"]
+    assert imported("get_document", doc_id=shadowed.removeprefix("handbook/"))["library"] in ("docs", "handbook")
+    assert imported("get_document", doc_id="docs/deploy.md")["library"] == "docs"
+
+
+def test_who_asks_for_the_stored_collection_gets_what_is_stored(imported):
+    answer = imported("chroma_query_documents", collection_name="handbook", query_texts=["rollback script"])
+    assert answer["results"][0]["matches"]
+    assert "sources" not in answer["kb"]
+    assert "sources" not in imported("chroma_get_collection_info", collection_name="notes")["kb"]
+    assert "sources" not in imported("chroma_get_documents", collection_name="notes", include=["embeddings"])["kb"]
+
+
+def test_a_collection_that_cannot_be_read_here_is_named(tools, monkeypatch):
+    monkeypatch.setattr(languages, "problem", lambda: "the extra is not installed")
+    answer = tools("chroma_query_documents", query_texts=["rotate keys"])
+    assert "SOURCES_INCOMPLETE" in warned(answer)
+    assert answer["kb"]["sources"]["unavailable"] == {"code": "the extra is not installed"}
+    refused = tools.error("COLLECTION_NOT_FOUND", "chroma_peek_collection", collection_name="code")
+    assert "the extra is not installed" in refused["message"]
+    tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="code", documents=["x"])
+
+
+# -- writing
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("chroma_add_documents", {"documents": ["x"], "ids": ["docs/deploy.md"]}, "docs/deploy.md"),
+    ("chroma_add_documents", {"documents": ["x"]}, ""),
+    ("chroma_update_documents", {"ids": ["docs/deploy.md_chunk_0"], "documents": ["x"]}, "docs/deploy.md"),
+    ("chroma_update_documents", {"ids": ["../../etc/passwd"], "documents": ["x"]}, ""),
+    ("chroma_delete_documents", {"ids": ["docs/deploy.md"]}, "docs/deploy.md"),
+    ("chroma_delete_documents", {"where": {"title": "Deploying"}}, ""),
+    ("chroma_delete_collection", {"confirm": True}, ""),
+    ("chroma_modify_collection", {"new_name": "other"}, ""),
+    ("chroma_rename_collection", {"new_name": "other"}, ""),
+    ("chroma_create_collection", {"get_or_create": True}, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "path"), REFUSED)
+def test_a_tool_that_would_write_one_refuses_and_names_the_file(tools, project, name, arguments, path):
+    before = (project.git("status", "--porcelain"), stored(project))
+    refused = tools.error("SOURCE_READ_ONLY", name, collection_name="docs", **arguments)
+    assert refused["details"]["path"] == path
+    assert refused["suggestions"][-1].startswith(f"Edit the file {path}" if path else "Edit the files: vmrag list")
+    assert (project.git("status", "--porcelain"), stored(project)) == before
+
+
+def test_a_name_with_the_branch_after_it_is_refused_too(tools):
+    tools.error("SOURCE_READ_ONLY", "chroma_add_documents", collection_name="docs_main", documents=["x"])
+    tools.error("SOURCE_READ_ONLY", "chroma_delete_collection", collection_name="docs_main", confirm=True)
+
+
+def test_a_document_that_is_a_file_is_not_deleted_by_its_path(tools, project):
+    refused = tools.error("SOURCE_READ_ONLY", "delete_document", doc_id="docs/deploy.md")
+    assert refused["suggestions"][-1] == "Edit the file docs/deploy.md"
+    assert (project.top / "docs/deploy.md").exists()
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_no_tool_makes_a_stored_collection_of_that_name(project, versioned):
+    if not versioned:
+        settings = project.top / ".vmrag.yaml"
+        settings.write_text(settings.read_text() + "system:\n  versioned: false\n")
+    tools = Tools(project.top)
+    before = stored(project)
+    tools.error("SOURCE_READ_ONLY", "chroma_modify_collection", collection_name="notes", new_name="docs")
+    tools.error("SOURCE_READ_ONLY", "ingest_file", path="docs/deploy.md", library="docs")
+    chat = {"prompt_summary": "p", "response_summary": "r"}
+    tools.error("SOURCE_READ_ONLY", "chroma_log_chat", collection_name="docs", **chat)
+    assert stored(project) == before
+
+
+def stored(project: Project) -> list[str]:
+    with opened(project) as ws:
+        return [each.name for each in ws.engine.collections(ws.at())]
+
+
+# -- resources
+
+
+def test_resources_and_their_completion_show_them(project):
+    session = Session(project.top, Behaviour())
+    with connected(KnowledgeServer(session, selection(Chosen()))) as client:
+        listed = {str(each.uri) for each in client.list_resources().resources}
+        assert {"vmrag://collections/docs", "vmrag://collections/code", "vmrag://collections/notes"} <= listed
+        assert '"kind":"source"' in read(client, "vmrag://collections").replace(" ", "")
+        assert "vmrag://documents/docs/docs/deploy.md" in read(client, "vmrag://collections/docs")
+        assert read(client, "vmrag://documents/code/src/keys.py") == KEYS
+        content = client.read_resource("vmrag://documents/code/src/keys.py").contents[0]
+        assert content.mime_type == "text/plain"
+        assert client.read_resource("vmrag://documents/docs/docs/deploy.md").contents[0].mime_type == "text/markdown"
+
+
+def read(client: Any, uri: str) -> str:
+    return client.read_resource(uri).contents[0].text
+
+
+# -- before anything is set up
+
+
+def test_before_anything_is_set_up_the_files_answer(plain):
+    tools = Tools(plain.top)
+    first = tools("chroma_query_documents", query_texts=["how to roll back"])
+    assert first["results"][0]["matches"][0]["path"] == "docs/deploy.md"
+    assert (first["kb"]["commit"], first["kb"]["in_sync"]) == ("", True)
+    [warning] = [each for each in first["warnings"] if each["code"] == "NOT_SET_UP"]
+    assert "vmrag init" in warning["message"]
+    listed = tools("chroma_list_collections")
+    assert {each["name"]: each["document_count"] for each in listed["collections"]} == {"docs": 1, "code": 1}
+    assert "warnings" not in listed
+    assert tools("chroma_peek_collection", collection_name="docs")["total_in_collection"] == 1
+    assert tools("get_document", doc_id="docs/deploy.md")["title"] == "Deploying"
+    assert plain.git("status", "--porcelain", "--ignored") == ""
+    assert not (plain.top / ".git/vmrag/kb").exists()
+
+
+def test_before_anything_is_set_up_tools_of_stored_documents_refuse(plain):
+    tools = Tools(plain.top)
+    for name, arguments in (
+        ("dolt_status", {}),
+        ("search", {"query": "x"}),
+        ("get_sync_status", {}),
+        ("chroma_get_documents", {"collection_name": "notes"}),
+        ("chroma_query_documents", {"collection_name": "notes", "query_texts": ["x"]}),
+        ("chroma_add_documents", {"collection_name": "docs", "documents": ["x"]}),
+        ("chroma_create_collection", {"collection_name": "notes"}),
+    ):
+        tools.error("NOT_INITIALIZED", name, **arguments)
+
+
+def test_nothing_is_indexed_before_the_first_question(plain):
+    tools = Tools(plain.top)
+    tools.session.warm_up()
+    tools.error("NOT_INITIALIZED", "dolt_status")
+    assert not (plain.top / ".git/vmrag/sources").exists()
+    asked(tools, "keys")
+    assert (plain.top / ".git/vmrag/sources").exists()
+
+
+def test_what_is_proposed_follows_the_files_and_ends_when_something_is_set_up(plain):
+    tools = Tools(plain.top)
+    asked(tools, "keys")
+    plain.write("notes.rst", "Tides\n=====\n\nThe tide turns twice a day.\n")
+    plain.git("add", "notes.rst")
+    assert asked(tools, "when does the tide turn")[0]["path"] == "notes.rst"
+    plain.write(".vmrag.yaml", "sources:\n- collection: tides\n  paths: [notes.rst]\n")
+    assert [each["name"] for each in tools("chroma_list_collections")["collections"]] == ["tides"]
+    plain.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    tools.error("NOT_INITIALIZED", "chroma_query_documents", query_texts=["x"])
+    tools("dolt_init")
+    assert tools("chroma_list_collections")["collections"] == []
+
+
+def test_a_repository_without_such_files_has_nothing_to_answer_from(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["git", "init", "-q", tmp_path / "none"], check=True)
+    Tools(tmp_path / "none").error("NOT_INITIALIZED", "chroma_query_documents", query_texts=["x"])
+
+
+def test_the_client_reads_resources_before_anything_is_set_up(plain):
+    session = Session(plain.top, Behaviour())
+    with connected(KnowledgeServer(session, selection(Chosen()))) as client:
+        assert read(client, "vmrag://documents/code/src/keys.py") == KEYS
+        assert {"docs", "code"} <= {each.name for each in client.list_resources().resources}
+
+
+def test_questions_at_the_same_time_are_all_answered(plain):
+    tools = Tools(plain.top)
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda text: asked(tools, text), ["how to roll back", "rotate keys"] * 4)]
+    assert [each[0]["path"] for each in found] == ["docs/deploy.md", "src/keys.py"] * 4
