@@ -29,6 +29,7 @@ from bench import (
     migrate,
     query,
     segments,
+    sources,
     switch,
     team,
     travel,
@@ -44,6 +45,7 @@ Part = Callable[[Path, list[int], int, dict[str, str]], list[Figure]]
 PARTS: dict[str, Part] = {
     "switch": switch.run,
     "segments": segments.run,
+    "sources": lambda folder, _, rounds, env: sources.run(folder, rounds, env),
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
     "merge": merge.run,
