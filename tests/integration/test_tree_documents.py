@@ -445,13 +445,17 @@ def test_a_list_needs_no_index_extra(project, monkeypatch):
     assert sorted((each["doc_id"], each["title"], each["content_hash"]) for each in found) == sorted(listed)
 
 
-def test_without_the_extra_code_is_said_to_be_missing_and_nothing_else(project, monkeypatch):
-    monkeypatch.setattr(languages, "problem", lambda: "it needs the extra 'code'")
-    found = project.ask("query", "port")
-    assert found["kb"]["sources"]["unavailable"] == {"code": "it needs the extra 'code'"}
-    assert {each["collection"] for each in found["results"]} == {"docs"}
-    assert project.vmrag("fingerprint", "--json", code=1).error["code"] == "NOT_COMPARABLE"
-    assert project.vmrag("query", "port", "--collection", "code", code=3).err
+def test_without_the_extra_code_is_said_to_be_missing_and_nothing_else(project):
+    project.write(".vmrag/queries.yaml", "queries:\n  - query: port\n    expect: [docs/docs/setup.md]\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(languages, "problem", lambda: "it needs the extra 'code'")
+        found = project.ask("query", "port")
+        assert found["kb"]["sources"]["unavailable"] == {"code": "it needs the extra 'code'"}
+        assert {each["collection"] for each in found["results"]} == {"docs"}
+        for command in ("fingerprint", "check"):
+            assert project.vmrag(command, "--json", code=1).error["code"] == "NOT_COMPARABLE"
+        assert project.vmrag("query", "port", "--collection", "code", code=3).err
+    project.vmrag("check")
 
 
 def test_a_text_of_sources_goes_to_no_service_that_the_settings_name(project):

@@ -17,7 +17,7 @@ def arguments(source: SourceSettings) -> list[str]:
 
 
 def included(source: SourceSettings) -> list[str]:
-    """As `arguments`, with what the source leaves out."""
+    """As `arguments`, without the excludes."""
     return [f":(top,glob){each}" for each in source.paths]
 
 

@@ -72,7 +72,7 @@ def is_set(value: Value | None) -> bool:
 
 
 def handwritten(values: Mapping[str, Value]) -> bool:
-    """TreeAttributes say that it is not generated, so nothing here guesses that it is."""
+    """Whether attributes say that nothing generated it; then no rule here guesses otherwise."""
     return bool(values) and values.get(GENERATED, True) in (False, "false")
 
 

@@ -119,7 +119,7 @@ class Survey:
         return found
 
     def still(self, files: Sequence[ChangedFile], max_bytes: int) -> bool:
-        """Whether they hold what they held. What was not read may hold anything."""
+        """Whether these files have the blobs that were seen. What was not read is skipped."""
         read = {os.fsdecode(each.path): each.blob for each in files if each.blob}
         if not read:
             return True

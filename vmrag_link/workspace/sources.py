@@ -40,7 +40,7 @@ from vmrag_link.settings import Config, SourceSettings
 from vmrag_link.sync import source_views
 from vmrag_link.sync.source_views import SourceBinding
 from vmrag_link.trust import settings as trusted
-from vmrag_link.workspace.worktree import OpenSources
+from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
     from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
@@ -284,7 +284,7 @@ class Sources:
 
     def _problem(self, source: SourceSettings, stored: Collection[str]) -> str:
         if source.collection in stored:
-            return "the knowledge base stores a collection of that name"
+            return STORED
         if source.kind == "code":
             from vmrag_link.code import languages
 
@@ -339,20 +339,34 @@ def _decoded(bound: SourceBinding, places: Places) -> OpenSources:
 
 
 def _complete(listing: SourceListing, unavailable: Mapping[str, str]) -> SourceListing:
-    for name, why in unavailable.items():
-        raise SourcesIncomplete(
-            f"The collection {name!r} is not known here: {why}.",
-            hint="vmrag sources   (says what helps)",
-            collection_name=name,
-        )
-    if listing.missing:
-        raise SourcesIncomplete(
-            f"{plural(len(listing.missing), 'file')} of sources cannot be read, because this clone is not whole: "
-            f"{first_of(listing.missing, 3)}.",
-            hint="git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)",
-            missing=list(listing.missing[:100]),
-        )
+    require_whole(unavailable, listing.missing)
     return listing
+
+
+def require_whole(unavailable: Mapping[str, str], missing: Sequence[str], failed: Sequence[str] = ()) -> None:
+    """Raise `SourcesIncomplete` where another machine would find more; the arguments are those of
+    `OpenSources`.
+    """
+    for name, why in unavailable.items():
+        if why != STORED:
+            raise SourcesIncomplete(
+                f"The collection {name!r} is not known here: {why}.",
+                hint="vmrag sources   (says what helps)",
+                collection_name=name,
+            )
+    if missing:
+        raise SourcesIncomplete(
+            f"{plural(len(missing), 'file')} of sources cannot be read, because this clone is not whole: "
+            f"{first_of(missing, 3)}.",
+            hint="git fetch --refetch   (in a partial clone; in a shallow one: git fetch --unshallow)",
+            missing=list(missing[:100]),
+        )
+    if failed:
+        raise SourcesIncomplete(
+            f"{plural(len(failed), 'file')} of sources could not be cut here: {first_of(failed, 3)}.",
+            hint="vmrag sources   (says why)",
+            failed=list(failed[:100]),
+        )
 
 
 def _grammars(sources: Sequence[SourceSettings]) -> object:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.models import Models
 
 
+STORED = "the knowledge base stores a collection of that name"
+"""Why a source is unavailable that is unavailable everywhere."""
+
+
 class OpenSources(Record, frozen=True):
     """What of sources answers at one place; nobody removes it meanwhile.
 

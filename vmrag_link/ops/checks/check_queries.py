@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.errors import QueriesInvalid, shortened
+from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, shortened
 from vmrag_link.golden import edit
 from vmrag_link.golden.queries import (
     UPDATE,
@@ -34,6 +34,7 @@ from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
+from vmrag_link.workspace.sources import require_whole
 
 
 class CheckedQuery(Record, frozen=True):
@@ -81,7 +82,8 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
     of what a git `ref` pins, ranked as that commit's settings say.
 
     `update`: record the ranking of each query that has one, or that expects nothing else; what
-    `expect` and `first` say is a person's to change. Raises `QueriesMissing`, `QueriesInvalid`, and
+    `expect` and `first` say is a person's to change. Raises `QueriesMissing`, `QueriesInvalid`,
+    `SourcesIncomplete` where another machine would find more files, and
     why the pinned knowledge cannot be asked: no other revision answers in its place.
     """
     stored = golden_file.load(ws)
@@ -96,6 +98,10 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
 
     def look(searcher: Searcher, view: View) -> _Checked:
         require_pinned(ws, view.notes)
+        if view.files_note:
+            raise SourcesIncomplete(view.files_note, hint="vmrag sources")
+        if view.sources:
+            require_whole(view.sources.unavailable, view.sources.missing, view.sources.failed)
         documents = MissedDocuments(searcher, _rows(ws, view), view.at)
         found = answers(searcher, golden, settings, ws.progress)
         checked = []

@@ -33,8 +33,8 @@ _CACHE = "derived"
 
 
 class DerivedFiles:
-    """Those of a work tree as it is when they are first asked for, also of sources whose name a
-    stored collection has. Nothing is indexed.
+    """Which files of the work tree are documents of sources, as of the first call; also of sources
+    that a stored collection of their name hides. Nothing is indexed.
 
     All methods raise as `sources.work_tree.in_work_tree`, and `ConfigInvalid`.
     """

@@ -11,7 +11,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.sync import sentences
 from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
-from vmrag_link.workspace.worktree import OpenSources
+from vmrag_link.workspace.worktree import STORED, OpenSources
 
 
 class SourceBlock(Record, frozen=True, omit_defaults=True):
@@ -103,8 +103,6 @@ def with_sources(stands: Standing, opened: OpenSources | None, hidden: Sequence[
 
 
 SHADOWS, INCOMPLETE = "SOURCE_SHADOWS", "SOURCES_INCOMPLETE"
-STORED = "the knowledge base stores a collection of that name"
-"""Why a source is not asked: `Sources.available` says so."""
 
 _NAMED = 3
 

@@ -1,4 +1,4 @@
-"""Where is asked, if not where the work tree stands: what a git ref pins, and its files."""
+"""The place that a query asks instead of the work tree: a commit's pin and its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmrag_link.workspace import Workspace
 
 
 class RankedRevision(Record, frozen=True):
-    """Where is asked, if not where the work tree stands: a revision, and the settings that rank.
+    """A place that is asked instead of the work tree: a revision, and the settings that rank.
 
     `commit` and `config`: whose files are asked, too, as its own `sources` say; where the revision
     is empty, they alone are.
