@@ -417,7 +417,7 @@ def test_a_damaged_index_of_a_commit_is_made_again(project, what):
     assert first(project, "port", "--at", "first") == expected
 
 
-@pytest.mark.parametrize("what", ["view", "files", "segment", "gone", "bound"])
+@pytest.mark.parametrize("what", ["view", "files", "segment", "gone", "bound", "answer"])
 def test_a_damaged_index_is_made_again(project, what):
     expected = first(project, "port")
     view = next(each for each in (project.shared / "sources").iterdir() if each.is_dir())
@@ -425,6 +425,9 @@ def test_a_damaged_index_is_made_again(project, what):
         shutil.rmtree(view)
     elif what == "bound":
         (project.own / "tree" / "bound").write_bytes(b"\x81\xa5to")
+    elif what == "answer":  # within what is bound: the rest can be read
+        bound = project.own / "tree" / "bound"
+        bound.write_bytes(bound.read_bytes().replace(b"collections", b"collectionz"))
     else:
         damaged = next((project.shared / "segments").glob("*/keywords.sqlite")) if what == "segment" else view / what
         damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))

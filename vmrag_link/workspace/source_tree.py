@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from vmrag_link.models import SOURCE, At, Document, DocumentHeader
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import commit_tree, work_tree
 from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
 
 if TYPE_CHECKING:
@@ -86,18 +85,12 @@ def in_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> Sou
     """None where no sources are configured. `stored`: the collections of the knowledge base, by
     default those of the index. Raises as `work_tree.in_work_tree`.
     """
-    config, places = ws.sources.config, ws.places
+    config = ws.sources.config
     if not config.sources:
         return None
     sources, unavailable = ws.sources.available(config, ws.stored_collections() if stored is None else stored)
-    listing = work_tree.in_work_tree(
-        places,
-        sources,
-        max_bytes=config.sources_max_bytes,
-        untracked=config.sources_untracked,
-        cache=places.source_state / "stats",
-    )
-    return SourceTree(places, sources, listing, commit=None, unavailable=unavailable)
+    listing = ws.sources.listing_here(sources)
+    return SourceTree(ws.places, sources, listing, commit=None, unavailable=unavailable)
 
 
 def at_commit(
@@ -111,7 +104,7 @@ def at_commit(
     if not config.sources:
         return None
     sources, unavailable = ws.sources.available(config, ws.sources.stored_at(commit) if stored is None else stored)
-    listing = commit_tree.at_commit(ws.places, commit, sources, max_bytes=config.sources_max_bytes)
+    listing = ws.sources.listing_at(commit, sources, config)
     return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable)
 
 

@@ -176,19 +176,18 @@ class Sources:
         )
         places, (most, untracked) = self._ws.places, limits
         cache, before = places.source_state / "stats", source_views.bound(places)
-        if before and before.settings != settings:
-            before = None
-        if before:
+        known = _decoded(before, places) if before and before.settings == settings else None
+        if before and known:
             token = work_tree.unchanged(places, available, max_bytes=most, untracked=untracked, cache=cache)
             if token == before.token:  # by another commit with equal files, perhaps
-                return msgspec.structs.replace(_decoded(before, places), commit=plumbing.head(places).commit)
+                return msgspec.structs.replace(known, commit=plumbing.head(places).commit)
         permissions.make_folder(places.source_state)
         try:
-            listing = work_tree.in_work_tree(places, available, max_bytes=most, untracked=untracked, cache=cache)
+            listing = self.listing_here(available)
         except GitBusy:
-            if before is None:
+            if known is None:
                 raise
-            return _decoded(before, places)
+            return known
         ephemeral = any(each.uncommitted for files in listing.files.values() for each in files)
         contents = self._contents(config, available, listing)
         indexer = self._indexer(available, listing, commit=None)
@@ -332,9 +331,12 @@ def _percent(listing: SourceListing, left: int) -> int:
     return 100 * (total - left) // total
 
 
-def _decoded(bound: SourceBinding, places: Places) -> OpenSources:
-    """Where the repository lies now: it may have been moved."""
-    found = msgspec.msgpack.decode(bound.more, type=OpenSources, dec_hook=lambda _, value: Path(value))
+def _decoded(bound: SourceBinding, places: Places) -> OpenSources | None:
+    """Where the repository lies now: it may have been moved. None for what is damaged."""
+    try:
+        found = msgspec.msgpack.decode(bound.more, type=OpenSources, dec_hook=lambda _, value: Path(value))
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return None
     return msgspec.structs.replace(found, folder=places.source_views / bound.view)
 
 

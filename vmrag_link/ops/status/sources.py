@@ -37,10 +37,6 @@ class SourcesStatus(Record, frozen=True):
     problem: str = ""
     shadowed: tuple[str, ...] = ()
 
-    @property
-    def uncommitted_files(self) -> int:
-        return len(self.uncommitted) + len(self.removed)
-
 
 def sources_status(ws: Workspace) -> SourcesStatus | None:
     """None where no sources are configured. Reads no file that did not change, and needs no index.
