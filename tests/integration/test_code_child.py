@@ -181,6 +181,17 @@ def test_a_child_that_died_between_two_texts_is_replaced(cutter: CodeCutter) -> 
     assert cutter.cut("a = 1\n", "python", 100) == [CodePiece(0, 6)]
 
 
+def test_what_the_starting_process_has_used_is_not_counted() -> None:
+    """Else each text in a large process would start a child of its own."""
+    held = bytearray(b"x") * (150 * MIB)
+    with CodeCutter(ConversionLimits(max_memory=200 * MIB)) as cutter:
+        cutter.cut("a = 1\n", "python", 100)
+        first = process_of(cutter)
+        cutter.cut("b = 1\n", "python", 100)
+        assert process_of(cutter) == first
+    assert len(held)
+
+
 def test_waiting_has_an_end() -> None:
     with CodeCutter(ConversionLimits(max_seconds=5)) as cutter:
         stop(cutter)

@@ -121,9 +121,18 @@ def allow_seconds(seconds: int) -> None:
 
 
 def memory_used() -> int:
-    """Bytes, at the most so far."""
+    """Bytes, at the most so far; 0 below what whoever started this process had used."""
+    most = _most_used()
+    return most if most > _INHERITED else 0
+
+
+def _most_used() -> int:
     kilobytes_or_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes_or_bytes * (1 if sys.platform == "darwin" else 1024)
+
+
+_INHERITED = _most_used()
+"""Linux counts on from what the parent had used when it started this process."""
 
 
 def _limit(which: int, most: int) -> None:
