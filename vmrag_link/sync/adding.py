@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, Vector, featureless, within_window
 from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.draft import ChunkedDocument, Draft
@@ -125,8 +126,11 @@ def _blaming(collection: str) -> Iterator[None]:
 
 
 def checked(model: Model, collection: Collection) -> Model:
-    """The model, if it is the one that the collection was made with. Raises `EmbeddingMismatch`."""
-    if model.fingerprint != collection.embedding_model:
+    """The model, if it is the one that the collection was made with, or that one's successor.
+
+    Raises `EmbeddingMismatch`.
+    """
+    if model.fingerprint != with_present_model(collection).embedding_model:
         raise EmbeddingMismatch(
             f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
             f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",

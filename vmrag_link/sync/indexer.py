@@ -27,7 +27,7 @@ from vmrag_link.models import (
 from vmrag_link.progress import BUILDING, Progress
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.adding import DocumentIndexer, Elsewhere
-from vmrag_link.sync.assumed_collections import assumed, collections_at
+from vmrag_link.sync.assumed_collections import assumed, collections_at, rows_at
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
 
@@ -84,7 +84,7 @@ class Indexer(DocumentIndexer):
 
     def _build(self, draft: Draft, at: At) -> tuple[Plan, ChunkCounts]:
         """Everything, into an index that holds nothing: the documents are read once."""
-        wanted = {each.name: each for each in self._engine.collections(at)}
+        wanted = rows_at(self._engine, at)
         added: list[Key] = []
 
         def read() -> Iterator[Document]:

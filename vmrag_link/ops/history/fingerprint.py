@@ -17,6 +17,7 @@ from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
 from vmrag_link.retrieval import fingerprint as retrieval
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.sync.assumed_collections import rows_at
 from vmrag_link.workspace import Workspace
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -90,7 +91,7 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
                 raise
             return of_files
     at: At = place.revision if place else ws.at()
-    value = retrieval.fingerprint(ranking, ws.engine.collections(at), ws.engine.headers(at), files=files)
+    value = retrieval.fingerprint(ranking, rows_at(ws.engine, at).values(), ws.engine.headers(at), files=files)
     revision = at if isinstance(at, str) else ws.revision()
     return FingerprintReport(value, revision, ranking, dirty=isinstance(at, Working), files=counted)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index.contents import contents, held_collections
 from vmrag_link.index.view import indexes_equally
@@ -83,4 +84,4 @@ def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
 
 def held_equally(held: Holdings, collection: Collection) -> bool:
     there = held.definitions.get(collection.name)
-    return there is not None and indexes_equally(there, collection)
+    return there is not None and indexes_equally(there, with_present_model(collection))

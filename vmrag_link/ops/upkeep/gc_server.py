@@ -15,7 +15,7 @@ from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.upkeep.gc import needed, pinned
 from vmrag_link.progress import LOOKING_UP
-from vmrag_link.sync.assumed_collections import assumed
+from vmrag_link.sync.assumed_collections import assumed, rows_at
 from vmrag_link.workspace import Workspace
 
 DAYS = 7
@@ -109,7 +109,7 @@ def _revisions(ws: Workspace) -> Iterator[str]:
 
 
 def _contents(ws: Workspace, revision: str) -> Iterable[str]:
-    rows = {each.name: each for each in ws.engine.collections(revision)}
+    rows = rows_at(ws.engine, revision)
     headers = ws.engine.headers(revision)
     for name, some in itertools.groupby(headers, key=attrgetter("collection")):
         yield names.contents_of(rows.get(name) or assumed(name, ws.models.of), some)
