@@ -32,8 +32,8 @@ PAGE_BREAK = "\f"
 """What begins a page in a text that has pages; so do programs and plain texts, such as RFCs."""
 
 PIECES = "vmrag:pieces"
-"""In the metadata of code: how it was cut, as [first character, its line, symbol, kind, signature]
-each. Only the index has it; a chunk of an answer says its own.
+"""In the metadata of code: how it was cut (`IndexedPiece`). Only the index has it; a chunk of an
+answer says its own.
 """
 
 SOURCE = "source"
@@ -98,6 +98,25 @@ class Collection(Record, frozen=True):
     def table(self) -> DocumentTable:
         """Where its documents are."""
         return TABLE_OF_KIND.get(self.kind, "documents")
+
+    @property
+    def is_code(self) -> bool:
+        """Whether its documents are cut by symbols, so that each has `PIECES`."""
+        return self.kind == SOURCE and self.chunking.strategy == "code"
+
+
+class IndexedPiece(Record, frozen=True, array_like=True):
+    """A piece of code as the index has it: `start` is its first character, `line` the line of that,
+    from 1; `declared` has symbol, kind, line and last line each. All else is as in
+    `code.pieces.CodePiece`.
+    """
+
+    start: int
+    line: int
+    symbol: str
+    kind: str
+    signature: str
+    declared: tuple[tuple[str, str, int, int], ...]
 
 
 class DocumentHeader(Record, frozen=True):
@@ -368,10 +387,13 @@ def metadata_of(row: HasMetadata) -> dict[str, Any]:
     return found
 
 
-def pieces_of(row: HasMetadata) -> list[list[Any]]:
-    """As `PIECES` says."""
-    found: list[list[Any]] = msgspec.json.decode(row.metadata, type=dict[str, Any])[PIECES]
-    return found
+class _CodeMetadata(msgspec.Struct):
+    pieces: list[IndexedPiece] = msgspec.field(name=PIECES)
+
+
+def pieces_of(row: HasMetadata) -> list[IndexedPiece]:
+    """Those of a document of code. Raises `msgspec.DecodeError` for any other."""
+    return msgspec.json.decode(row.metadata, type=_CodeMetadata).pieces
 
 
 def metadata_from_row(text: str) -> dict[str, Any]:

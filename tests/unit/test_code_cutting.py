@@ -65,7 +65,7 @@ def test_parts_of_a_long_function_have_its_name_and_its_signature() -> None:
     text = function("long", 60)
     pieces = cut(text, "python", 300)
     assert len(pieces) > 4
-    assert {each[2:] for each in pieces} == {("long", "function", "def long():")}
+    assert {each[2:5] for each in pieces} == {("long", "function", "def long():")}
     assert all(100 <= each.end - each.start <= 300 for each in pieces)
 
 
@@ -151,7 +151,7 @@ def test_without_a_grammar_lines_are_cut_where_a_block_begins() -> None:
     block = "local function f{}()\n  local a = 1\n\n  return a\nend\n\n"
     text = "".join(block.replace("{}", str(number)) for number in range(30))
     pieces = cut(text, "lua", 300)
-    assert {each[2:] for each in pieces} == {("", "", "")}
+    assert {each[2:5] for each in pieces} == {("", "", "")}
     assert all(text[each.start : each.end].startswith("local function") for each in pieces)
     assert all(each.end - each.start <= 300 for each in pieces)
 
@@ -165,7 +165,7 @@ def test_a_line_of_more_than_two_thousand_characters_is_cut_within() -> None:
 def test_one_long_line_is_no_symbol() -> None:
     minified = "".join(f"function f{number}(){{return {number}}}" for number in range(500)) + "\n"
     pieces = cut(minified, "javascript", 1500)
-    assert {each[2:] for each in pieces} == {("", "", "")}
+    assert {each[2:5] for each in pieces} == {("", "", "")}
     assert len(pieces) == -(-len(minified) // 1500)
 
 

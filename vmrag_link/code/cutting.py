@@ -8,8 +8,9 @@ what remains too long is cut by lines. Nothing here depends on time, or on the m
 from __future__ import annotations
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
-from vmrag_link.code.layout import Layout, SymbolRows
+from vmrag_link.code.layout import Layout
 from vmrag_link.code.lines import Lines
+from vmrag_link.code.outline import with_lines_that_declare
 from vmrag_link.code.pieces import CodePiece
 
 MOST_BYTES = 1 << 19
@@ -30,14 +31,14 @@ def cut(text: str, language: str, size: int) -> list[CodePiece]:
     if not text:
         return [CodePiece(0, 0)]
     lines = Lines(text)
-    root = _symbols(text, language, lines, size) if is_parsed(text, language) else None
-    if root is None:
-        return [CodePiece(*span) for span in lines.parts(0, lines.count, size)]
-    return Layout(lines, size).pieces(root)
+    found = _by_symbols(text, language, lines, size) if is_parsed(text, language) else None
+    if found is None:
+        found = with_lines_that_declare([CodePiece(*span) for span in lines.parts(0, lines.count, size)], text)
+    return found
 
 
-def _symbols(text: str, language: str, lines: Lines, size: int) -> SymbolRows | None:
-    """None: it is too hard. A tree with errors is better than none."""
+def _by_symbols(text: str, language: str, lines: Lines, size: int) -> list[CodePiece] | None:
+    """None: it is too hard. A tree with errors is better than none; what it lost, lines tell."""
     from vmrag_link.code.parsing import parse
     from vmrag_link.code.symbols import SymbolWalk, TooManyNodes
 
@@ -45,10 +46,13 @@ def _symbols(text: str, language: str, lines: Lines, size: int) -> SymbolRows | 
     tree = parse(data, language)
     if tree is None:
         return None
+    walk = SymbolWalk(tree, GRAMMAR_RULES[language], data, lines, size)
     try:
-        return SymbolWalk(tree, GRAMMAR_RULES[language], data, lines, size).root()
+        root = walk.root()
     except TooManyNodes:
         return None
+    pieces = Layout(lines, size).pieces(root, walk.declared)
+    return with_lines_that_declare(pieces, text) if tree.root_node.has_error else pieces
 
 
 def _bytes(text: str) -> bytes:

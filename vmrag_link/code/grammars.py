@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ class Grammar(NamedTuple):
     `symbols`: with the kind of each. `scopes` name what is in them, and are no symbols themselves.
     `wrappers` stand around one symbol, and are part of it. `assigned`: symbols if they give a name
     to a function; the fields of the name and of the function. `leading`: what belongs to the symbol
-    that follows directly. `bodied` are symbols only with a body.
+    that follows directly. `bodied` are symbols only with a body. `introduced`: what one of these
+    words stands in, if it is a symbol within a function; None: they have no such words.
     """
 
     symbols: Mapping[str, str]
@@ -21,6 +23,7 @@ class Grammar(NamedTuple):
     assigned: Mapping[str, tuple[str, str]] = {}
     leading: frozenset[str] = frozenset()
     bodied: frozenset[str] = frozenset()
+    introduced: re.Pattern[bytes] | None = None
 
 
 CLASSES = frozenset("class struct interface trait impl enum extension object protocol record union actor".split())
@@ -29,9 +32,16 @@ CLASSES = frozenset("class struct interface trait impl enum extension object pro
 FUNCTION_VALUES = frozenset("arrow_function function_expression generator_function anonymous_function class".split())
 """What makes what it is assigned to a symbol."""
 
+LOCALS = frozenset("declaration property_declaration".split())
+"""Types of symbols that are variables within a function."""
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def _introduced(words: str) -> re.Pattern[bytes]:
+    return re.compile(rf"\b(?:{words.replace(' ', '|')})\b".encode())
 
 
 def _symbols(**types: str) -> dict[str, str]:
@@ -83,7 +93,12 @@ _TYPESCRIPT = _JAVASCRIPT._replace(
 
 GRAMMAR_RULES: Mapping[str, Grammar] = {
     "bash": Grammar(symbols=_symbols(function="function_definition"), leading=_words("comment")),
-    "c": Grammar(symbols=_C, bodied=_words(_C_BODIED), leading=_words("comment")),
+    "c": Grammar(
+        symbols=_C,
+        bodied=_words(_C_BODIED),
+        leading=_words("comment"),
+        introduced=_introduced("struct union enum typedef define"),
+    ),
     "c_sharp": Grammar(
         symbols=_symbols(
             **{"class": "class_declaration"},
@@ -108,11 +123,13 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         wrappers=_words("template_declaration"),
         leading=_words("comment"),
         bodied=_words(f"{_C_BODIED} class_specifier"),
+        introduced=_introduced("struct union enum class typedef using concept define"),
     ),
     "go": Grammar(
         symbols=_symbols(function="function_declaration", method="method_declaration", type="type_spec type_alias"),
         wrappers=_words("type_declaration"),
         leading=_words("comment"),
+        introduced=_introduced("type"),
     ),
     "java": Grammar(
         symbols=_symbols(
@@ -123,6 +140,7 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
             method="method_declaration constructor_declaration compact_constructor_declaration",
         ),
         leading=_words("line_comment block_comment"),
+        introduced=_introduced("class interface enum record new"),
     ),
     "javascript": _JAVASCRIPT,
     "kotlin": Grammar(
@@ -135,6 +153,7 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
             type="type_alias",
         ),
         leading=_words("line_comment block_comment"),
+        introduced=_introduced("class interface object fun typealias constructor"),
     ),
     "php": Grammar(
         symbols=_symbols(
@@ -149,15 +168,18 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         wrappers=_words("expression_statement"),
         assigned={"assignment_expression": ("left", "right")},
         leading=_words("comment"),
+        introduced=_introduced("(?i:function fn class interface trait enum)"),
     ),
     "python": Grammar(
         symbols=_symbols(function="function_definition", **{"class": "class_definition"}, type="type_alias_statement"),
         wrappers=_words("decorated_definition"),
         leading=_words("comment"),
+        introduced=_introduced("def class type"),
     ),
     "ruby": Grammar(
         symbols=_symbols(**{"class": "class"}, module="module", method="method singleton_method"),
         leading=_words("comment"),
+        introduced=_introduced("def class module"),
     ),
     "rust": Grammar(
         symbols=_symbols(
@@ -173,6 +195,7 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
         ),
         leading=_words("line_comment block_comment attribute_item"),
         bodied=_words("mod_item"),
+        introduced=_introduced("fn struct union enum trait impl mod type macro_rules"),
     ),
     "sql": Grammar(
         symbols=_symbols(
@@ -201,6 +224,7 @@ GRAMMAR_RULES: Mapping[str, Grammar] = {
             macro="macro_declaration",
         ),
         leading=_words("comment multiline_comment"),
+        introduced=_introduced("class struct enum extension actor protocol func init deinit subscript typealias macro"),
     ),
     "tsx": _TYPESCRIPT,
     "typescript": _TYPESCRIPT,

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from vmrag_link.errors import IndexExtraMissing, plural
 
-RULES = 1
-"""Of cutting with a grammar; higher whenever the same text may be cut otherwise."""
+RULES = 2
+"""Of cutting with a grammar; higher whenever the same text may be cut otherwise, or more is told of
+its pieces (`models.PIECES`).
+"""
 
-RULES_OF_LINES = 1
+RULES_OF_LINES = 2
 """Of cutting by lines."""
 
 EXTRA_HINT = "pip install 'vmrag-link[code]'"
@@ -132,6 +134,9 @@ _NAMES = {
 
 _BY_ENDING = {each: language for language, endings in _ENDINGS.items() for each in endings.split()}
 _BY_NAME = {each: language for language, names in _NAMES.items() for each in names.split()}
+
+LANGUAGES = tuple(sorted({*_ENDINGS, *_NAMES}))
+"""All that `language_of` knows."""
 
 
 def language_of(path: str) -> str:

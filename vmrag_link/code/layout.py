@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vmrag_link.code.lines import Lines
-from vmrag_link.code.pieces import CodePiece
+from vmrag_link.code.pieces import MOST_DECLARED, CodePiece, SymbolDeclaration
 
 _TINY = 3
 """Rows, blank ones aside, of what is joined with its neighbours."""
@@ -13,8 +15,11 @@ _TINY = 3
 
 @dataclass(slots=True)
 class SymbolRows:
-    """A symbol in the rows from `first` to before `end`, with what belongs to it above. `inside`:
-    symbols within it, of one that is too long for a piece.
+    """A symbol in the rows from `first` to before `end`, with what belongs to it above; `row` is
+    that of its declaration, `body` the first byte of its body.
+
+    `fits`: it is short enough for a piece, or within one that is. `inside`: symbols within it, of
+    one that does not fit.
     """
 
     first: int
@@ -23,6 +28,9 @@ class SymbolRows:
     kind: str = ""
     signature: str = ""
     level: int = 0
+    row: int = 0
+    body: int = -1
+    fits: bool = False
     inside: list[SymbolRows] = field(default_factory=list)
 
 
@@ -47,15 +55,27 @@ class Layout:
         self._lines, self._size = lines, size
         self._parts: list[_Part] = []
 
-    def pieces(self, root: SymbolRows) -> list[CodePiece]:
-        """Those of the whole text, which `root` stands for."""
+    def pieces(self, root: SymbolRows, declared: Sequence[SymbolRows]) -> list[CodePiece]:
+        """Those of the whole text, which `root` stands for. `declared`: all symbols in it."""
         self._lay(root, root.first, root.end)
-        found = []
+        found, left = list[CodePiece](), deque(sorted(declared, key=lambda each: each.row))
         for part in self._joined():
             spans = [self._lines.span(part.first, part.end)]
             if self._lines.length(part.first, part.end) > self._size:
                 spans = list(self._lines.parts(part.first, part.end, self._size))
-            found += [CodePiece(*span, part.of.symbol, part.of.kind, part.of.signature) for span in spans]
+            of = part.of
+            for start, stop in spans:
+                here = self._declarations(left, stop)
+                found.append(CodePiece(start, stop, of.symbol, of.kind, of.signature, tuple(here[:MOST_DECLARED])))
+        return found
+
+    def _declarations(self, left: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:
+        """Take those of the symbols that are `left` whose rows begin before a character."""
+        found, lines = [], self._lines
+        while left and lines.span(left[0].row, left[0].row)[0] < end:
+            each = left.popleft()
+            last = lines.last_filled(each.row, each.end)
+            found.append(SymbolDeclaration(each.symbol, each.kind, each.row + 1, last + 1))
         return found
 
     def _lay(self, owner: SymbolRows, first: int, end: int) -> None:

@@ -54,6 +54,12 @@ class Lines:
                 break
         return found
 
+    def last_filled(self, first: int, end: int) -> int:
+        """The last of the rows that is not blank, or the first one."""
+        while end - 1 > first and self.is_blank(end - 1):
+            end -= 1
+        return max(first, end - 1)
+
     def parts(self, first: int, end: int, size: int) -> Iterator[Span]:
         """The rows in parts of about `size` characters; blank rows go with the part before.
 

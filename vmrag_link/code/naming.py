@@ -8,8 +8,9 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from vmrag_link.code.grammars import FUNCTION_VALUES, Grammar
+from vmrag_link.code.pieces import LONGEST_SIGNATURE
 
-LONGEST_NAME, LONGEST_SIGNATURE = 100, 200
+LONGEST_NAME = 100
 _BYTES = 1000
 """Of a node that are looked at for a name or a signature."""
 
@@ -30,7 +31,7 @@ _UNNAMED = {
 """What is called by its keyword."""
 
 _NAMED_BY_TYPE = frozenset(("impl_item", "type_alias"))
-"""Whose name is the field `type`."""
+"""Whose name is the field `type`, if no other is."""
 
 _PROTOTYPES = frozenset(("declaration", "field_declaration"))
 """In C: symbols where they declare a function."""
@@ -44,20 +45,24 @@ _KIND_WORDS = re.compile(r"\b(enum|struct|extension|actor|interface|annotation)\
 _OWNER = re.compile(r"^(?:module\.exports|exports|window|globalThis|this|self)\.|\bprototype\.")
 _GENERIC = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
 _SPACE = re.compile(r"\s+")
+_BLANKS = re.compile(rb"\s*")
 
 
-class DeclaredSymbol(NamedTuple):
+class DescribedSymbol(NamedTuple):
     """What a node declares. `nodes` are the identities of all that are the same symbol: its own,
-    and those of what it wraps.
+    and those of what it wraps. `row`: that of the declaration, below decorators and attributes,
+    from 0. `body`: the first byte of its body, or its own where no body is known.
     """
 
     name: str
     kind: str
     signature: str
+    row: int
+    body: int
     nodes: tuple[int, ...]
 
 
-def describe(node: Node, grammar: Grammar, data: bytes) -> DeclaredSymbol | None:
+def describe(node: Node, grammar: Grammar, data: bytes) -> DescribedSymbol | None:
     """None: it declares nothing, or has no name."""
     chain = [node]
     while node.type in grammar.wrappers and len(chain) < _LEVELS:
@@ -69,10 +74,21 @@ def describe(node: Node, grammar: Grammar, data: bytes) -> DeclaredSymbol | None
     if not found:
         return None
     name, kind, value = found
-    signature = _signature(chain, value or node, data)
-    if kind == "class" and (word := _KIND_WORDS.search(signature.partition(name)[0])):
-        kind = word[1]
-    return DeclaredSymbol(name, kind, signature, tuple(each.id for each in (*chain, *((value,) if value else ()))))
+    described = _described(name, kind, chain, value or node, data)
+    if kind == "class" and (word := _KIND_WORDS.search(described.signature.partition(name)[0])):
+        described = described._replace(kind=word[1])
+    return described if value is None else described._replace(nodes=(*described.nodes, value.id))
+
+
+def _described(name: str, kind: str, chain: list[Node], node: Node, data: bytes) -> DescribedSymbol:
+    """`chain`: what is the same symbol, from outside; `node`: what has its body."""
+    body = next((found for each in _BODIES if (found := node.child_by_field_name(each))), None) or _first(
+        node, *_BODY_TYPES
+    )
+    first = _declaration(chain, data)
+    signature = _signature(first, node, body, data)
+    row, nodes = _row(chain[0], first, data), tuple(each.id for each in chain)
+    return DescribedSymbol(name, kind, signature, row, (body or node).start_byte, nodes)
 
 
 def scope_name(node: Node, data: bytes) -> str:
@@ -92,12 +108,12 @@ def _only_symbol(node: Node, grammar: Grammar) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
-def _default_export(node: Node, data: bytes) -> DeclaredSymbol | None:
+def _default_export(node: Node, data: bytes) -> DescribedSymbol | None:
     value = node.child_by_field_name("value") if node.type == "export_statement" else None
     if value is None or value.type not in FUNCTION_VALUES:
         return None
     kind = "class" if value.type == "class" else "function"
-    return DeclaredSymbol("default", kind, _signature([node], value, data), (node.id, value.id))
+    return _described("default", kind, [node], value, data)._replace(nodes=(node.id, value.id))
 
 
 def _named(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
@@ -120,8 +136,10 @@ def _named(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | 
 def _name(node: Node, data: bytes) -> str:
     if node.type in _C_TYPES and node.child_by_field_name("declarator"):
         return _declared(node, data)
-    field = "type" if node.type in _NAMED_BY_TYPE else "name"
-    found = node.child_by_field_name(field) or _first(node, "object_reference", "variable_declaration", "identifier")
+    found = node.child_by_field_name("name")
+    if found is None and node.type in _NAMED_BY_TYPE:
+        found = node.child_by_field_name("type")
+    found = found or _first(node, "object_reference", "variable_declaration", "identifier")
     if node.type == "create_index":
         found = node.child_by_field_name("column")
     if node.type == "operator_declaration":
@@ -173,14 +191,22 @@ def _declarator_inside(node: Node) -> Node | None:
     )
 
 
-def _signature(chain: list[Node], node: Node, data: bytes) -> str:
-    """From its first line that is no decorator to its body, as one line."""
-    body = next((found for each in _BODIES if (found := node.child_by_field_name(each))), None) or _first(
-        node, *_BODY_TYPES
-    )
+def _declaration(chain: list[Node], data: bytes) -> int:
+    """Behind which byte a symbol is declared: the last one of its decorators."""
     first = _after_attributes(chain[0])
     if b"\n" in data[first : chain[-1].start_byte].strip():
         first = _after_attributes(chain[-1])
+    return first
+
+
+def _row(node: Node, byte: int, data: bytes) -> int:
+    """The row of what follows a byte of this node and blanks there."""
+    blanks = _BLANKS.match(data, byte)
+    return node.start_point.row + data.count(b"\n", node.start_byte, blanks.end() if blanks else byte)
+
+
+def _signature(first: int, node: Node, body: Node | None, data: bytes) -> str:
+    """From this byte to the body, as one line."""
     end = min(first + _BYTES, body.start_byte if body else node.end_byte)
     if (comment := _first(node, "comment", "line_comment")) and first < comment.start_byte < end:
         end = comment.start_byte

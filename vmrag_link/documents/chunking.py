@@ -61,7 +61,7 @@ def document_chunks(document: Document, chunking: Chunking) -> list[Chunk]:
     """As `chunks`; of code the pieces that its metadata names, as it was cut when it was read."""
     if chunking.strategy != "code":
         return chunks(document.content, chunking)
-    starts = [each[0] for each in pieces_of(document)]
+    starts = [each.start for each in pieces_of(document)]
     ends = [*starts[1:], len(document.content)]
     return [
         Chunk(number, document.content[start:end], start, end)

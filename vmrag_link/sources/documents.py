@@ -21,6 +21,7 @@ from vmrag_link.models import (
     Chunking,
     Collection,
     Document,
+    IndexedPiece,
     canonical_json,
     content_hash,
     metadata_of,
@@ -114,6 +115,6 @@ def _cut(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Docu
     cut, line, last = [], 1, 0
     for each in answer:
         line, last = line + text.count("\n", last, each.start), each.start
-        cut.append([each.start, line, each.symbol, each.kind, each.signature])
+        cut.append(IndexedPiece(each.start, line, each.symbol, each.kind, each.signature, each.declared))
     metadata = metadata_of(document) | {PIECES: cut}
     return msgspec.structs.replace(document, metadata=canonical_json(metadata))

@@ -372,12 +372,12 @@ def require_whole(unavailable: Mapping[str, str], missing: Sequence[str], failed
 
 
 def _grammars(sources: Sequence[SourceSettings]) -> object:
-    """Another one where other grammars are installed."""
+    """Another one where other grammars are installed, or used in another way."""
     if all(each.kind != "code" for each in sources):
         return None
     from vmrag_link.code import languages
 
-    return languages.stamps()
+    return languages.RULES, languages.RULES_OF_LINES, languages.stamps()
 
 
 def _uncommitted(listing: SourceListing) -> dict[str, dict[str, str]]:

@@ -1,0 +1,248 @@
+"""Which symbols each piece declares, however small they are, and in which lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.unit.test_code_symbols import SAMPLES
+from vmrag_link.code import symbols
+from vmrag_link.code.cutting import cut
+from vmrag_link.code.pieces import MOST_DECLARED, SymbolDeclaration
+
+LONG = """\
+# Sessions.
+
+
+@dataclass
+class Session(Base):
+    \"\"\"Long enough for several pieces.\"\"\"
+
+    @property
+    def age(self):
+        return 1
+
+    # Twice
+    # a day.
+    def refresh(
+        self,
+    ):
+        def inner():
+            return 2
+
+        return inner()
+
+
+def after():
+    return 3
+"""
+
+
+def declared(text: str, language: str, size: int = 1500) -> list[SymbolDeclaration]:
+    return [each for piece in cut(text, language, size) for each in piece.declared]
+
+
+def lines(text: str, language: str, size: int = 1500) -> dict[str, tuple[int, int]]:
+    return {each.symbol: (each.line, each.last_line) for each in declared(text, language, size)}
+
+
+def kinds(text: str, language: str, size: int = 1500) -> dict[str, str]:
+    return {each.symbol: each.kind for each in declared(text, language, size)}
+
+
+# -- where they are
+
+
+@pytest.mark.parametrize("size", [1, 60, 150, 400, 1500])
+def test_a_symbol_goes_from_its_declaration_to_its_end_whatever_it_is_cut_into(size: int) -> None:
+    assert declared(LONG, "python", size) == [
+        ("Session", "class", 5, 20),
+        ("Session.age", "method", 9, 10),
+        ("Session.refresh", "method", 14, 20),
+        ("Session.refresh.inner", "function", 17, 18),
+        ("after", "function", 23, 24),
+    ]
+
+
+def test_a_class_that_fits_declares_what_is_in_it_and_small_neighbours_are_all_declared() -> None:
+    _, whole, *rest = cut(f"{LONG}\ndef last():\n    return 4\n", "python", 400)
+    assert [each.symbol for each in whole.declared] == [
+        "Session",
+        "Session.age",
+        "Session.refresh",
+        "Session.refresh.inner",
+    ]
+    assert [(each.symbol, [one.symbol for one in each.declared]) for each in rest] == [("after", ["after", "last"])]
+
+
+def test_later_parts_of_a_long_symbol_do_not_declare_it() -> None:
+    text = "def long():\n" + "".join(f"    value_{row} = compute({row})\n" for row in range(60))
+    first, *rest = cut(text, "python", 300)
+    assert first.declared == (("long", "function", 1, 61),)
+    assert len(rest) > 3
+    assert {each.declared for each in rest} == {()}
+
+
+def test_a_declaration_below_a_long_comment_is_in_the_piece_that_has_its_line() -> None:
+    text = "".join(f"# Line {row} of what is to be known.\n" for row in range(30)) + "def f():\n    return 1\n"
+    pieces = cut(text, "python", 200)
+    assert {each.symbol for each in pieces} == {"f"}
+    (there,) = (each for each in pieces if each.declared)
+    assert "def f():" in text[there.start : there.end]
+    assert there.declared == (("f", "function", 31, 32),)
+
+
+def test_blank_lines_are_behind_a_symbol() -> None:
+    assert lines("f() {\n  a\n}\n\n\n\ng() {\n  b\n}\n\n", "bash") == {"f": (1, 3), "g": (7, 9)}
+
+
+def test_lines_end_as_they_did() -> None:
+    assert declared(LONG.replace("\n", "\r\n"), "python", 150) == declared(LONG, "python", 150)
+
+
+# -- in each language
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_all_symbols_are_declared_once_whatever_the_size(sample: str) -> None:
+    text, expected = SAMPLES[sample]
+    found = declared(text, sample)
+    assert {name: kind for name, (kind, _) in expected.items()}.items() <= {
+        each.symbol: each.kind for each in reversed(found)
+    }.items()
+    assert [each.line for each in found] == sorted(each.line for each in found)
+    for size in (1, 60, 160, 400):
+        pieces = cut(text, sample, size)
+        assert [each for piece in pieces for each in piece.declared] == found
+        for piece in pieces:
+            rows = range(text.count("\n", 0, piece.start) + 1, text.count("\n", 0, piece.end - 1) + 2)
+            assert all(each.line in rows for each in piece.declared)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_the_line_of_a_declaration_is_where_its_signature_begins(sample: str) -> None:
+    text, expected = SAMPLES[sample]
+    rows = text.split("\n")
+    found = {each.symbol: each.line for each in reversed(declared(text, sample))}
+    for symbol, (_, signature) in expected.items():
+        begun = " ".join(rows[found[symbol] - 1].split())
+        assert begun.startswith(signature) or signature.startswith(begun.rstrip("{ "))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "there"),
+    [
+        (
+            "python",
+            "class A:\n    def f(self):\n        class B:\n            def g(self): ...\n",
+            "A A.f A.f.B A.f.B.g",
+        ),
+        ("python", "def f():\n    if x:\n        async def g():\n            pass\n", "f f.g"),
+        ("javascript", "function f() {\n  return { g() { return 1; }, h: () => 2 };\n}\n", "f"),
+        ("javascript", "function f() {\n  return {\n    g() { return 1; },\n    h: () => 2,\n  };\n}\n", "f f.g f.h"),
+        ("javascript", "class A { f() { return 1; } #g() { return 2; } }\n", "A A.f A.#g"),
+        (
+            "typescript",
+            "interface A {\n  f(): void;\n}\nabstract class B {\n  g() {}\n  h = () => 1;\n}\n",
+            "A B B.g B.h",
+        ),
+        ("rust", "trait A { fn f(&self); fn g(&self); }\nfn h() {\n    fn i() {}\n}\n", "A A.f A.g h h.i"),
+        (
+            "rust",
+            "mod m {\n    pub struct A { x: i32 }\n    impl A {\n        fn f(&self) {}\n    }\n}\n",
+            "m m.A m.A m.A.f",
+        ),
+        (
+            "go",
+            "package a\n\ntype (\n\tA struct{}\n\tB = int\n)\n\nfunc (a A) F() {\n\ttype C int\n\tF()\n}\n",
+            "A B A.F A.F.C",
+        ),
+        ("java", "class A { int f() { return 1; } }\n", "A A.f"),
+        ("java", "class A {\n  Object f() {\n    return new B() {\n      void g() {}\n    };\n  }\n}\n", "A A.f A.f.g"),
+        ("cpp", "struct A { int f() { return 1; } void g(); };\n", "A A.f A.g"),
+        ("c", "int f(int a);\nint g(void);\nint h;\n", "f g"),
+        ("c_sharp", "class A {\n  int P { get; set; }\n  void F() {\n    int G() => 1;\n  }\n}\n", "A A.P A.F A.F.G"),
+        (
+            "ruby",
+            "class A\n  def f = 1\n  def self.g; end\n  class B\n    def h; end\n  end\nend\n",
+            "A A.f A.g A.B A.B.h",
+        ),
+        ("php", "<?php\nclass A {\n  function f() {}\n  function g() {}\n}\nfunction h() {}\n", "A A.f A.g h"),
+        ("kotlin", "class A {\n  companion object {\n    fun f() = 1\n  }\n}\n", "A A.Companion A.Companion.f"),
+        ("swift", "struct A {\n  var p: Int { 1 }\n  init() {}\n  func f() {}\n}\n", "A A.p A.init A.f"),
+        ("sql", "CREATE TABLE a (b INT);\nCREATE INDEX c ON a (b);\n", "a c"),
+        ("bash", "f() { a; }\ng() { b; }\n", "f g"),
+    ],
+)
+def test_what_is_too_small_for_a_piece_is_declared(language: str, text: str, there: str) -> None:
+    assert [each.symbol for each in declared(text, language)] == there.split()
+
+
+def test_what_is_defined_outside_of_its_class_is_not_in_its_lines() -> None:
+    text = "type Server struct {\n\tname string\n}\n\nfunc (s *Server) Start() error {\n\treturn nil\n}\n"
+    assert lines(text, "go") == lines(text, "go", 1) == {"Server": (1, 3), "Server.Start": (5, 7)}
+
+
+@pytest.mark.parametrize("size", [1, 1500])
+def test_overloads_are_each_declared(size: int) -> None:
+    text = "class A {\n  int f(int a) {\n    return 1;\n  }\n  int f(String a) {\n    return 2;\n  }\n}\n"
+    assert declared(text, "java", size) == [
+        ("A", "class", 1, 8),
+        ("A.f", "method", 2, 4),
+        ("A.f", "method", 5, 7),
+    ]
+
+
+@pytest.mark.parametrize("size", [40, 1500])
+@pytest.mark.parametrize(
+    ("language", "text", "there"),
+    [
+        ("kotlin", "class A {\n  val a = 1\n  fun f() {\n    val b = 2\n    val c = 3\n  }\n}\n", "A A.a A.f"),
+        ("swift", "class A {\n  var a = 1\n  func f() {\n    let b = 2\n    var c = 3\n  }\n}\n", "A A.a A.f"),
+        ("cpp", "int f() {\n  Guard lock(mutex);\n  int g(int);\n  return 1;\n}\nint h(int);\n", "f h"),
+    ],
+)
+def test_variables_of_functions_are_no_symbols(language: str, text: str, there: str, size: int) -> None:
+    assert [*kinds(text, language, size)] == there.split()
+
+
+def test_a_text_with_errors_declares_what_can_be_read() -> None:
+    text = "class A:\n    def f(self):\n        return (\n\n    def g(self):\n        return 1\n\nclass B:\n    x = 1\n"
+    assert {"A", "A.f"} <= kinds(text, "python").keys()
+
+
+# -- limits
+
+
+def test_no_piece_declares_more_than_two_hundred_symbols() -> None:
+    text = "class A {\n" + "f() {}\n" * 210 + "}\nclass B {\n}\n"
+    first, last = cut(text, "javascript", len(text) - 9)
+    assert Counter(each.symbol for each in first.declared) == {"A": 1, "A.f": MOST_DECLARED - 1}
+    assert [each.symbol for each in last.declared] == ["B"]
+
+
+def test_of_a_text_with_very_many_symbols_the_first_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbols, "MOST_SYMBOLS", 500)
+    pieces = cut("int f(int a);\n" * 1000, "c", 1500)
+    assert sum(len(each.declared) for each in pieces) == 500
+    assert pieces[-1].symbol == "f"
+    assert pieces[-1].declared == ()
+
+
+def test_what_is_in_small_symbols_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text is cut by lines because of what lies within its pieces."""
+    text = "".join(f"class A{number}:\n    def f(self):\n        return 1\n\n" for number in range(20))
+    before = cut(text, "python", 60)
+    monkeypatch.setattr(symbols, "MOST_NODES", 60)
+    after = cut(text, "python", 60)
+    assert [each[:5] for each in after] == [each[:5] for each in before]
+    assert "A0.f" in {each.symbol for each in after[0].declared}
+    assert [each.symbol for each in after[-1].declared] == ["A19"]
+
+
+def test_symbols_deep_within_symbols_are_the_outer_ones() -> None:
+    text = "".join(f"{'  ' * depth}class A{depth} {{\n" for depth in range(40)) + "}\n" * 40
+    found = kinds(text, "java", 10_000)
+    assert len(found) == 16
+    assert all(len(each) <= 200 for each in found)
