@@ -179,6 +179,11 @@ NO_RECORDS = {
     "metadata in other bytes": """UPDATE documents SET metadata = '{"a": 1}'""",
     "another hash": "UPDATE documents SET content_hash = '../../x'",
     "a distance that nobody knows": "UPDATE collections SET distance = 'x'",
+    "code, whose pieces a stranger names": (
+        """UPDATE collections SET chunking = '{"overlap":0,"size":1500,"strategy":"code"}'"""
+    ),
+    "what seems to be files": "UPDATE collections SET kind = 'source'",
+    "what seems to be only indexed": "UPDATE collections SET kind = 'external'",
     "a collection's metadata": "UPDATE collections SET metadata = 'nope'",
     "an issue log's metadata, deep enough to end a parser": (
         "INSERT INTO issue_logs VALUES ('a', 'p', 1, 't', 'x', "

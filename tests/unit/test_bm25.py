@@ -17,6 +17,7 @@ from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollec
 from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval import bm25
 from vmrag_link.retrieval.bm25 import BILLION, WordScores
+from vmrag_link.retrieval.bm25_arrays import ArrayScores
 
 GUIDE, GONE = "guide", "gone"
 VOCABULARY = "owl fox river stone night get_close_matches snake_case light rain path".split()
@@ -67,9 +68,9 @@ class Corpus:
         piece = CollectionPiece(written.id, slots, len(entries) - gone, slots - gone, bytes(dead) if gone else b"")
         return CountedSegment(name, {GUIDE: piece})
 
-    def scores(self, query: str, weight: float) -> WordScores:
+    def scores(self, query: str, weight: float, by: type[WordScores] = WordScores) -> WordScores:
         found = (self.reader.occurrences(terms, [GUIDE]).get(GUIDE, []) for terms in keywords.terms(query))
-        return bm25.scores(self.held, found, self.reader.lengths(GUIDE), document_weight=weight)
+        return bm25.scores(self.held, found, self.reader.lengths(GUIDE), document_weight=weight, by=by)
 
     def sqlite(self, table: str, query: str) -> dict[int, float]:
         """What SQLite's `bm25()` says."""
@@ -133,11 +134,25 @@ def test_scores_depend_on_the_contents_only(tmp_path, documents):
     assert answers[0] == answers[1] == answers[2]
 
 
+def test_numpy_gives_the_same_bits(tmp_path, documents):
+    order = list(range(len(documents)))
+    random.Random(7).shuffle(order)
+    corpus = Corpus(tmp_path, documents, order)
+    everything = [row for _, rows in corpus.reader.placed(GUIDE) for row in rows]
+    for query in QUERIES:
+        plain, arrays = (corpus.scores(query, 0.6, by) for by in (WordScores, ArrayScores))
+        assert set(arrays.rows) == set(plain.rows)
+        assert arrays.most == plain.most
+        assert [arrays.of(row) for row in everything] == [plain.of(row) for row in everything]
+        for depth, among in ((1, None), (10, None), (1000, None), (3, everything[::3]), (9, []), (2, everything)):
+            assert arrays.best(depth, among) == plain.best(depth, among)
+
+
 def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
     corpus = Corpus(tmp_path, [["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
     scores = corpus.scores("owl", 0.6)
-    assert [len(scores.best(depth, scores.rows)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
-    assert scores.best(1, scores.rows) == {corpus.first[5]: scores.of(corpus.first[5])}
+    assert [len(scores.best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
+    assert scores.best(1) == {corpus.first[5]: scores.of(corpus.first[5])}
     assert scores.best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
 
 

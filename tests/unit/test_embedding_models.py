@@ -11,6 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,19 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
     length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
     expected = struct.pack("<256f", *[each / length for each in total]) if length else featureless(256)
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
+
+
+def test_a_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = STATIC.embed(TEXTS)
+    monkeypatch.setattr(static, "_AT_ONCE", 3)
+    assert STATIC.embed(TEXTS) == usual
+    monkeypatch.undo()
+    tracemalloc.start()
+    try:
+        STATIC.embed(["a b " * 50_000])
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_batch_of_any_size_gives_the_bytes_of_each_text_alone() -> None:

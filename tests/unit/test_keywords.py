@@ -80,6 +80,17 @@ def test_the_parts_of_a_word_that_is_taken_apart_must_follow_each_other(words):
     assert found(words, "close_unknown __") == [[]]
 
 
+def test_code_is_found_by_all_its_columns_and_by_its_names_alone(words):
+    keywords.add(words, [(row(0), "def tickOwl(): owl", "tick owl", "src owls"), (row(1), "owl", "", "fox tick")])
+    assert found(words, "owl tickowl") == [[row(0)] * 3 + [row(1)], [row(0)]]
+    postings = keywords.Postings(words, 0) if words.execute("DROP TABLE temp.terms") else None
+    assert postings.of(["owl"], names=True) == [row(0)]
+    assert postings.of(["fox", "tick"], names=True) == [row(1)]
+    assert postings.of(["owl", "tick"]) == [], "no phrase goes from one column to the next"
+    assert keywords.token_counts(words, range(row(0), row(2))) == [3 + 2 + 2, 1 + 0 + 2]
+    assert keywords.texts(words, [row(0)]) == {row(0): "def tickOwl(): owl"}
+
+
 def test_the_rows_of_a_segment_are_those_of_its_place_in_the_view(words):
     keywords.add(words, [(row(0), "owl"), (row(5, 2), "a snake_case owl")])
     for segment in (0, 1, 100):
@@ -92,6 +103,18 @@ def test_what_a_word_of_a_query_is_taken_apart_into_is_told_in_its_order():
     assert keywords.terms("The owls get_close_matches Cafés") == [["owl"], ["get", "close", "match"], ["cafe"]]
     assert keywords.terms("__ owl ?!") == [["owl"]]
     assert keywords.terms("") == []
+
+
+def test_a_query_has_so_many_words_and_none_without_end():
+    many = " ".join(f"owl{number}" for number in range(keywords.MOST_WORDS + 5))
+    assert len(keywords.words(f"the {many}")) == keywords.MOST_WORDS
+    assert keywords.words(f"{'a_' * 600} owl {'x' * 1000}") == ["owl", "x" * 1000]
+
+
+def test_of_a_word_of_very_many_parts_the_first_are_compared(words):
+    keywords.add(words, [(row(0), "a_" * 500), (row(1), "a_a b")])
+    assert found(words, "a_" * 40) == [[row(0)] * (500 - 31)]
+    assert found(words, "b_" + "a_" * 40) == [[]]
 
 
 def test_tokens_are_counted_as_fts_counts_them(words):
@@ -121,7 +144,7 @@ def test_many_rows_come_in_with_several_statements(words):
 @given(st.text())
 def test_any_text_can_be_looked_up(text):
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE VIRTUAL TABLE keywords USING fts5(text, tokenize = 'porter unicode61')")
+    connection.execute(keywords.TABLE)
     keywords.add(connection, [(row(0), "owl")])
     assert all(rows in ([], [row(0)]) for rows in found(connection, text))
     connection.close()

@@ -29,6 +29,9 @@ TOKENIZER = "tokenizer.json"
 TOKENIZER_SHA256 = "6c6be3a99dcbed7e358588a409f4c3e12b8618e278e4bbc27f6aff8f4e6d35a6"
 BATCH = 256
 
+_AT_ONCE = 10_000
+"""Tokens whose rows are in memory together, each with two kilobytes: a text may have millions."""
+
 
 class StaticModel(Model):
     """See the module; `folder` replaces the package's own, for tests."""
@@ -51,7 +54,10 @@ class StaticModel(Model):
 
     def _vector(self, tokens: list[int]) -> Vector:
         weights, rows = self._table
-        total = weights[tokens] @ rows[tokens].astype("f8")
+        total = weights[tokens[:_AT_ONCE]] @ rows[tokens[:_AT_ONCE]].astype("f8")
+        for start in range(_AT_ONCE, len(tokens), _AT_ONCE):
+            some = tokens[start : start + _AT_ONCE]
+            total += weights[some] @ rows[some].astype("f8")
         length = math.sqrt(math.fsum((total * total).tolist()))
         return (total / length).astype("<f4").tobytes() if length else featureless(self.dimensions)
 

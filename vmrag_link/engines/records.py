@@ -13,6 +13,8 @@ from vmrag_link.engines import logical
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, Table
 from vmrag_link.errors import ContentRefused, RowsInvalid, quoted
 from vmrag_link.models import (
+    EXTERNAL,
+    SOURCE,
     Chunking,
     Collection,
     Distance,
@@ -148,6 +150,10 @@ def collection(row: Sequence[Any]) -> Collection:
         pieces = msgspec.json.decode(chunking, type=Chunking)
     except ValueError as error:
         raise invalid(COLLECTIONS, [name], "chunking", f"is none that this program knows: {error}") from error
+    if pieces.strategy == "code":
+        raise invalid(COLLECTIONS, [name], "chunking", "is that of code, which is never stored")
+    if kind in (SOURCE, EXTERNAL):
+        raise invalid(COLLECTIONS, [name], "kind", f"is {kind!r}, which is never stored")
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
 
 

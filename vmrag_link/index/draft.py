@@ -249,8 +249,15 @@ class Draft:
             return
         if self._writer is None:
             self._writer = SegmentWriter(self._building)
-        dimensions = self._held[collection].collection.embedding_dimensions
-        self._writer.add(collection, entries, rows, dimensions=dimensions, kept=kept)
+        definition = self._held[collection].collection
+        self._writer.add(
+            collection,
+            entries,
+            rows,
+            dimensions=definition.embedding_dimensions,
+            kept=kept,
+            code=definition.is_code,
+        )
 
     # -- publishing --------------------------------------------------------------------------------
 

@@ -287,15 +287,17 @@ class IndexReader:
             total += numbers[piece][lengths.NUMBERS * keywords.slot_of(each.start) + lengths.DOCUMENT]
         return total
 
-    def occurrences(self, terms: Sequence[str], collections: Iterable[str]) -> dict[str, list[int]]:
+    def occurrences(
+        self, terms: Sequence[str], collections: Iterable[str], *, names: bool = False
+    ) -> dict[str, list[int]]:
         """The rows of these collections that hold a word (one of `keywords.terms`), ascending, once
-        an occurrence. A collection without any is left out.
+        an occurrence; `names`: among the names of code. A collection without any is left out.
         """
         wanted = set(collections)
         found: dict[str, list[int]] = {}
         for segment, part in zip(self._segments, self.view.parts, strict=True):
             asked = [name for name in part.pieces if name in wanted]
-            rows = segment.postings.of(terms) if asked else []
+            rows = segment.postings.of(terms, names=names) if asked else []
             for name in asked if rows else ():
                 held = OpenPiece(segment, name, part.pieces[name])
                 if some := _alive(held, rows):

@@ -16,18 +16,18 @@ from __future__ import annotations
 import contextlib
 import mmap
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import unusable
-from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
+from vmrag_link.index import flat, floats, keywords, lengths, names, seal, vectors
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.index.view import CollectionPiece
-from vmrag_link.models import DocumentHeader
+from vmrag_link.models import DocumentHeader, pieces_of
 from vmrag_link.thread_task import ThreadTask
 
 
@@ -36,6 +36,14 @@ class CutDocument(NamedTuple):
 
     header: DocumentHeader
     texts: Sequence[str]
+
+
+def code_rows(entries: Iterable[CutDocument]) -> Iterator[tuple[str, str, str]]:
+    """The text of each piece of code, with what else it is found by."""
+    for each in entries:
+        pieces = pieces_of(each.header)
+        for text, piece in zip(each.texts, pieces, strict=True):
+            yield text, *names.words_beside(each.header.doc_id, piece, text)
 
 
 class Written(NamedTuple):
@@ -87,10 +95,12 @@ class SegmentWriter:
         *,
         dimensions: int,
         kept: Mapping[int, bytes] | None = None,
+        code: bool = False,
     ) -> None:
         """Add documents. `rows`: a vector of whole numbers for each of their texts, in this order.
 
-        `kept`: vectors (float32) that cannot be made again, by the number of the text.
+        `kept`: vectors (float32) that cannot be made again, by the number of the text. `code`: they
+        are found by their names, too.
         """
         self._finish_adding()
         written = self._written.get(collection)
@@ -108,15 +118,24 @@ class SegmentWriter:
             self._manifest.add_documents(written.id, placed)
         self._written[collection] = Written(written.id, written.documents + len(entries), slot, written.tokens)
         # A third of the work, and SQLite's alone: the next documents are read meanwhile.
-        self._adding = ThreadTask(lambda: self._add_words(collection, written.id, entries, range(written.slots, slot)))
+        rows_of_words = code_rows(entries) if code else ((text,) for each in entries for text in each.texts)
+        self._adding = ThreadTask(
+            lambda: self._add_words(collection, written.id, entries, rows_of_words, range(written.slots, slot))
+        )
         vectors.append(self.folder, written.id, rows)
         if kept:
             floats.write(self.folder, written.id, {written.slots + number: row for number, row in kept.items()})
 
-    def _add_words(self, collection: str, number: int, entries: Sequence[CutDocument], slots: range) -> None:
-        texts = (text for each in entries for text in each.texts)
+    def _add_words(
+        self,
+        collection: str,
+        number: int,
+        entries: Sequence[CutDocument],
+        words: Iterable[tuple[str, ...]],
+        slots: range,
+    ) -> None:
         rows = range(keywords.row_id(number, slots.start), keywords.row_id(number, slots.stop))
-        keywords.add(self._words, zip(rows, texts, strict=True))
+        keywords.add(self._words, ((row, *each) for row, each in zip(rows, words, strict=True)))
         counts = keywords.token_counts(self._words, rows)
         tokens = iter(counts)
         lengths.append(self.folder, number, ([next(tokens) for _ in each.texts] for each in entries))

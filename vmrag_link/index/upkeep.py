@@ -195,7 +195,7 @@ def _written(kept: Views, folder: Path, used: Use, worn: Collection[str]) -> _Ne
                             ends[label] += len(rows)
                             new.append((header, rows))
                         places[keywords.slot_of(rows.start)] = known[key]
-                    _add(writer, label, reader, new, each.definition.embedding_dimensions)
+                    _add(writer, label, reader, new, each.definition)
         written = writer.finish()
     pieces = {label: held.piece for label, held in written.items()}
     return _New(kept.segments.publish(folder), pieces, moved)
@@ -215,7 +215,7 @@ def _add(
     label: str,
     reader: IndexReader,
     documents: Sequence[tuple[DocumentHeader, range]],
-    dimensions: int,
+    definition: CollectionDefinition,
 ) -> None:
     if not documents:
         return
@@ -225,7 +225,8 @@ def _add(
         label,
         [CutDocument(header, [texts[row] for row in each]) for header, each in documents],
         b"".join(reader.vectors(each) for _, each in documents),
-        dimensions=dimensions,
+        dimensions=definition.embedding_dimensions,
+        code=definition.is_code,
         kept={at: floats[row] for at, row in enumerate(rows) if row in floats},
     )
 

@@ -104,9 +104,12 @@ class WordScores:
         """The chunks that hold a word."""
         return self._chunks.keys()
 
-    def best(self, depth: int, rows: Iterable[int]) -> dict[int, int]:
-        """The best `depth` of these `rows`, and all ties with the last; scores in billionths."""
+    def best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
+        """The best `depth` chunks that hold a word, and all ties with the last; scores in
+        billionths. `among`: only of these rows.
+        """
         weight, documents, first_of = self._document_weight, self._documents, self._first
+        rows: Iterable[int] = self._chunks if among is None else self._chunks.keys() & set(among)
         scores = {row: self._chunks[row] + weight * documents[first_of[row]] for row in rows}
         if len(scores) > depth:
             lowest = heapq.nlargest(depth, scores.values())[-1] - 1 / BILLION  # what may be equal when rounded
@@ -120,12 +123,13 @@ def scores(
     numbers: Mapping[int, Sequence[int]],
     *,
     document_weight: float,
+    by: type[WordScores] = WordScores,
 ) -> WordScores:
     """The scores of a collection's chunks by words, each given as the rows of its occurrences,
     which may be none.
     """
     chunks, documents = Corpus(held.chunks, held.tokens), Corpus(held.documents, held.tokens)
-    found = WordScores(numbers, document_weight)
+    found = by(numbers, document_weight)
     for occurrences in words:
         found.add(occurrences, chunks, documents)
     return found

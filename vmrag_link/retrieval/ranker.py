@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vmrag_link.index import keywords, lengths, vectors
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.retrieval import bm25, fusion
+from vmrag_link.models import IndexedPiece, pieces_of
+from vmrag_link.retrieval import bm25, code_ranking, fusion
 from vmrag_link.retrieval.bm25 import WordScores
+from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.fusion import Parts, Ranking
 from vmrag_link.retrieval.query import Mode
 from vmrag_link.retrieval.query_vectors import QueryVectors
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 DEPTH = 100
 """How many chunks of each part of a collection take part in the fusion."""
 
+MOST_NAMED = 1_000
+"""How many pieces of code with a name are looked at for one that declares it."""
+
 UNIT = vectors.SCALE**2
 """The score of two equal unit vectors."""
 
@@ -31,12 +38,22 @@ Rows = Mapping[str, Sequence[int]]
 Scores = dict[int, int]
 
 
-class Asked(NamedTuple):
-    """What is ranked: the chunks of these collections, or only the rows `among`, if given."""
+@dataclass(frozen=True)
+class Asked:
+    """What is ranked: the chunks of these collections, or only the rows `among`, if given.
+
+    `of_paths`: the rows were chosen by their files.
+    """
 
     text: str
     collections: Sequence[IndexedCollection]
     among: Rows | None
+    of_paths: bool = False
+
+    @functools.cached_property
+    def of_code(self) -> CodeQuestion:
+        """What is asked of collections of code."""
+        return CodeQuestion(self.text, of_paths=self.of_paths)
 
     def chosen(self, held: IndexedCollection) -> Sequence[int] | None:
         return None if self.among is None else self.among[held.collection.name]
@@ -56,9 +73,12 @@ class Ranker:
         self._vectors: dict[str, ExactVectors] = {}
         self._lengths: dict[int, Sequence[int]] = {}
         self._measured: set[str] = set()
+        self._code: dict[int, tuple[str, Sequence[IndexedPiece]]] = {}
+        """Path and pieces of documents of code, by their first row."""
 
     def close(self) -> None:
         self._vectors.clear()
+        self._code.clear()
         self._lengths.clear()
 
     def best(self, asked: Asked, mode: Mode, k: int, *, per_document: int = 0) -> tuple[Scores, float]:
@@ -66,7 +86,7 @@ class Ranker:
         document (0: any number); and the unit in which their scores are shown.
         """
         depth = max(DEPTH, k)
-        words = {} if mode == Mode.VECTOR else self._word_scores(asked)
+        words = {} if mode == Mode.VECTOR else self._word_scores(asked, arrays=mode == Mode.HYBRID)
         while True:
             scores, unit = self._scored(asked, mode, words, depth)
             kept = self._at_most(per_document, scores) if per_document else scores
@@ -97,13 +117,29 @@ class Ranker:
             return _best(_joined(self._by_vector(asked, held, depth) for held in asked.collections), depth), UNIT
         if mode == Mode.KEYWORD:
             found = [(words[held.collection.name], asked.chosen(held)) for held in asked.collections]
-            wordy = [(_wordy(scores, among, depth), scores.most) for scores, among in found]
+            wordy = [(scores.best(depth, among), scores.most) for scores, among in found]
             return _best(fusion.by_share(wordy), depth), bm25.BILLION
         parts = [self._parts(asked, held, words[held.collection.name], depth) for held in asked.collections]
-        return fusion.fuse(parts, self._ranking.vector_weight), fusion.UNIT
+        scores = fusion.fuse(parts, self._ranking.vector_weight)
+        highest = max(scores.values(), default=0)
+        for held, part in zip(asked.collections, parts, strict=True):
+            if held.collection.is_code:
+                own = {row: scores[row] for row in part.words}
+                scores |= code_ranking.ranked(own, asked.of_code, self._piece, highest)
+        return scores, fusion.UNIT
+
+    def _piece(self, row: int) -> RankedPiece:
+        first = lengths.first_row(self._lengths, row)
+        if first not in self._code:
+            chunk = self._index.chunk(first)
+            self._code[first] = chunk.doc_id, pieces_of(chunk)
+        path, pieces = self._code[first]
+        return RankedPiece(path, row - first, pieces[row - first])
 
     def _parts(self, asked: Asked, held: IndexedCollection, words: WordScores, depth: int) -> Parts:
-        near, wordy = self._by_vector(asked, held, depth), _wordy(words, asked.chosen(held), depth)
+        near, wordy = self._by_vector(asked, held, depth), words.best(depth, asked.chosen(held))
+        if held.collection.is_code:
+            wordy |= self._declaring(asked, held, words)
         further = list(wordy.keys() - near.keys())
         if further:
             scores = self.exact(held).scores_of(self._query_vectors.of(held, asked.text), further)
@@ -114,19 +150,31 @@ class Ranker:
         """The best `depth` chunks of a collection by vectors, and all ties with the last."""
         return self.exact(held).best(self._query_vectors.of(held, asked.text), depth, among=asked.chosen(held))
 
-    def _word_scores(self, asked: Asked) -> dict[str, WordScores]:
+    def _word_scores(self, asked: Asked, *, arrays: bool) -> dict[str, WordScores]:
         """The scores by words of each collection's chunks."""
         held = {each.collection.name: each for each in asked.collections}
         words: dict[str, list[Sequence[int]]] = {name: [] for name in held}
-        for terms in keywords.terms(asked.text):
-            found = self._index.occurrences(terms, held)
-            for name, rows in words.items():
-                rows.append(found.get(name, ()))
+        code = [name for name, each in held.items() if each.collection.is_code]
+        for names, terms in ((held.keys() - code, keywords.terms), (code, asked.of_code.terms)):
+            for term in terms(asked.text) if names else ():
+                found = self._index.occurrences(term, names)
+                for name in names:
+                    words[name].append(found.get(name, ()))
         self._measure(held)
-        weight = self._ranking.document_weight
+        by, weight = _scores_by(arrays=arrays), self._ranking.document_weight
         return {
-            name: bm25.scores(held[name], rows, self._lengths, document_weight=weight) for name, rows in words.items()
+            name: bm25.scores(held[name], rows, self._lengths, document_weight=weight, by=by)
+            for name, rows in words.items()
         }
+
+    def _declaring(self, asked: Asked, held: IndexedCollection, words: WordScores) -> Scores:
+        """Scores by words of the pieces that declare a name that is asked for."""
+        name, chosen = held.collection.name, asked.chosen(held)
+        found: set[int] = set()
+        for term in keywords.terms_of(each[-1] for each in asked.of_code.names):
+            found.update(self._index.occurrences(term, [name], names=True).get(name, ()))
+        named = words.best(MOST_NAMED, list(found if chosen is None else found.intersection(chosen)))
+        return {row: score for row, score in named.items() if asked.of_code.declared(self._piece(row))}
 
     def _measure(self, collections: Iterable[str]) -> None:
         """Have the lengths of these collections' chunks."""
@@ -147,12 +195,13 @@ class Ranker:
         return kept
 
 
-def _wordy(words: WordScores, among: Sequence[int] | None, depth: int) -> Scores:
-    """The best `depth` chunks by words, and all ties with the last; `among`: of these rows."""
-    if among is None:
-        return words.best(depth, words.rows)
-    passing = set(among)
-    return words.best(depth, [row for row in words.rows if row in passing])
+def _scores_by(*, arrays: bool) -> type[WordScores]:
+    """`arrays`: by numpy, which is worth it where it is loaded anyway."""
+    if not arrays:
+        return WordScores
+    from vmrag_link.retrieval.bm25_arrays import ArrayScores
+
+    return ArrayScores
 
 
 def _joined(scores: Iterable[Scores]) -> Scores:

@@ -1,0 +1,141 @@
+"""Questions about code whose answers are known: the first sentences of docstrings, which are
+removed, as are all others of their packages; a definition is found by what its author says of it.
+
+The packages are others than those of `code_sets`; every second one, by name, is of the test half.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.code_sets import CodeSet, Labelled, Question, Target, fetched
+
+DOCUMENTED = (
+    "beets==2.14.1",
+    "celery==5.7.0",
+    "django==5.2.19",
+    "docutils==0.23",
+    "networkx==3.6.1",
+    "nltk==3.10.4",
+    "scrapy==2.19.0",
+    "sphinx==9.0.4",
+    "sqlalchemy==2.1.6",
+    "twisted==26.10.0",
+)
+EACH = 200
+"""Docstrings that are asked for of one package."""
+
+ROLE = re.compile(r":[\w:-]+:`~?!?([^`<]*?)\s*(?:<[^`]*>)?`")
+SENTENCE = re.compile(r"(.*?[.!?])(?:\s|$)")
+
+
+class Definition(NamedTuple):
+    """Of a class, a function of a module, or a method. `says`: its docstring as written."""
+
+    name: str
+    start: int
+    end: int
+    says: str
+
+
+def documented(folder: Path, *, test: bool) -> list[CodeSet]:
+    """What is asked of one half, of files that have no docstrings."""
+    made = []
+    for package in DOCUMENTED[test::2]:
+        whole = whole_package(folder, package)
+        root = folder / "bare" / whole.name
+        made.append(CodeSet(whole.name, "python", root, _some(_bared(whole, root))))
+    return made
+
+
+def whole_package(folder: Path, package: str) -> Path:
+    """Its files with their docstrings."""
+    return fetched(folder / "whole", Labelled(package.partition("==")[0], "pip", package, {"": ""}))
+
+
+def _bared(whole: Path, root: Path) -> list[Question]:
+    """What can be asked of a package; writes its files without docstrings below `root`.
+
+    Nothing is asked of tests.
+    """
+    questions = []
+    for path in sorted(whole.rglob("*.py")):
+        place = path.relative_to(whole)
+        try:
+            text = path.read_text("utf-8")
+            bare, kept = without_docstrings(text), definitions(ast.parse(text))
+            there = definitions(ast.parse(bare))
+        except (SyntaxError, ValueError):  # templates of code
+            continue
+        if [each.name for each in kept] != [each.name for each in there]:
+            raise AssertionError(f"{path} has other definitions without its docstrings")
+        copy = root / place
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(bare)
+        if not re.search(r"\b_?tests?\b", place.as_posix()):
+            for said, found in zip(kept, there, strict=True):
+                if sentence := first_sentence(said.says, said.name):
+                    target = Target(place.as_posix(), found.start, found.end)
+                    questions.append(Question(sentence, "docstring", (target,)))
+    return questions
+
+
+def definitions(module: ast.Module) -> list[Definition]:
+    """In the order of the file; nothing that is defined within a function."""
+
+    def within(body: list[ast.stmt]) -> Iterator[Definition]:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                start = min(each.lineno for each in (node, *node.decorator_list))
+                yield Definition(node.name, start, node.end_lineno or start, ast.get_docstring(node) or "")
+            if isinstance(node, (ast.ClassDef, ast.If, ast.Try)):
+                yield from within(node.body)
+
+    return list(within(module.body))
+
+
+def without_docstrings(text: str) -> str:
+    """The same code, in which `pass` stands where a body would be empty."""
+    lines = text.encode().splitlines(keepends=True)
+    for node in sorted(_documentable(ast.parse(text)), key=lambda node: -node.body[0].lineno):
+        said = node.body[0]
+        first, last = said.lineno - 1, (said.end_lineno or said.lineno) - 1
+        before, after = lines[first][: said.col_offset], lines[last][said.end_col_offset :]
+        instead = b"pass" if len(node.body) == 1 and not isinstance(node, ast.Module) else b""
+        line = before + instead + after.lstrip(b"; \t")
+        lines[first : last + 1] = [line] if line.strip() else []
+    return b"".join(lines).decode()
+
+
+def _documentable(module: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """What has a docstring."""
+    for node in ast.walk(module):
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
+            yield node
+
+
+def first_sentence(docstring: str, name: str) -> str:
+    """Without markup; none with less than four words or more than forty, none that has the name
+    itself as a word, none that is an example or a list of fields.
+    """
+    paragraph = " ".join(docstring.partition("\n\n")[0].split())
+    plain = re.sub(r"\b[A-Z]\{([^{}]*)\}", r"\1", ROLE.sub(r"\1", paragraph)).replace("`", "").replace("*", "")
+    found = SENTENCE.match(plain)
+    sentence = (found[1] if found else plain).rstrip(".: ")
+    if not 4 <= len(sentence.split()) <= 40 or re.search(r">>>|::|^[:@.]|->|==|--", sentence):
+        return ""
+    return "" if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sentence) else sentence
+
+
+def _some(questions: list[Question]) -> list[Question]:
+    """`EACH` of those that are said once, chosen by their texts alone."""
+    times = Counter(each.text.lower() for each in questions)
+    once = [each for each in questions if times[each.text.lower()] == 1]
+    return sorted(once, key=lambda each: hashlib.sha256(each.text.encode()).hexdigest())[:EACH]

@@ -1,0 +1,161 @@
+"""The same files of code, whatever segments they lie in and in whatever order they came, are found
+and ranked equally.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.knowledge import collection, doc
+from vmrag_link.code.cutting import cut
+from vmrag_link.documents.chunking import document_chunks
+from vmrag_link.embedding import registry
+from vmrag_link.index import draft as drafts
+from vmrag_link.index import upkeep
+from vmrag_link.index import view as views
+from vmrag_link.index.draft import ChunkedDocument, Draft
+from vmrag_link.index.views import Views
+from vmrag_link.models import PIECES, SOURCE, Chunking, Document, IndexedPiece, json_text
+from vmrag_link.retrieval import ranker
+from vmrag_link.retrieval.bm25 import WordScores
+from vmrag_link.retrieval.narrowing import narrowing
+from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.search import Searcher
+
+MODEL = registry.load("hash")
+CODE = Chunking("code", 200, 0)
+COLLECTIONS = [
+    collection("code", kind=SOURCE, chunking=CODE),
+    collection("more", kind=SOURCE, chunking=CODE),
+    collection("guide"),
+]
+NAMES = "refresh Session handlerStack open_file Öffnen HTTPServer x1".split()
+QUESTIONS = (
+    "Session",
+    "session",
+    "Session.refresh",
+    "open_file",
+    "how does handlerStack open_file",
+    "where is the http server opened",
+    "x1 öffnen nothing",
+)
+QUERIES = [
+    *(Query(text, k=40, mode=mode) for mode in Mode for text in QUESTIONS),
+    *(Query("Session open", k=7, mode=mode, narrowing=narrowing(symbols=["session"])) for mode in Mode),
+    *(Query("Session", k=7, mode=mode, narrowing=narrowing(paths=["src/**/*.py"])) for mode in Mode),
+    *(Query("open_file", k=7, mode=mode, collections=("more",)) for mode in Mode),
+]
+
+Files = dict[tuple[str, str], str]
+"""Texts by collection and path."""
+
+
+def text(rng: random.Random) -> str:
+    """Declarations, many of them equal to those of other files."""
+    lines = []
+    for _ in range(rng.randrange(1, 5)):
+        lines.append(f"class {rng.choice(NAMES)}:")
+        for _ in range(rng.randrange(1, 4)):
+            lines += [
+                f"    def {rng.choice(NAMES)}(self):",
+                f"        return {rng.choice(NAMES)} # {rng.choice(NAMES)}",
+            ]
+    return "\n".join(lines)
+
+
+def indexed(name: str, path: str, content: str) -> ChunkedDocument:
+    metadata = {}
+    if name != "guide":
+        pieces = cut(content, "python", CODE.size)
+        metadata = {
+            PIECES: [
+                IndexedPiece(
+                    each.start,
+                    content.count("\n", 0, each.start) + 1,
+                    each.symbol,
+                    each.kind,
+                    each.signature,
+                    each.declared,
+                )
+                for each in pieces
+            ]
+        }
+    document: Document = doc(path, content, collection=name, metadata=metadata)
+    chunks = tuple(document_chunks(document, CODE if metadata else Chunking()))
+    return ChunkedDocument(document, chunks, tuple(MODEL.embed([each.text for each in chunks])))
+
+
+def write(draft: Draft, files: Mapping[tuple[str, str], str | None], order: list[tuple[str, str]]) -> None:
+    for name, path in order:
+        content = files[name, path]
+        draft.remove(name, [path])
+        if content is not None:
+            draft.add(name, [indexed(name, path, content)])
+
+
+def answers(folder: Path, hidden: list[tuple[str, str]]) -> str:
+    searcher = Searcher(folder, lambda _: MODEL, hidden=hidden)
+    try:
+        return json_text([searcher.search(query) for query in QUERIES])
+    finally:
+        searcher.close()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few documents make several segments."""
+    monkeypatch.setattr(drafts, "SMALL", 0)
+    monkeypatch.setattr(drafts, "MOST_PARTS", 10)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_split_of_the_same_code_into_segments_ranks_equally_bit_for_bit(small, tmp_path, seed):
+    rng, root = random.Random(seed), tmp_path / str(seed)
+    made = Views(root / "views")
+    made.root.mkdir(parents=True)
+    try:
+        files: Files = {}
+        base = None
+        for number in range(6):
+            changes = {
+                (
+                    rng.choice(("code", "more", "guide")),
+                    rng.choice(("src/a", "src/test", "b")) + f"/f{rng.randrange(6)}.py",
+                ): (text(rng) if rng.random() < 0.8 else None)
+                for _ in range(rng.randrange(4, 12))
+            }
+            with Draft(made.segments.root, views.read(base) if base else None) as draft:
+                for each in COLLECTIONS if base is None else ():
+                    draft.create_collection(each)
+                write(draft, changes, rng.sample([*changes], len(changes)))
+                base = made.path(f"{number:040}")
+                draft.publish(base, revision=f"{number:040}")
+            files = {key: each for key, each in (files | changes).items() if each is not None}
+        assert base is not None
+        fresh = made.root / "fresh"
+        with Draft(made.segments.root) as draft:
+            for each in COLLECTIONS:
+                draft.create_collection(each)
+            write(draft, files, rng.sample([*files], len(files)))
+            draft.publish(fresh, revision="")
+        hidden = rng.sample([*files], 2)
+        wanted = [answers(fresh, some) for some in ([], hidden)]
+        assert [answers(base, some) for some in ([], hidden)] == wanted
+        assert views.read(base).collections == views.read(fresh).collections
+        (root / "locks").mkdir()
+        assert len(views.read(base).parts) > 1
+        for each in made.all():
+            if each.path != base:
+                shutil.rmtree(each.path)
+        assert upkeep.rewrite(made)
+        assert answers(base, hidden) == wanted[1]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ranker, "_scores_by", lambda *, arrays: WordScores)
+            assert answers(base, []) == wanted[0], "words are counted equally with and without numpy"
+    finally:
+        shutil.rmtree(root)

@@ -1,0 +1,184 @@
+"""What ranks code beside words and vectors, on pieces made by hand."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link.index import names
+from vmrag_link.models import IndexedPiece
+from vmrag_link.retrieval import code_ranking
+from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
+
+
+def piece(path: str, symbol: str = "", *declared: str, number: int = 0) -> RankedPiece:
+    rows = tuple((each, "function", 1, 1) for each in declared)
+    return RankedPiece(path, number, IndexedPiece(0, 1, symbol, "function", "", rows))
+
+
+def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), highest: int = 0, **kwargs: bool):
+    """The numbers of the pieces, the best first; all have the same score unless some are given."""
+    given_scores = dict(enumerate(scores or (1000,) * len(pieces)))
+    found = code_ranking.ranked(given_scores, CodeQuestion(question, **kwargs), pieces.__getitem__, highest)
+    return sorted(found, key=lambda row: (-found[row], row)), found
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("HandlerStack", "Handler Stack"),
+        ("getHTTPResponse(x)", "get HTTP Response"),
+        ("XMLParser", "XML Parser"),
+        ("foo_barBaz", "bar Baz"),
+        ("utf8 snake_case lower UPPER Title", ""),
+        ("a.newThing newThing", "new Thing new Thing"),
+        ("x" * 50 + "Y" * 60, ""),
+    ],
+)
+def test_parts_are_those_of_identifiers_that_are_written_as_one_word(text, parts):
+    assert names.parts(text) == parts
+
+
+@given(st.text())
+def test_any_text_has_parts_that_stand_in_it(text):
+    assert all(part in text for part in names.parts(text).split())
+
+
+def test_a_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
+    declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
+    parts, named = names.words_beside("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
+    assert named == "loadAll loadAll tryIt", "its own symbol counts twice where it begins"
+    assert parts == "new Thing b src auth SessionStore Session Session Store load All load All try It"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Session.refresh", ([("Session", "refresh")], True)),
+        ("class Mount", ([("Mount",)], True)),
+        ("parse_args()", ([("parse_args",)], True)),
+        ("std::vector::push_back", ([("std", "vector", "push_back")], True)),
+        ("redirect", ([("redirect",)], True)),
+        ("how does HandlerStack call `next_handler`?", ([("HandlerStack",), ("next_handler",)], False)),
+        ("how are sessions refreshed", ([], False)),
+        ("class of errors", ([], False)),
+        ("", ([], False)),
+    ],
+)
+def test_names_are_found_in_questions(text, found):
+    question = CodeQuestion(text)
+    assert (question.names, question.is_name) == found
+
+
+def test_a_definition_goes_before_its_uses_and_before_all_other_collections():
+    uses, defines = piece("b.py", "run"), piece("a.py", "Mount", "Mount", "Mount.match")
+    order, found = ranked("class Mount", uses, defines, scores=(1000, 10), highest=5000)
+    assert order == [1, 0]
+    assert found[1] == 5001
+    assert ranked("Mount.match", uses, defines, scores=(1000, 10))[0] == [1, 0]
+
+
+def test_of_two_definitions_the_outermost_and_the_one_of_the_same_case_go_first():
+    assert ranked("run", piece("a.py", "", "Job.run"), piece("b.py", "", "run"))[0] == [1, 0]
+    assert ranked("mount", piece("a.py", "", "X.Mount"), piece("b.py", "", "mount"))[0] == [1, 0], "case counts"
+
+
+def test_without_a_definition_the_best_keeps_its_score():
+    order, found = ranked("Mount", piece("a.py"), piece("b.py"), scores=(700, 600), highest=5000)
+    assert (order, found[0]) == ([0, 1], 700)
+
+
+def test_names_of_files_and_symbols_count():
+    assert ranked("how are sessions stored", piece("x.py"), piece("session_store.py"))[0] == [1, 0]
+    assert ranked("store the session", piece("x.py", "run"), piece("x.py", "storeSession", number=1))[0] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("aside", "asked"),
+    [
+        ("tests/test_auth.py", "tests of auth"),
+        ("src/auth.spec.ts", "auth specs"),
+        ("src/AuthTest.java", "auth test"),
+        ("examples/auth.py", "an example of auth"),
+        ("src/_compat/auth.py", "auth compatibility"),
+        ("vendor/auth.go", "vendored auth"),
+        ("auth.d.ts", "stubs of auth"),
+    ],
+)
+def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, asked):
+    usual = piece("src/auth.py")
+    assert ranked("auth", piece(aside), usual)[0] == [1, 0]
+    assert CodeQuestion(asked).less(aside) == code_ranking.WHOLE
+    assert CodeQuestion("auth", of_paths=True).less(aside) == code_ranking.WHOLE
+
+
+def test_further_pieces_of_a_file_are_lower():
+    same = [piece("a.py", number=number) for number in range(3)]
+    order, found = ranked("nothing", *same, piece("b.py"), scores=(1000, 990, 980, 900))
+    assert order == [0, 3, 1, 2]
+    assert found[0] == 1000
+    assert all(found[first] > found[second] for first, second in itertools.pairwise(order))
+
+
+SOME = st.lists(st.sampled_from("Session session sessions sess Handler handle run ranOver a b".split()), min_size=1)
+
+
+@given(SOME, SOME, SOME, st.booleans())
+def test_a_question_is_compared_with_names_as_if_with_each_of_them(words, symbol, others, is_name):
+    question = CodeQuestion(".".join(words) if is_name else " ".join([*words, f"{'.'.join(words[:2])}.x"]))
+    lower = [each.lower() for each in symbol]
+    last = [(asked, symbol[-len(asked) :]) for asked in map(list, question.names)]
+    exact = any(asked == ends for asked, ends in last)
+    alike = question.is_name and any([*map(str.lower, asked)] == [*map(str.lower, ends)] for asked, ends in last)
+    share = code_ranking.DECLARED if question.is_name else code_ranking.MENTIONED
+    share = share if exact else share // 2 if alike else 0
+    expected = share * code_ranking.OUTERMOST // code_ranking.WHOLE if len(symbol) == 1 else share
+    assert question.declared(piece("a.py", "", ".".join(symbol))) == expected
+
+    def begins(one: str, other: str) -> bool:
+        return one == other or (min(len(one), len(other)) >= 5 and (one.startswith(other) or other.startswith(one)))
+
+    names_of_piece = [*lower, *map(str.lower, others)]
+    alike_words = [word for word in question.words if any(begins(word, each) for each in names_of_piece)]
+    assert question.among(names_of_piece) == len(alike_words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A" * 300_000 + " b",
+        "a_" * 200_000,
+        "aB." * 200_000 + " b",
+        " ".join(f"one{number} Type{number}.get" for number in range(20_000)),
+    ],
+    ids=["capitals", "parts", "joints", "names"],
+)
+def test_no_question_takes_without_end(text):
+    begun = time.process_time()
+    many = [piece(f"f{number}.py", "Type.put", *["get"] * 200, number=number) for number in range(100)]
+    ranked(text, *many)
+    CodeQuestion(text).terms(text)
+    assert time.process_time() - begun < 20
+
+
+def test_scores_are_whole_and_do_not_depend_on_rows():
+    pieces = [piece(f"{name}.py", name, name) for name in "abcd"]
+    scores = {0: 400, 1: 400, 2: -3, 3: 0}
+    one = code_ranking.ranked(scores, CodeQuestion("b"), pieces.__getitem__, 400)
+    other = code_ranking.ranked(
+        {row + 7: score for row, score in reversed(scores.items())},
+        CodeQuestion("b"),
+        lambda row: pieces[row - 7],
+        400,
+    )
+    assert {row + 7: score for row, score in one.items()} == other
+    assert all(isinstance(score, int) for score in one.values())
+
+
+def test_nothing_that_scores_is_left_as_it_is():
+    assert ranked("x", piece("a.py"), scores=(-5,))[1] == {0: -5}
+    assert code_ranking.ranked({}, CodeQuestion("x"), {}.__getitem__, 0) == {}

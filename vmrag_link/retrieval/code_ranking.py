@@ -1,0 +1,240 @@
+"""What ranks code, beside words and vectors: what is declared where, and how files are called.
+
+Each signal is a share of the collection's best score, in thousandths. bench/README.md has the
+figures, and what was tried and dropped.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vmrag_link.index import keywords, names
+from vmrag_link.models import IndexedPiece
+from vmrag_link.retrieval.narrowing import dotted
+
+WHOLE = 1000
+
+DECLARED, MENTIONED = 3000, 400
+"""Of a piece that declares the name that is the whole question, or one within a longer question."""
+
+OUTERMOST = 1100
+"""Factor of a declaration that is within no other."""
+
+IN_FILE_NAME = 900
+"""Where all words of the question are in the names of the file and its folder."""
+
+IN_SYMBOL = 600
+"""Where all of them are in the symbol's name."""
+
+TOGETHER = 150
+"""Of the best piece of the file whose pieces score most together."""
+
+ANOTHER, MOST_TIMES = 750, 3
+"""Factor of each further piece of a file: the second best is less, the third still less, the fourth
+and all others least.
+"""
+
+ASIDE, STUB = 300, 700
+"""Factors of files that few ask for: tests, examples, what is outdated or made by programs; and of
+declarations for a compiler.
+"""
+
+_SHORTEST, _SHORTEST_PREFIX = 3, 5
+"""Of words that are compared with names."""
+
+_NAME = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*")
+_WRITTEN_AS_NAME = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|_|::|->|[.#\\]\w")
+_DECLARING = frozenset(
+    (
+        "class const def enum fn fun func function impl interface macro method module namespace object protocol record "
+        "struct trait type typedef union"
+    ).split()
+)
+
+_TESTS = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|specs?|testing|testdata|e2e|fixtures?)/"
+    r"|(?:^|/)(?:test_[^/]*|conftest|[^/]*[_.-](?:test|tests|spec|specs))\.\w+$"
+    r"|(?:Test|Tests|TestCase|Spec|Suite)\.(?:java|kt|kts|scala|swift|cs|php|groovy)$"
+)
+_EXAMPLES = re.compile(r"(?:^|/)(?:_?examples?|docs?_src|samples?|demos?|bench|benchmarks?)/")
+_OUTDATED = re.compile(r"(?:^|/)_?(?:compat|legacy|deprecated)[/.]")
+_MADE = re.compile(
+    r"(?:^|/)(?:vendor|third_party|node_modules|generated|dist)/|\.min\.js$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
+)
+_STUBS = re.compile(r"\.d\.[cm]?ts$|\.pyi$")
+
+_LOWER = (
+    (_TESTS, re.compile(r"\btest|\bspec", re.IGNORECASE), ASIDE),
+    (_EXAMPLES, re.compile(r"\bexample|\bsample|\bdemo|\bbench", re.IGNORECASE), ASIDE),
+    (_OUTDATED, re.compile(r"compat|legacy|deprecat", re.IGNORECASE), ASIDE),
+    (_MADE, re.compile(r"generated|vendor|third.party", re.IGNORECASE), ASIDE),
+    (_STUBS, re.compile(r"\bstub", re.IGNORECASE), STUB),
+)
+
+
+class RankedPiece(NamedTuple):
+    """A piece of code, with its file's path, and its number there."""
+
+    path: str
+    number: int
+    piece: IndexedPiece
+
+
+class CodeQuestion:
+    """What a question asks of code. `of_paths`: it says in which files, so that none is aside."""
+
+    def __init__(self, text: str, *, of_paths: bool = False) -> None:
+        self.names, self.is_name = _names(text)
+        """Dotted names in parts; whether the question is one, and nothing else."""
+        self._named = frozenset(self.names)
+        self._named_alike = frozenset(map(_in_small_letters, self.names if self.is_name else ()))
+        self._parts = sorted({len(each) for each in self.names})
+        found = names.words_of([text])
+        self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
+        self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
+        self._whole = frozenset(self.words)
+        self._alike: dict[str, frozenset[str]] = {}
+        self._aside = [] if of_paths else [(path, less) for path, asked, less in _LOWER if not asked.search(text)]
+
+    def terms(self, text: str) -> list[list[str]]:
+        """The words of the question, and the parts of those that are written as one."""
+        found = keywords.words(text)
+        parts = [each for each in names.parts(text).lower().split() if each not in keywords.STOP_WORDS]
+        more = [part for word in found if "_" in word for part in word.split("_") if part]
+        asked = [*dict.fromkeys((*found, *parts, *more))][: keywords.MOST_WORDS]
+        unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
+        return [list(each) for each in unique]
+
+    def declared(self, piece: RankedPiece) -> int:
+        """What the piece has for declaring a name that is asked for."""
+        most = 0
+        for symbol, *_ in piece.piece.declared if self.names else ():
+            has = tuple(symbol.split("."))
+            ends = [has[-number:] for number in self._parts if number <= len(has)]
+            share = DECLARED if self.is_name else MENTIONED
+            if self._named.isdisjoint(ends):
+                if self._named_alike.isdisjoint(map(_in_small_letters, ends)):
+                    continue
+                share //= 2
+            most = max(most, share * OUTERMOST // WHOLE if len(has) == 1 else share)
+        return most
+
+    def less(self, path: str) -> int:
+        """The factor of a file, in thousandths."""
+        factor = WHOLE
+        for aside, less in self._aside:
+            if aside.search(path):
+                factor = factor * less // WHOLE
+        return factor
+
+    def among(self, words: Iterable[str]) -> int:
+        """How many of the question's words are among these, or begin alike."""
+        return len(frozenset[str]().union(*map(self._that_are, words)))
+
+    def _that_are(self, other: str) -> frozenset[str]:
+        if other not in self._alike:
+            begin = {other}
+            if len(other) >= _SHORTEST_PREFIX:
+                begin.update(other[:length] for length in self._lengths if length <= len(other))
+                first = bisect.bisect_left(self.words, other)
+                begin.update(self.words[first : bisect.bisect_left(self.words, f"{other}\U0010ffff")])
+            self._alike[other] = self._whole & begin
+        return self._alike[other]
+
+
+def ranked(
+    scores: Mapping[int, int], question: CodeQuestion, piece_of: Callable[[int], RankedPiece], highest: int
+) -> dict[int, int]:
+    """The scores of a collection's pieces with all signals; the best keeps the best of them.
+
+    Where a name is the question, what declares it goes before `highest`, the best of all
+    collections, and the others have their part of that.
+    """
+    best = max(scores.values(), default=0)
+    if best <= 0:
+        return dict(scores)
+    pieces = {row: piece_of(row) for row in scores}
+    shares = _shares(scores, question, pieces)
+    declared = {row: question.declared(piece) for row, piece in pieces.items()}
+    gained = {
+        row: max(0, (WHOLE * score + best * (shares[row] + declared[row])) * question.less(pieces[row].path))
+        for row, score in scores.items()
+    }
+    spread = _spread(gained, pieces)
+    most = max(spread.values())
+    if question.is_name and any(declared.values()):
+        return {row: score * max(best, highest + 1) // most for row, score in spread.items()}
+    own = {row: score * best // most for row, score in spread.items()}
+    return _in_order(sorted(own, key=lambda row: (-spread[row], pieces[row].path, pieces[row].number)), scores, own)
+
+
+def _in_order(order: Sequence[int], scores: Mapping[int, int], own: Mapping[int, int]) -> dict[int, int]:
+    """Half what stood at its place before, half its own: its own alone fall so fast that other
+    collections crowd out all but the first, and the others alone so slowly that it crowds them out.
+    """
+    ranking: dict[int, int] = {}
+    below = max(scores.values())
+    for row, before in zip(order, sorted(scores.values(), reverse=True), strict=True):
+        ranking[row] = min(below, (before + own[row]) // 2)
+        below = ranking[row] - 1  # the next one is never its equal
+    return ranking
+
+
+def _shares(scores: Mapping[int, int], question: CodeQuestion, pieces: Mapping[int, RankedPiece]) -> dict[int, int]:
+    """What each piece has for the names of its file and symbol, and for its file's other pieces."""
+    together, first = Counter[str](), dict[str, int]()
+    for row in sorted(scores, key=lambda row: (-scores[row], pieces[row].path, pieces[row].number)):
+        path = pieces[row].path
+        together[path] += max(0, scores[row])
+        first.setdefault(path, row)
+    most, asked = max(together.values()), len(question.words)
+    files = {path: _of_file(path, question) for path in first}
+    shares: dict[int, int] = {}
+    for row, (path, _, piece) in pieces.items():
+        share = TOGETHER * together[path] // most if first[path] == row else 0
+        if asked:
+            symbol = question.among(names.words_of([piece.symbol])) if piece.symbol else 0
+            share += IN_FILE_NAME * files[path] // asked + IN_SYMBOL * symbol // asked
+        shares[row] = share
+    return shares
+
+
+def _of_file(path: str, question: CodeQuestion) -> int:
+    folders, _, name = path.rpartition("/")
+    return question.among(names.words_of([folders.rpartition("/")[2], names.stem(name)]))
+
+
+def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dict[int, int]:
+    """Lower scores for further pieces of the same file."""
+    taken = Counter[str]()
+    spread: dict[int, int] = {}
+    for row in sorted(scores, key=lambda row: (-scores[row], pieces[row].path, pieces[row].number)):
+        path = pieces[row].path
+        times = min(taken[path], MOST_TIMES)
+        spread[row] = scores[row] * ANOTHER**times // WHOLE**times
+        taken[path] += 1
+    return spread
+
+
+def _names(text: str) -> tuple[list[tuple[str, ...]], bool]:
+    """The names in a question, in parts, and whether it is one: `Mount.match`, `class Mount`."""
+    words = text.strip().rstrip("()").strip("`'\"").split()
+    if len(words) == 2 and words[0].lower() in _DECLARING:  # noqa: PLR2004  the word and the name
+        del words[0]
+    if len(words) == 1 and _NAME.fullmatch(words[0]):
+        return [_in_parts(words[0])], True
+    found = dict.fromkeys(each for each in _NAME.findall(text) if _WRITTEN_AS_NAME.search(each))
+    return [_in_parts(each) for each in itertools.islice(found, keywords.MOST_WORDS)], False
+
+
+def _in_small_letters(name: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(str.lower, name))
+
+
+def _in_parts(name: str) -> tuple[str, ...]:
+    return tuple(dotted(name).split("."))
