@@ -149,7 +149,7 @@ def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
     helpers = {"__init__", "base", "common", "conflict_view", "editing", "main", "output", "rankings", "reference"}
     helpers |= {"answering", "commands", "completing", "diff_view", "graph", "log_view", "pager", "passage_view"}
-    helpers |= {"resolve_dialog", "status_changes", "terminal", "texts"}
+    helpers |= {"narrowing", "resolve_dialog", "status_changes", "terminal", "texts"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vmrag_link.index.metadata import PROVENANCE, place
 from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record
+from vmrag_link.retrieval.narrowing import Narrowing
 
 
 class Mode(enum.StrEnum):
@@ -23,7 +24,7 @@ class Mode(enum.StrEnum):
 class Query(Record, frozen=True):
     """`collections`: None for all but those of kind `system`, in which tools write for themselves.
 
-    Filters are as people write them (see `filters`).
+    Filters are as people write them (see `filters`); `narrowing` counts beside them.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Query(Record, frozen=True):
     mode: Mode = Mode.HYBRID
     where: Mapping[str, Any] | None = None
     where_document: Mapping[str, Any] | None = None
+    narrowing: Narrowing | None = None
 
 
 class Hit(Record, frozen=True):

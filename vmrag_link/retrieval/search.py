@@ -17,10 +17,11 @@ from vmrag_link.index import verify
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import PIECES, Collection, DocumentHeader, canonical_json
+from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
+from vmrag_link.retrieval.narrowed import NarrowingFilter, RowFilter, rows_of_all
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
 from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.retrieval.ranker import Asked, Ranker
@@ -218,7 +219,8 @@ class Searcher:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered_rows(query)
-        asked = Asked(query.text, self._collections(query), among)
+        of_paths = bool(query.narrowing and query.narrowing.paths)
+        asked = Asked(query.text, self._collections(query), among, of_paths)
         scores, unit = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
         return self._answer(self._ordered(scores)[: query.k], unit=unit, digits=DIGITS[query.mode])
 
@@ -245,13 +247,15 @@ class Searcher:
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
-        if where is None and where_document is None:
+        if where is None and where_document is None and query.narrowing is None:
             return None
-        key = canonical_json((query.collections, where, where_document))
+        key = canonical_json((query.collections, where, where_document, query.narrowing))
         if key not in self._passing:
-            passing = ChunkFilter(where, where_document)
+            passing: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []
+            if where is not None or where_document is not None:
+                passing.append(ChunkFilter(where, where_document))
             names = [held.collection.name for held in self._collections(query)]
-            self._passing[key] = {name: passing.rows(self._index, name) for name in names}
+            self._passing[key] = {name: rows_of_all(passing, self._index, name) for name in names}
         return self._passing[key]
 
     def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
@@ -261,8 +265,9 @@ class Searcher:
             chunk = each.chunk
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
             held = self._held[each.collection].collection
-            if held.chunking.strategy == "code":
-                metadata |= _of_code(metadata.pop(PIECES)[chunk.number], texts[each.row])
+            if held.is_code:
+                pieces = metadata.pop(PIECES)  # decoded with the rest: `pieces_of` would do it again for each hit
+                metadata |= _of_code(msgspec.convert(pieces[chunk.number], IndexedPiece), texts[each.row])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)
             score = round(-each.negative / unit, digits)
@@ -283,9 +288,8 @@ class Searcher:
         return hits
 
 
-def _of_code(piece: Sequence[Any], text: str) -> dict[str, Any]:
+def _of_code(piece: IndexedPiece, text: str) -> dict[str, Any]:
     """What the metadata of a piece of code says of it: its first and last line count from 1."""
-    _, line, *named = piece
-    values = zip(("symbol", "symbol_kind", "signature"), named, strict=True)
-    last = line + text.rstrip("\n").count("\n")
-    return {"line": line, "last_line": last} | {key: value for key, value in values if value}
+    named = {"symbol": piece.symbol, "symbol_kind": piece.kind, "signature": piece.signature}
+    last = piece.line + text.rstrip("\n").count("\n")
+    return {"line": piece.line, "last_line": last} | {key: value for key, value in named.items() if value}
