@@ -34,7 +34,9 @@ class Given(Record, frozen=True):
     Python has another use for it. `aliases`: names that are accepted as well; the schema does not
     list them. `spelled`: other spellings of a value that are accepted, and the value that they
     mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
-    `full`: no element of a list may be empty.
+    `full`: no element of a list may be empty. `choices`: the values of a text, or of each text in
+    a list, that clients are told of, and not all: the operation knows other spellings, and has a
+    better error.
     """
 
     about: str = ""
@@ -48,6 +50,7 @@ class Given(Record, frozen=True):
     spelled: Mapping[str, str] = {}
     blank: bool = False
     full: bool = False
+    choices: tuple[str, ...] = ()
 
 
 class Parameter(Record, frozen=True):
@@ -126,7 +129,8 @@ class Parameter(Record, frozen=True):
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
         text: str = self.given.spelled.get(value, value)
-        if self.choices and text not in self.choices and text not in self.given.spelled.values():
+        ours = () if self.given.choices else self.choices
+        if ours and text not in ours and text not in self.given.spelled.values():
             raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
         self._require_characters(text, where)
         return text
@@ -241,12 +245,13 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
     bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     given = next((each for each in marks if isinstance(each, Given)), Given())
     base = _without_none(bare)
-    items, holes, choices = "", False, ()
+    items, holes = "", False
+    choices: tuple[str, ...] = given.choices
     if get_origin(base) is list:
         element = get_args(base)[0]
         holes = type(None) in get_args(element)
         element = _without_none(element)
-        choices = get_args(element) if get_origin(element) is Literal else ()
+        choices = get_args(element) if get_origin(element) is Literal else choices
         items = "string" if choices else _KINDS[_plain(element)]
     elif get_origin(base) is Literal:
         choices = get_args(base)

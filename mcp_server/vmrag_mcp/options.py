@@ -24,7 +24,10 @@ SWITCH = "enable_toolset"
 
 _ABOUT = (
     "Knowledge base of this git repository: documents, decisions, notes and issue logs, versioned together with the code. "
-    "Before you answer a question about the project, search it: chroma_query_documents asks all collections at once, by meaning. "
+    "Before you answer a question about the project, or edit its code, search it: chroma_query_documents asks all collections at once, "
+    "documents and code, by words and by meaning. "
+    "'Where is X' takes one call of chroma_query_documents, with symbol=X, and with max_tokens it packs whole symbols of several files, "
+    "each with path, lines and commit. "
     "What should be known later is written down with chroma_add_documents; dolt_commit makes a revision of it."
 )
 _TRUTH = (

@@ -133,6 +133,7 @@ QUERY = {
             "file": (str, None),
             "file_line": (int, None),
             "excerpt": ({"first": int, "lines": [str]}, None),
+            "signature": str,
         }
     ],
     "notes": [str],
@@ -145,6 +146,30 @@ QUERY = {
         "dirty": bool,
         "in_sync": bool,
     },
+}
+PACKED = {
+    "passages": [
+        {
+            "rank": int,
+            "collection": str,
+            "doc_id": str,
+            "path": (str, None),
+            "lines": ([int], None),
+            "symbol": str,
+            "signature": str,
+            "heading": str,
+            "commit": (HASH, None),
+            "revision": (HASH, None),
+            "uncommitted": str,
+            "cut": str,
+            "tokens": int,
+            "text": str,
+        }
+    ],
+    "budget": int,
+    "tokens": int,
+    "left_out": int,
+    **{key: QUERY[key] for key in ("notes", "stale", "kb")},
 }
 GREP = {
     "documents": [
@@ -604,6 +629,12 @@ def test_query(project):
     assert mismatch(project.ask("query", "faq", "--context", "1"), QUERY) == ""
     project.git("switch", "-q", "--detach")
     assert mismatch(project.ask("query", "faq"), QUERY) == ""
+
+
+def test_query_in_a_budget(project):
+    report = project.ask("query", "faq", "--budget", "500")
+    assert mismatch(report, PACKED) == ""
+    assert mismatch(project.ask("query", "faq", "--budget", "500", "--at", "feature"), PACKED) == ""
 
 
 def test_grep_export_and_help(project):

@@ -105,7 +105,7 @@ def test_queries_with_one_filter_are_those_with_several(tools):
     part = tools(
         "chroma_query_documents_with_where_filter", **NOTES, query_texts=["rivers", "x"], where='{"n": {"$gt": 1}}'
     )
-    assert plain(part) == plain(whole, "collection_name")
+    assert plain(part) == plain(whole, "collection_name", "mode")
     text = {"$contains": "rivers"}
     whole = tools("chroma_query_documents", **NOTES, query_texts="rivers", n_results=1, where_document=text)
     part = tools(
@@ -115,7 +115,7 @@ def test_queries_with_one_filter_are_those_with_several(tools):
         n_results=1,
         where_document=text,
     )
-    assert plain(part) == plain(whole, "collection_name")
+    assert plain(part) == plain(whole, "collection_name", "mode")
 
 
 def test_documents_and_chunks_are_got_by_ids_as_parallel_lists(tools):

@@ -111,6 +111,35 @@ def test_a_question_without_a_collection_asks_both_kinds_and_files_say_where_the
     assert all(placed(each) == {} for each in matches if each["collection"] == "notes")
 
 
+def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(tools, project):
+    project.write("docs/odd.md", "---\nlast_line: 3\nsymbol: Odd\n---\n# Odd\n\nA pangolin sleeps.\n")
+    project.git("add", "-A")
+    match = only(asked(tools, "pangolin"), "docs/odd.md")
+    assert placed(match) == {"path": "docs/odd.md", "lines": [5, 7], "heading": "Odd", "uncommitted": "added"}
+
+
+def test_what_code_is_narrowed_to_is_understood_as_people_write_it(tools):
+    assert asked(tools, "keys", lang="py") == asked(tools, "keys", lang=["python"]) != []
+    assert asked(tools, "keys", kind="Class") == asked(tools, "keys", kind="class") != []
+    wrong = tools.error("INVALID_PARAMETER", "chroma_query_documents", query_texts=["x"], lang="pyhton")
+    assert wrong["message"] == "There is no language 'pyhton'. Is it 'python'?"
+
+
+def test_what_finds_nothing_says_to_what_it_was_narrowed(tools):
+    narrowed = {"query_texts": ["keys"], "path": "no where", "lang": "python", "symbol": ["A.b", "*C"]}
+    said = ' collections with path:"no where" lang:python symbol:A.b symbol:*C'
+    assert said in tools("chroma_query_documents", **narrowed)["message"]
+    assert said in tools("chroma_query_documents", **narrowed, max_tokens=500)["message"]
+    assert "with" not in tools("chroma_query_documents", query_texts=["keys"], lang="python")["message"]
+
+
+def test_a_file_with_a_byte_order_mark_has_lines(tools, project):
+    project.write("docs/marked.md", "\ufeff# Marked\r\n\r\nA pangolin sleeps.\r\n")
+    project.git("add", "-A")
+    match = only(asked(tools, "pangolin"), "docs/marked.md")
+    assert placed(match) == {"path": "docs/marked.md", "lines": [1, 3], "heading": "Marked", "uncommitted": "added"}
+
+
 @pytest.mark.parametrize("name", ["docs", "docs_main"])
 def test_every_tool_that_reads_one_collection_reads_them(tools, name):
     named = {"collection_name": name}

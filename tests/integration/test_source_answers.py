@@ -57,6 +57,21 @@ def test_a_question_is_answered_from_files_without_a_knowledge_base(project):
     assert (report["sources"][0]["path"], report["sources"][0]["file"]) == ("docs/docs/deploy.md", "docs/deploy.md")
 
 
+def test_front_matter_with_the_names_of_what_is_known_of_code_is_front_matter(project):
+    odd = "---\nlast_line: 3\nsymbol: Odd\n---\n# Odd\n\nA pangolin sleeps.\n"
+    commit(project, "odd", **{"docs/odd.md": odd})
+    hit = project.ask("query", "pangolin")["results"][0]
+    assert (hit["doc_id"], hit["file_line"], hit["header_path"], hit["symbol"]) == ("docs/odd.md", 7, "Odd", "")
+    assert (hit["metadata"]["last_line"], hit["metadata"]["symbol"]) == (3, "Odd")
+    passage = project.ask("query", "pangolin", "--budget", "500")["passages"][0]
+    assert (passage["path"], passage["lines"], passage["heading"], passage["symbol"]) == (
+        "docs/odd.md",
+        [5, 7],
+        "Odd",
+        "",
+    )
+
+
 def test_a_question_is_answered_from_both_kinds(stocked):
     report = stocked.ask("ask", "a stored text about otters", "--min-score", "0", "--sources", "9")
     assert report["sources"][0]["path"] == "notes/note.md"

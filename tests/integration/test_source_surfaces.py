@@ -149,6 +149,13 @@ def test_the_answer_since_a_commit_names_the_commits_of_files(project):
     assert shown.startswith(f"Since HEAD~1 ({report['commit'][:7]}), the answer is the same:")
 
 
+def test_the_answer_since_a_commit_of_both_kinds_says_of_which_revision_and_commit(stocked):
+    report = stocked.ask("query", "three four", "--since", "HEAD")
+    place = f"{report['since'][:7]} and the files of {stocked.git('rev-parse', 'HEAD')[:7]}"
+    assert report["since"]
+    assert stocked.vmrag("query", "three four", "--since", "HEAD").out.startswith(f"Since HEAD ({place}), the answer")
+
+
 TEST = """\
 import pytest
 

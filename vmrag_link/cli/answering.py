@@ -5,7 +5,7 @@ than the pinned one may give it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,6 +14,15 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.errors import FAILED_CHECK
 from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
+
+
+class ShownAnswer(NamedTuple):
+    """What `emit` takes. `hint`: what to type to go on from it, once."""
+
+    report: Any
+    lines: Iterable[str]
+    notes: Sequence[str]
+    hint: str = ""
 
 
 def strict_option(function: Callable[..., Any]) -> Callable[..., Any]:

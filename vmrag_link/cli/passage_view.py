@@ -72,15 +72,20 @@ def lines_from(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
 
 def code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     """A few lines of code as they stand: the first ones or, where the character `at` is below
-    these, those around it.
+    these, those around it; without empty ones at the ends.
     """
     lines = text.rstrip().split("\n")
     top = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if (best := text.count("\n", 0, at)) >= top + CODE_LINES:
         top = min(best - CODE_LINES // 2, len(lines) - CODE_LINES)
+    end = min(top + CODE_LINES, len(lines))
+    while top < end - 1 and not lines[top].strip():
+        top += 1
+    while top < end - 1 and not lines[end - 1].strip():
+        end -= 1
     start = sum(len(line) + 1 for line in lines[:top])
     most = output.columns() - len(INDENT) - len("……")
-    for line in lines[top : top + CODE_LINES]:
+    for line in lines[top:end]:
         yield f"{INDENT}{shortened(line.rstrip(), _within(spans, start, len(line)), most)}"
         start += len(line) + 1
 

@@ -8,29 +8,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from vmrag_link.cli import answering, output, passage_view
+from vmrag_link.cli import answering, narrowing, output, passage_view
+from vmrag_link.cli.answering import ShownAnswer
 from vmrag_link.cli.base import Invocation, headline, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.git import editor
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
 from vmrag_link.ops.index.first_answer import how_to_keep
-from vmrag_link.ops.index.passages import PassageReport, PlacedPassage
+from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackedReport, PackRequest, packed_answer
+from vmrag_link.ops.index.packing import LEAST_BUDGET, MOST_BUDGET, MOST_HITS
+from vmrag_link.ops.index.passage_places import PlacedPassage
+from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.narrowing import Narrowing
 from vmrag_link.retrieval.query import Mode, Query
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import ReadableStore, Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.ops.index.answer_since import AnswerSince
 
 
 @vmrag_command("query")
-@click.argument("text")
+@click.argument("text", required=False)
 @click.option(
     "--collection",
     multiple=True,
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
+@narrowing.narrowing_options
+@click.option("--symbols", metavar="NAME", help="List where the code defines this name, instead of a search.")
 @click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
 @click.option(
     "--since", metavar="REF", help="How the answer has changed since what this git ref pins, and by which revisions."
@@ -47,6 +55,19 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Whole chunks, line by line, instead of how they answer best.")
 @click.option(
     "-U", "--context", type=click.IntRange(0, 10_000), metavar="N", help="As --full, with N lines above and below."
+)
+@click.option(
+    "--neighbours",
+    type=click.IntRange(0, MOST_NEIGHBOURS),
+    default=0,
+    metavar="N",
+    help="As --full, with N chunks before and after each one.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
+    metavar="TOKENS",
+    help="The best passages that fit, of several files, as text for a language model; so many tokens, about.",
 )
 @click.option(
     "--open",
@@ -61,16 +82,20 @@ if TYPE_CHECKING:
 def command(
     invocation: Invocation,
     *,
-    text: str,
+    text: str | None,
     collection: tuple[str, ...],
     k: int | None,
     mode: str | None,
     where: str | None,
     where_document: str | None,
+    narrowed: Narrowing | None,
+    symbols: str | None,
     ref: str | None,
     since: str | None,
     full: bool,
     context: int | None,
+    neighbours: int,
+    budget: int | None,
     opened: int | None,
     strict: bool,
 ) -> None:
@@ -80,54 +105,120 @@ def command(
     it. -v shows the number of the chunk and its score, which depends on the mode. hybrid: its share
     of the best scores of this query, 1 for the best by words and by meaning. vector: nearly the
     cosine. keyword: BM25 of its own words and, weighted, of its document's.
+
+    TEXT may narrow itself: 'path:src/auth lang:python symbol:Session kind:code how it expires' asks
+    as --path, --lang, --symbol and --kind do. What is in double quotes is words.
     """
+    _refuse_together(click.get_current_context())
+    words, narrowed = ("", narrowed) if symbols is not None else narrowing.parse_text(text, narrowed)
     with invocation.workspace() as ws:
         at = ranked_at(ws, ref) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
         asked = Query(
-            text=text,
+            text=words,
             collections=collection or None,
-            k=k or settings.k,
+            k=k or (MOST_HITS if budget else settings.k),
             mode=Mode(mode or settings.mode),
             where=filters.parse(where) if where else None,
             where_document=filters.parse(where_document) if where_document else None,
+            narrowing=narrowed,
         )
-        if since is not None:
-            _refuse_beside_since(at=ref is not None, full=full or context is not None, opened=opened is not None)
-            from vmrag_link.ops.index.answer_since import answer_since  # the history, which other queries do not load
+        if symbols is not None:
+            shown = narrowing.definitions(invocation, ws, symbols, asked, at, strict=strict)
+        elif since is not None:
+            shown = _changes(ws, asked, since, strict=strict)
+        elif budget is not None:
+            packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
+            provenance.refuse_outdated(ws, packed.notes, strict=strict)
+            nothing = "" if packed.passages else _nothing(ws, asked, at)
+            shown = _shown(invocation, ws, packed, _packed_lines(packed, nothing))
+        else:
+            lines = 0 if full and context is None else context
+            report = operation.passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
+            provenance.refuse_outdated(ws, report.notes, strict=strict)
+            if opened is not None:
+                _open(ws, report.results, opened)
+            invocation.warn_of_push(ws)
+            nothing = "" if report.results else _nothing(ws, asked, at)
+            commit = report.kb.sources.commit if at and report.kb.sources else None
+            shown = _shown(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
+    answering.emit(invocation, shown.report, shown.lines, shown.notes)
+    if shown.hint:
+        output.complain(shown.hint, "hint:")
 
-            changed = answer_since(ws, asked, since)
-            provenance.refuse_outdated(ws, changed.notes, strict=strict)
-            answering.emit(invocation, changed, _since_lines(changed, since), changed.notes)
-            return
-        store = ws if at else stores.holding_all(ws, collection)
-        lines_around = 0 if full and context is None else context
-        report = operation.passages(store, asked, at=at, context=lines_around)
-        provenance.refuse_outdated(ws, report.notes, strict=strict)
-        if opened is not None:
-            _open(ws, report.results, opened)
-        invocation.warn_of_push(ws)
-        nothing = "" if report.results else _nothing(ws, everywhere=not (at or collection))
-        hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
+
+_APART = {
+    "--symbols": (
+        "TEXT -k --mode --where --where-document --since --full --context --neighbours --budget --open",
+        "lists the definitions of a name; {} belongs to a search",
+        "vmrag query --symbols NAME   (--path, --lang, --kind, --collection and --at go with it)",
+    ),
+    "--since": (
+        "--at --full --context --neighbours --budget --open",
+        "compares two answers; {} shows one",
+        "vmrag query TEXT --since REF",
+    ),
+    "--budget": (
+        "--full --context --open",
+        "packs whole lines; {} is for single answers",
+        "vmrag query TEXT --budget 2000",
+    ),
+}
+"""What cannot be given beside these, why, and what can."""
+
+
+def _refuse_together(context: click.Context) -> None:
+    """Raises `UsageInvalid` for what one call cannot have together."""
+    typed = [
+        each
+        for each in context.command.params
+        if context.get_parameter_source(each.name or "") == ParameterSource.COMMANDLINE
+    ]
+    given = [each.human_readable_name if isinstance(each, click.Argument) else each.opts[-1] for each in typed]
+    for option, (others, why, hint) in _APART.items():
+        for other in others.split() if option in given else ():
+            if other in given:
+                raise UsageInvalid(f"{option} {why.format(other)}.", hint=hint)
+
+
+def _changes(ws: Workspace, asked: Query, since: str, *, strict: bool) -> ShownAnswer:
+    from vmrag_link.ops.index.answer_since import answer_since  # the history, which other queries do not load
+
+    report = answer_since(ws, asked, since)
+    provenance.refuse_outdated(ws, report.notes, strict=strict)
+    return ShownAnswer(report, _since_lines(report, since), report.notes)
+
+
+def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableStore:
+    return ws if at else stores.holding_all(ws, asked.collections or ())
+
+
+def _shown(
+    invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
+) -> ShownAnswer:
     outdated = [report.stale.sentence] if report.stale else []
     notes = [*report.notes, *outdated, *provenance.source_warnings(report.kb)]
-    commit = report.kb.sources.commit if at and report.kb.sources else None
-    answering.emit(invocation, report, _lines(report, text, invocation, nothing, commit), notes)
-    if hint:
-        output.complain(hint, "hint:")
+    hint = "" if invocation.as_json or invocation.verbosity < 0 else how_to_keep(ws, report.kb)
+    return ShownAnswer(report, lines, notes, hint)
 
 
-def _refuse_beside_since(**given: bool) -> None:
-    names = {"at": "--at", "full": "--full and --context", "opened": "--open"}
-    for name in (names[key] for key, value in given.items() if value):
-        raise UsageInvalid(f"--since compares two answers; {name} shows one.", hint="vmrag query TEXT --since REF")
+def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
+    if nothing:
+        yield nothing
+    for each in report.passages:
+        head, *lines = each.shown
+        yield output.style(head, bold=True)
+        yield from lines
+        yield ""
+    yield output.style(f"{answering.place(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens", dim=True)
 
 
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     from vmrag_link.cli import rankings
 
     moved = any(not each.same for each in report.changes)
-    asked = (report.since or report.commit or "")[:7]
+    files = report.commit if report.kb.sources or not report.since else ""
+    asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
     yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
     yield from rankings.changes(report.before, report.after)
     for each in report.documents:
@@ -143,11 +234,13 @@ def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
     yield answering.standing_line(report.kb)
 
 
-def _nothing(ws: Workspace, *, everywhere: bool) -> str:
+def _nothing(ws: Workspace, asked: Query, at: RankedRevision | None) -> str:
     from vmrag_link.ops.documents.sources_report import offered  # other answers do not need it
 
+    everywhere = not (at or asked.collections)
     files = everywhere and not ws.stored_collections() and offered(ws)
-    return f"Nothing found.{' Files of the repository could answer: vmrag init --sources' if files else ''}"
+    narrowed = f" with {asked.narrowing.shown}" if asked.narrowing else ""
+    return f"Nothing found{narrowed}.{' Files of the repository could answer: vmrag init --sources' if files else ''}"
 
 
 def _lines(
@@ -165,6 +258,8 @@ def _lines(
         top, directory = Path(report.kb.worktree), invocation.directory
         if place := _place(hit, top, directory, (commit or "") if hit.collection in of_files else ""):
             yield f"{passage_view.INDENT}{output.style(place, dim=True)}"
+        if hit.signature and not hit.excerpt:
+            yield f"{passage_view.INDENT}… {hit.signature}"
         if hit.excerpt:
             spans = matches(query, ["\n".join(hit.excerpt.lines)])[0]
             yield from passage_view.whole_lines(hit.excerpt.first, hit.excerpt.lines, spans)

@@ -11,10 +11,12 @@ from vmrag_mcp.results.base import ToolResult
 
 WithDocuments = Meta(description="include has documents")
 WithMetadatas = Meta(description="include has metadatas")
-WithDistances = Meta(description="include has distances")
+WithDistances = Meta(description="include has distances, and mode is not keyword")
 WithEmbeddings = Meta(description="include has embeddings")
 FileLines = Meta(description="of a file whose lines are the document's")
 OfFile = Meta(description="kind of the collection is source")
+OfTree = Meta(description="the lines are those of a file of the repository")
+Packing = Meta(description="max_tokens or neighbours was given")
 Truncated = Annotated[bool | UnsetType, Meta(description="the document was cut to 2000 characters")]
 
 
@@ -74,15 +76,36 @@ class QueryMatches(Record, frozen=True):
     matches: list[QueryMatch]
 
 
+class QueryPassage(Record, frozen=True, kw_only=True):
+    """Lines of a document, as they are in it (`ops.index.packing.PackedPassage`)."""
+
+    collection: str
+    path: Annotated[str | UnsetType, OfTree] = UNSET
+    lines: Annotated[list[int] | UnsetType, OfTree] = UNSET
+    id: Annotated[str | UnsetType, Meta(description="path is not there")] = UNSET
+    symbol: Annotated[str | UnsetType, Meta(description="of code")] = UNSET
+    signature: Annotated[str | UnsetType, Meta(description="a long symbol begins above")] = UNSET
+    heading: Annotated[str | UnsetType, Meta(description="of a text with headings")] = UNSET
+    commit: Annotated[str | UnsetType, OfFile] = UNSET
+    revision: Annotated[str | UnsetType, Meta(description="of a stored document")] = UNSET
+    uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
+    cut: Annotated[str | UnsetType, Meta(description="it does not hold whole lines, or was cut to fit")] = UNSET
+    text: str
+
+
 class ChromaQueryDocumentsResult(ToolResult, frozen=True):
-    """`ids` and `distances` hold the matches of `results` in their order. `collection_name` is null
-    where all collections were searched.
+    """`ids` and `distances` hold the matches of `results` in their order, which is that of `mode`.
+    `collection_name` is null where all collections were searched. With max_tokens all three are
+    empty, and `passages` have about so many `tokens` together.
     """
 
     collection_name: str | None
+    mode: str
     results: list[QueryMatches]
     ids: list[list[str]]
     distances: Annotated[list[list[float]] | UnsetType, WithDistances] = UNSET
+    passages: Annotated[list[QueryPassage] | UnsetType, Packing] = UNSET
+    tokens: Annotated[int | UnsetType, Packing] = UNSET
 
 
 class FoundDocument(Record, frozen=True):

@@ -150,7 +150,7 @@ def chroma_query_documents_with_where_filter(
 ) -> FilteredQueryResult:
     """Search the chunks of a collection whose metadata fits."""
     found = documents.chroma_query_documents(
-        call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, where=where
+        call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, mode="vector", where=where
     )
     return _filtered(found)
 
@@ -165,6 +165,7 @@ def chroma_query_documents_with_document_filter(
         collection_name=collection_name,
         query_texts=query_texts,
         n_results=n_results,
+        mode="vector",
         where_document=where_document,
     )
     return _filtered(found)

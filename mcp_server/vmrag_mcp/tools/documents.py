@@ -20,10 +20,12 @@ from vmrag_link.ops.documents.remove import remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import similar
-from vmrag_link.ops.index.passages import PassagePlace
-from vmrag_link.ops.index.similar import SimilarReport
+from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackRequest
+from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, LEAST_BUDGET, MOST_HITS, Packed, PackedPassage
+from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
-from vmrag_link.retrieval.query import Hit, Near, distance
+from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, narrowing
+from vmrag_link.retrieval.query import Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.documents import (
@@ -37,6 +39,7 @@ from vmrag_mcp.results.documents import (
     PeekedDocument,
     QueryMatch,
     QueryMatches,
+    QueryPassage,
 )
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
@@ -47,12 +50,16 @@ PEEKED = 500
 LISTED = 2000
 """Characters of a text in an answer that lists several."""
 
+N_RESULTS = 5
+"""Matches of a text, where nobody says how many."""
+
 Texts = Annotated[list[str], Given(least=1, full=True)]
 Ids = Annotated[list[str] | None, Given("of documents or chunks")]
 Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
 TextFilter = Annotated[dict[str, Any] | None, Given('on texts, e.g. {"$contains": "TLS"}')]
 Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
 MatchPart = Literal["documents", "metadatas", "distances", "embeddings", "provenance"]
+Ranked = Literal["hybrid", "vector", "keyword"]
 
 
 @tool("R", of_files=True, includes=("chroma_get_documents",))
@@ -82,7 +89,18 @@ def chroma_query_documents(
     *,
     query_texts: Texts,
     collection_name: Annotated[str | None, Given("left out: all")] = None,
-    n_results: Annotated[int, Given(low=1, high=100, clamped=True)] = 5,
+    n_results: Annotated[int | None, Given("5, or what fits", low=1, high=100, clamped=True)] = None,
+    mode: Annotated[Ranked | None, Given("left out: as set; vector in a named, stored collection")] = None,
+    path: Annotated[list[str] | None, Given("part of it, or a glob")] = None,
+    lang: Annotated[list[str] | None, Given(choices=LANGUAGES)] = None,
+    symbol: Annotated[list[str] | None, Given("name, e.g. Session.refresh")] = None,
+    kind: Annotated[list[str] | None, Given(choices=KINDS)] = None,
+    max_tokens: Annotated[
+        int | None, Given("whole passages that fit", low=LEAST_BUDGET, high=100_000, clamped=True)
+    ] = None,
+    neighbours: Annotated[
+        int, Given("chunks around each", low=0, high=MOST_NEIGHBOURS, clamped=True, aliases=("neighbors",))
+    ] = 0,
     where: Filter = None,
     where_document: TextFilter = None,
     include: Annotated[list[MatchPart], Given("provenance: table and hash of the document")] = (  # type: ignore[assignment]
@@ -91,39 +109,100 @@ def chroma_query_documents(
         "distances",
     ),
 ) -> ChromaQueryDocumentsResult:
-    """Search by meaning, before you answer a question about the project: the nearest chunks of
-    documents to each text, best first. Without collection_name all collections are searched.
-    Uncommitted documents are found, too.
+    """Search documents and code, before you answer a question about the project or edit: the chunks
+    that answer each text best. "Where is X" takes one call: symbol=X, or the question. max_tokens
+    packs passages of several files with path and lines. Uncommitted work is found, too.
     """
+    pack = _pack_request(call, max_tokens, neighbours)
+    narrowed = narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
     report = similar.similar(
         call.ws if collection_name is None else call.readable(collection_name),
         collection_name,
         query_texts,
-        k=n_results,
-        where=where,
-        where_document=where_document,
-        embeddings="embeddings" in include,
+        SimilarRequest(
+            k=n_results or (MOST_HITS if max_tokens else N_RESULTS),
+            mode=Mode(mode) if mode else None,
+            where=where,
+            where_document=where_document,
+            narrowing=narrowed,
+            embeddings="embeddings" in include and pack is None,
+            pack=pack,
+        ),
     )
     call.stands(report.standing)
-    call.quotes((each.hit.collection, each.hit.doc_id) for found in report.matches for each in found)
     everywhere = collection_name is None
-    results = [
-        QueryMatches(
-            text, [_match(each, report, include, named=everywhere) for each in zip(found, places, strict=True)]
-        )
-        for text, found, places in zip(query_texts, report.matches, report.places, strict=True)
-    ]
-    results = _that_fit(call, results)
-    shown_matches = [found[: len(each.matches)] for each, found in zip(results, report.matches, strict=False)]
-    distances = [[_distance(each, report) for each in found] for found in shown_matches]
     names = [*report.collections]
     where_found = plural(len(names), "collection") if everywhere else repr(names[0])
+    if narrowed and not (report.packed.passages if report.packed else any(report.matches)):
+        where_found += f" with {narrowed.shown}"
+    named = None if everywhere else names[0]
+    if report.packed:
+        return _packed(call, report, report.packed, named, where_found)
+    call.quotes((each.collection, each.doc_id) for found in report.matches for each in found)
+    results = _that_fit(
+        call,
+        [
+            QueryMatches(text, [_match(report, number, at, include, named=everywhere) for at in range(len(found))])
+            for number, (text, found) in enumerate(zip(query_texts, report.matches, strict=True))
+        ],
+    )
+    with_distances = "distances" in include and report.cosines is not None
     return ChromaQueryDocumentsResult(
-        collection_name=None if everywhere else names[0],
+        collection_name=named,
+        mode=report.mode,
         results=results,
-        ids=[[shown(each.hit) for each in found] for found in shown_matches],
-        distances=distances if "distances" in include else UNSET,
+        ids=[[match.id for match in each.matches] for each in results],
+        distances=[[match.distance for match in each.matches] for each in results] if with_distances else UNSET,  # type: ignore[misc]
         message=f"{plural(sum(map(len, report.matches)), 'match')} in {where_found}.",
+    )
+
+
+def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRequest | None:
+    """Neighbours come in passages. These are never longer than an answer may be: the best of them
+    would be left out.
+    """
+    if max_tokens is None and not neighbours:
+        return None
+    room = call.behaviour.page_chars // CHARACTERS_OF_TOKEN
+    if max_tokens and max_tokens > room:
+        call.warn(
+            "IGNORED_SETTING",
+            f"max_tokens is at most {room:,} here (mcp.page_chars); {max_tokens:,} was taken as that.",
+        )
+    return PackRequest(min(max_tokens or room, room), neighbours)
+
+
+def _packed(
+    call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
+) -> ChromaQueryDocumentsResult:
+    call.quotes((each.collection, each.doc_id) for each in packed.passages)
+    more = f"; {plural(packed.left_out, 'match')} left out" if packed.left_out else ""
+    return ChromaQueryDocumentsResult(
+        collection_name=name,
+        mode=report.mode,
+        results=[],
+        ids=[],
+        passages=[_passage(each) for each in packed.passages],
+        tokens=packed.tokens,
+        message=f"{plural(len(packed.passages), 'passage')} from {where_found}, about {packed.tokens:,} tokens{more}.",
+    )
+
+
+def _passage(packed: PackedPassage) -> QueryPassage:
+    of_file = packed.path is not None
+    return QueryPassage(
+        collection=packed.collection,
+        path=packed.path if packed.path is not None else UNSET,
+        lines=list(packed.lines) if packed.lines and of_file else UNSET,
+        id=UNSET if of_file else packed.doc_id,
+        symbol=packed.symbol or UNSET,
+        signature=packed.signature or UNSET,
+        heading=packed.heading or UNSET,
+        commit=packed.commit[:7] if packed.commit else UNSET,
+        revision=packed.revision[:7] if packed.revision else UNSET,
+        uncommitted=packed.uncommitted or UNSET,
+        cut=packed.cut or UNSET,
+        text=packed.text,
     )
 
 
@@ -152,16 +231,11 @@ def _that_fit(call: Call, results: list[QueryMatches]) -> list[QueryMatches]:
     return kept
 
 
-def _distance(near: Near, report: SimilarReport) -> float:
-    return distance(report.collections[near.hit.collection].distance, near.cosine)
-
-
-def _match(
-    found: tuple[Near, PassagePlace | None], report: SimilarReport, include: Sequence[str], *, named: bool
-) -> QueryMatch:
-    near, place = found
-    hit = near.hit
-    texts, distances = "documents" in include, "distances" in include
+def _match(report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool) -> QueryMatch:
+    """The match `at` of a text."""
+    hit, place = report.matches[text][at], report.places[text][at]
+    texts = "documents" in include
+    cosine = report.cosines[text][at] if report.cosines and "distances" in include else None
     about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return QueryMatch(
         id=shown(hit),
@@ -169,8 +243,8 @@ def _match(
         document=hit.text[:LISTED] if texts else UNSET,
         truncated=True if texts and len(hit.text) > LISTED else UNSET,
         metadata=without_origin(about) if "metadatas" in include else UNSET,
-        distance=_distance(near, report) if distances else UNSET,
-        similarity=near.similarity if distances else UNSET,
+        distance=UNSET if cosine is None else distance(report.collections[hit.collection].distance, cosine),
+        similarity=UNSET if cosine is None else similarity(cosine),
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
         if "embeddings" in include
         else UNSET,

@@ -82,11 +82,11 @@ def written_lines(path: Path, document: Document, *, as_written: bool = False) -
 
 
 def lines_of(data: bytes) -> list[str] | None:
-    """The lines of a file; None if it is not UTF-8, or has so many bytes that no line is looked
-    for.
+    """The lines of a file, without a byte order mark; None if it is not UTF-8, or has so many bytes
+    that no line is looked for.
     """
     try:
-        return _lines(data.decode()) if len(data) < MOST_BYTES else None
+        return _lines(data.decode("utf-8-sig")) if len(data) < MOST_BYTES else None
     except UnicodeDecodeError:
         return None
 

@@ -1,49 +1,65 @@
-"""The chunks nearest to texts, as clients of Chroma ask for them."""
+"""The chunks that answer texts best, as clients of Chroma ask for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
 from vmrag_link.index.metadata import chunk_id
-from vmrag_link.models import Collection, Record
+from vmrag_link.models import SOURCE, Collection, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.provenance import Standing, viewed
+from vmrag_link.ops.index.packed_answer import HitPacker, PackRequest
+from vmrag_link.ops.index.packing import Packed
 from vmrag_link.ops.index.passages import PassagePlace, file_places
 from vmrag_link.ops.index.query import require_query, searching
-from vmrag_link.retrieval.query import Mode, Near, Query
+from vmrag_link.retrieval.narrowing import Narrowing
+from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View
 
 
+class SimilarRequest(Record, frozen=True):
+    """What to find for each text: `k` chunks. `mode` None: what the settings say, but by vectors in
+    a collection that is named and stored, as Chroma has it. `embeddings`: the vectors, too. `pack`:
+    passages instead, of all texts together.
+    """
+
+    k: int
+    mode: Mode | None = None
+    where: Mapping[str, Any] | None = None
+    where_document: Mapping[str, Any] | None = None
+    narrowing: Narrowing | None = None
+    embeddings: bool = False
+    pack: PackRequest | None = None
+
+
 class SimilarReport(Record, frozen=True):
     """`collections`: those that were asked, by name. `matches` by query text, and `places`: where
-    those stand that are of files of sources. `embeddings`, if requested, by collection and chunk
-    (`index.metadata.chunk_id`).
+    those stand that are of files of sources. `cosines`: those of the matches' vectors and the
+    text's; None by words alone, for which nothing is embedded. `embeddings`, if requested, by
+    collection and chunk (`index.metadata.chunk_id`). `packed`: what is asked for then, without
+    places and cosines.
     """
 
     collections: Mapping[str, Collection]
-    matches: list[list[Near]]
+    mode: Mode
+    matches: list[list[Hit]]
+    cosines: list[list[float]] | None
     places: list[list[PassagePlace | None]]
     embeddings: Mapping[tuple[str, str], list[float]]
+    packed: Packed | None
     standing: Standing
 
 
-def similar(
-    ws: ReadableStore,
-    name: str | None,
-    texts: Sequence[str],
-    *,
-    k: int,
-    where: Mapping[str, Any] | None = None,
-    where_document: Mapping[str, Any] | None = None,
-    embeddings: bool = False,
-) -> SimilarReport:
-    """The chunks nearest to each text, of a collection or of all that are `searched` (None);
-    read at one moment. Those of several collections are ranked by cosine, whatever model and
-    distance each has. What was imported from files of sources is left out where these are asked.
+def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: SimilarRequest) -> SimilarReport:
+    """The chunks that answer each text best, of a collection or of all that are `searched` (None);
+    read at one moment. By vectors those of several collections are ranked by cosine, whatever model
+    and distance each has. What was imported from files of sources is left out where these are
+    asked.
 
     Raises `UsageInvalid` for an empty text, as `collections.find` and `Searcher.search`.
     """
@@ -55,21 +71,61 @@ def similar(
             among = [each for each in searcher.collections() if each.searched]
         else:
             among = [searcher.collection(name) or collections.find(ws, view.at, name)]
-        asked = Query("", tuple(each.name for each in among), k, Mode.VECTOR, where, where_document)
-        matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
-        places = [
-            file_places(ws, searcher, view, text, [each.hit for each in found])
-            for text, found in zip(texts, matches, strict=True)
-        ]
-        stored = _embeddings(ws, searcher, matches) if embeddings else {}
-        return SimilarReport({each.name: each for each in among}, matches, places, stored, viewed(ws, view))
+        stored = name is not None and among[0].kind != SOURCE
+        mode = request.mode or (Mode.VECTOR if stored else Mode(ws.config.retrieval.mode))
+        asked = Query(
+            text="",
+            collections=tuple(each.name for each in among),
+            k=request.k,
+            mode=mode,
+            where=request.where,
+            where_document=request.where_document,
+            narrowing=request.narrowing,
+        )
+        matches, cosines = _ranked(searcher, asked, texts, cosines=request.pack is None)
+        packed = None
+        places: list[list[PassagePlace | None]] = []
+        if request.pack:
+            packed = HitPacker(ws, searcher, view).pack(_by_turns(matches), request.pack)
+        else:
+            places = [file_places(ws, searcher, view, *each) for each in zip(texts, matches, strict=True)]
+        return SimilarReport(
+            collections={each.name: each for each in among},
+            mode=mode,
+            matches=matches,
+            cosines=cosines,
+            places=places,
+            embeddings=_embeddings(ws, searcher, matches) if request.embeddings else {},
+            packed=packed,
+            standing=viewed(ws, view),
+        )
 
     return searching(ws, look, files=name is None)
 
 
-def _embeddings(ws: ReadableStore, searcher: Searcher, matches: list[list[Near]]) -> dict[tuple[str, str], list[float]]:
+def _ranked(
+    searcher: Searcher, asked: Query, texts: Sequence[str], *, cosines: bool
+) -> tuple[list[list[Hit]], list[list[float]] | None]:
+    """The matches of each text, with their cosines if wanted."""
+    queries = [msgspec.structs.replace(asked, text=text) for text in texts]
+    if asked.mode == Mode.VECTOR:
+        near = [searcher.nearest(each) for each in queries]
+        return [[each.hit for each in found] for found in near], [[each.cosine for each in found] for found in near]
+    matches = [searcher.search(each) for each in queries]
+    if asked.mode == Mode.KEYWORD or not cosines:
+        return matches, None
+    return matches, [searcher.cosines(text, found) for text, found in zip(texts, matches, strict=True)]
+
+
+def _by_turns(matches: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """The best of each text, then the second of each, and so on; each chunk once."""
+    found = (each for some in zip_longest(*matches) for each in some if each)
+    return list({(each.collection, each.doc_id, each.chunk): each for each in found}.values())
+
+
+def _embeddings(ws: ReadableStore, searcher: Searcher, matches: list[list[Hit]]) -> dict[tuple[str, str], list[float]]:
     chunks: dict[str, dict[str, None]] = {}
-    for hit in (each.hit for found in matches for each in found):
+    for hit in (each for found in matches for each in found):
         chunks.setdefault(hit.collection, {})[chunk_id(hit.doc_id, hit.chunk)] = None
     return {
         (name, chunk): vector

@@ -1,0 +1,142 @@
+"""Answers for language models: the best pieces, with their places, in a budget of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Several
+from collections.abc import Hashable, Sequence
+
+from vmrag_link.errors import EngineError
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.ops.documents import stale
+from vmrag_link.ops.documents.stale import StaleReport
+from vmrag_link.ops.follow.provenance import KbBlock, viewed
+from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.index.packing import (
+    PackableDocument,
+    PackableHit,
+    Packed,
+    PackedPassage,
+    Span,
+    pack,
+    whole_symbol,
+)
+from vmrag_link.ops.index.passage_places import PassagePlaces
+from vmrag_link.ops.index.passages import committed_files, documents_of
+from vmrag_link.ops.index.query import answer, require_query, searching
+from vmrag_link.retrieval.query import Hit, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import ReadableStore, View, Workspace
+
+MOST_NEIGHBOURS = 5
+
+
+class PackRequest(Record, frozen=True):
+    """`budget` in tokens; with each piece come so many `neighbours` before and after it, if they
+    fit.
+    """
+
+    budget: int
+    neighbours: int = 0
+
+
+class PackedReport(Record, frozen=True):
+    """As `packing.Packed`, and `passages.PassageReport`."""
+
+    passages: tuple[PackedPassage, ...]
+    budget: int
+    tokens: int
+    left_out: int
+    kb: KbBlock
+    notes: tuple[str, ...] = ()
+    stale: StaleReport | None = None
+
+
+def packed_answer(
+    ws: ReadableStore, asked: Query, request: PackRequest, *, at: RankedRevision | None = None
+) -> PackedReport:
+    """As `query.query`, packed. Raises the same."""
+    require_query(asked.text)
+
+    def look(searcher: Searcher, view: View) -> PackedReport:
+        found = answer(ws, searcher, view, asked)
+        packer = HitPacker(ws, searcher, view, committed=at is not None)
+        packed = packer.pack(found.results, request)
+        shown = {(each.collection, each.doc_id) for each in packed.passages}
+        outdated = packer.stale(shown) if at is None else None
+        return PackedReport(
+            packed.passages, request.budget, packed.tokens, packed.left_out, found.kb, found.notes, outdated
+        )
+
+    return searching(ws, look, at=at)
+
+
+class HitPacker:
+    """Packs hits of one view. `committed`: whose files are a commit's, not the work tree's."""
+
+    def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
+        self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
+        self._read: list[tuple[Collection, Document]] = []
+        self._revision = viewed(ws, view).kb.commit or None
+
+    def pack(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
+        """The hits are in the order of their ranks."""
+        places = self._places(hits)
+        packable: list[PackableHit] = []
+        documents: dict[Hashable, PackableDocument] = {}
+        for rank, hit in enumerate(hits, start=1):
+            key: Hashable = (hit.collection, hit.doc_id)
+            there = places.get((hit.collection, hit.doc_id))
+            start = there.start(hit) if there else None
+            if there is None or start is None:
+                key = (hit.collection, hit.doc_id, hit.chunk)
+                documents[key] = self._document(hit, hit.text, None)
+                packable.append(PackableHit(rank, key, ((0, len(hit.text)),)))
+                continue
+            if key not in documents:
+                documents[key] = self._document(hit, there.text, there)
+            piece = start, start + len(hit.text)
+            spans = (_around(there, hit.chunk), piece) if there.pieces else (piece,)
+            packable.append(PackableHit(rank, key, spans, tuple(there.beside(hit, request.neighbours))))
+        return pack(packable, documents, request.budget)
+
+    def stale(self, shown: Several[tuple[str, str]]) -> StaleReport | None:
+        """Which of these documents say what their files said before."""
+        if not isinstance(self._ws, Workspace):
+            return None
+        some = [each for each in self._read if each[1].key in shown]
+        return stale.report(self._ws, stale.among_documents(self._ws, some))
+
+    def _places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
+        try:
+            self._read = list(documents_of(self._ws, self._searcher, self._view, hits))
+        except EngineError as why:  # the index answers without the knowledge base
+            self._ws.progress.note(f"Where the answers stand cannot be told: {why.message}")
+        files = committed_files(self._ws, self._view, self._read) if self._committed else {}
+        return {
+            document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))
+            for collection, document in self._read
+        }
+
+    def _document(self, hit: Hit, text: str, there: PassagePlaces | None) -> PackableDocument:
+        """`there`: None where nothing but the text of the hit is known."""
+        files = self._view.sources if self._view.sources and hit.collection in self._view.sources.collections else None
+        above = there.lines_above() if there else None
+        path = there.path if there and above is not None else None
+        return PackableDocument(
+            collection=hit.collection,
+            doc_id=hit.doc_id,
+            text=text,
+            path=path,
+            above=(above if path else 0) if there else None,
+            pieces=there.pieces if there else (),
+            titled=there is not None and there.titled,
+            commit=files.commit if files else None,
+            revision=None if files else self._revision,
+            uncommitted=files.uncommitted.get(hit.collection, {}).get(hit.doc_id, "") if files else "",
+        )
+
+
+def _around(there: PassagePlaces, number: int) -> Span:
+    """The whole symbol that a piece is a part of."""
+    pieces = whole_symbol(there.pieces, number)
+    return there.spans[pieces[0]][0], there.spans[pieces[-1]][1]
