@@ -304,7 +304,29 @@ def data_home(environ: Mapping[str, str] = os.environ) -> Path:
     demands.
     """
     given = Path(environ.get(DATA_HOME) or "")
-    return given if given.is_absolute() else Path(os.path.expanduser("~")) / ".local" / "share"  # noqa: PTH111  never raises
+    return given if given.is_absolute() else home() / ".local" / "share"
+
+
+CONFIG_HOME = "XDG_CONFIG_HOME"
+"""Where programs keep this user's settings, by the same specification."""
+
+CODEX = "CODEX_HOME"
+"""The folder of Codex: https://developers.openai.com/codex/config-advanced."""
+
+
+def home() -> Path:
+    """This user's home; never raises."""
+    return Path(os.path.expanduser("~"))  # noqa: PTH111  never raises
+
+
+def config_home(environ: Mapping[str, str] = os.environ) -> Path:
+    given = Path(environ.get(CONFIG_HOME) or "")
+    return given if given.is_absolute() else home() / ".config"
+
+
+def codex_home(environ: Mapping[str, str] = os.environ) -> Path:
+    given = Path(environ.get(CODEX) or "")
+    return given if given.is_absolute() else home() / ".codex"
 
 
 def switched_off(environ: Mapping[str, str] = os.environ) -> bool:

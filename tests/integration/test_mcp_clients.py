@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from vmrag_mcp import clients
+from vmrag_mcp.clients import server_command
+from vmrag_mcp.clients.install import configuration
+from vmrag_mcp.clients.table import CLIENTS
 from vmrag_mcp.options import Flags
 
 template, project = terminal.template, terminal.project
@@ -123,8 +125,8 @@ def test_an_empty_file_is_filled(project, nothing):
 @pytest.mark.parametrize(
     "text",
     [
-        '{\n  // mine\n  "servers": {}\n}\n',
-        '{"servers": {},}',
+        '{\n  // mine, and never closed\n  "servers": {}\n',
+        '{"servers": {},,}',
         '{"servers": {}, "servers": {}}',
         '{"servers": []}',
         '{"servers": {"vmrag": "x"}}',
@@ -224,8 +226,8 @@ def test_a_module_of_the_projects_own_is_not_what_the_server_imports(project, mo
     python.parent.mkdir()
     python.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(clients.sysconfig, "get_path", lambda _: str(python.parent))
-    server = clients.configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    monkeypatch.setattr(server_command.sysconfig, "get_path", lambda _: str(python.parent))
+    server = configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
     assert (server["command"], server["args"][:3]) == (str(python), ["-P", "-m", "vmrag_link.cli.mcp"])
 
 
@@ -261,6 +263,6 @@ def test_outside_of_a_repository_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_every_client_that_the_command_offers_is_known():
-    from vmrag_link.cli.mcp import CLIENTS
+    from vmrag_link.cli import mcp
 
-    assert set(CLIENTS) == set(clients.CLIENTS)
+    assert tuple(CLIENTS) == mcp.CLIENTS

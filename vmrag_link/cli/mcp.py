@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from vmrag_link import terminal_text
+from vmrag_link.cli import mcp_clients
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import OK
 
 if TYPE_CHECKING:
-    from vmrag_mcp.clients import ClientInstallReport
     from vmrag_mcp.options import Flags
 
-CLIENTS = ("claude-code", "cursor", "vscode")
+CLIENTS = (
+    *("claude-code", "claude-desktop", "cursor", "vscode", "windsurf", "zed"),
+    *("jetbrains", "codex", "gemini", "opencode", "goose", "kiro"),
+)
 
 
 @vmrag_command("mcp")
-@click.argument("action", required=False, type=click.Choice(["install"]), metavar="[install]")
+@click.argument("action", required=False, type=click.Choice(["install", "uninstall"]), metavar="[install|uninstall]")
 @click.option(
     "--repo",
     type=click.Path(path_type=Path),
@@ -70,7 +73,19 @@ CLIENTS = ("claude-code", "cursor", "vscode")
 @click.option(
     "--client",
     type=click.Choice(CLIENTS),
-    help="With `install`: the client whose project configuration gets the server, with the options given here.",
+    help="With `install`: the client whose file gets the server, with the options given here; with `uninstall`: loses it.",
+)
+@click.option(
+    "--all",
+    "every_client",
+    is_flag=True,
+    help="With `install`: every client that is found on this computer; with `uninstall`: every one that has the server.",
+)
+@click.option(
+    "--user",
+    "personal",
+    is_flag=True,
+    help="With `install` and `uninstall`: your own file of the client, instead of the project's.",
 )
 @click.option(
     "--print", "print_only", is_flag=True, help="With `install`: print what belongs into a client's configuration."
@@ -91,10 +106,12 @@ def command(
     default_ef: str | None,
     cpu_execution_provider: str | None,
     client: str | None,
+    every_client: bool,
+    personal: bool,
     print_only: bool,
-) -> None:
+) -> int:
     """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
-    `vmrag mcp install`.
+    `vmrag mcp install`. `vmrag mcp uninstall` takes that back.
 
     A client starts `vmrag-mcp`, which is the same command. See docs/mcp.md.
     """
@@ -107,13 +124,23 @@ def command(
         from vmrag_mcp.log import log
 
         log("--cpu-execution-provider chooses nothing: models compute on the CPU.")
-    if action == "install":
+    if action:
         if http or allow_remote or token_env or origins:
             raise click.UsageError("A client that starts the server talks to it over standard input and output.")
-        _install(invocation, flags, client=client, repository=repo, print_only=print_only)
-        return
-    if client or print_only:
-        raise click.UsageError("--client and --print belong to `vmrag mcp install`.")
+        scope: Literal["person"] | None = "person" if personal else None
+        name = _client(client, every_client=every_client, print_only=print_only)
+        directory = _from(invocation, repo) or invocation.directory
+        if action == "uninstall":
+            if print_only or flags != Flags():
+                raise click.UsageError("`vmrag mcp uninstall` takes --client or --all, --user and --repo.")
+            return mcp_clients.uninstall(invocation, directory, name, scope)
+        _require_selection(flags)
+        if print_only:
+            _print(invocation, directory, name, flags, scope)
+            return OK
+        return mcp_clients.install(invocation, directory, name, flags, scope)
+    if client or print_only or every_client or personal:
+        raise click.UsageError("--client, --all, --user and --print belong to `vmrag mcp install`.")
 
     from vmrag_mcp import start
 
@@ -121,6 +148,7 @@ def command(
     start.serve(
         start.ServeRequest(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
     )
+    return OK
 
 
 def _from(invocation: Invocation, repo: Path | None) -> Path | None:
@@ -130,37 +158,32 @@ def _from(invocation: Invocation, repo: Path | None) -> Path | None:
     return None if invocation.directory == Path.cwd() else invocation.directory
 
 
-def _install(
-    invocation: Invocation, flags: Flags, *, client: str | None, repository: Path | None, print_only: bool
-) -> None:
+def _client(client: str | None, *, every_client: bool, print_only: bool) -> str | None:
+    """The one client that is named; None: all."""
+    if client and every_client:
+        raise click.UsageError("--client or --all, not both.")
+    if every_client and print_only:
+        raise click.UsageError("--print takes one client, or none.")
+    if not client and not every_client and not print_only:
+        raise click.UsageError(f"--client {'|'.join(CLIENTS)}, --all, or --print for any other client.")
+    return client
+
+
+def _require_selection(flags: Flags) -> None:
     from vmrag_link.settings import McpSettings
-    from vmrag_mcp import clients, options, start
+    from vmrag_mcp import options, start
 
     start.demand_extra()
     options.selection(options.chosen(flags, McpSettings()))
-    directory = _from(invocation, repository) or invocation.directory
-    if print_only:
-        printed = clients.configuration(directory, client, flags)
-        invocation.emit(printed, terminal_text.lines(printed.text))
-        return
-    if client is None:
-        raise click.UsageError(f"--client {'|'.join(CLIENTS)}, or --print for any other client.")
-    report = clients.install(directory, client, flags)
-    invocation.emit(report, _lines(report))
 
 
-def _lines(report: ClientInstallReport) -> Iterator[str]:
-    if report.kept:
-        yield f"{report.file} has a server of that name already, which is not this one; it stays. See: vmrag mcp install --print"
-    elif report.changed:
-        yield f"Wrote {report.file}. Restart the client, and commit the file: colleagues get the server with it."
-    else:
-        yield f"{report.file} has it already."
-    if not report.portable:
-        yield (
-            f"It names {report.server['command']}, which only this computer has. "
-            "Install with pipx or `uv tool`, or into an environment in the project, to share the file."
-        )
+def _print(
+    invocation: Invocation, directory: Path, name: str | None, flags: Flags, scope: Literal["person"] | None
+) -> None:
+    from vmrag_mcp.clients.install import configuration
+
+    printed = configuration(directory, name, flags, scope)
+    invocation.emit(printed, terminal_text.lines(printed.text))
 
 
 def main() -> None:

@@ -1,0 +1,110 @@
+"""Take this server out of the files of MCP clients."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_mcp.clients import entries, receipts, server_command
+from vmrag_mcp.clients.edits import TextRefused
+from vmrag_mcp.clients.installation import ClientRefusal, Installation, Scope, for_each, has_file, locate
+from vmrag_mcp.clients.settings_file import writing
+from vmrag_mcp.clients.table import CLIENTS, McpClient
+from vmrag_mcp.options import Flags
+
+
+class ClientUninstallReport(Record, frozen=True):
+    """`removed`: the entry was there, and is not any more.
+
+    `kept`: why one of that name stays: somebody changed it by hand, or it is not ours; empty where
+    there is none.
+    """
+
+    client: str
+    file: str
+    removed: bool
+    kept: Literal["", "changed", "foreign"] = ""
+    shared: bool = True
+
+
+class ClientRemovals(Record, frozen=True):
+    """What was done for each client in whose files the server could stand."""
+
+    clients: tuple[ClientUninstallReport, ...]
+    refused: tuple[ClientRefusal, ...]
+
+
+def uninstall(directory: Path, name: str, scope: Scope | None = None) -> ClientUninstallReport:
+    """Take our server out of a client's file, and leave every other byte of it.
+
+    An entry that a person changed since, and one that is not ours, stay. Raises as `install`.
+    """
+    installation = locate(plumbing.locate(directory), name, scope, Flags())
+    with writing():
+        try:
+            return _uninstall(installation)
+        except TextRefused as refused:
+            raise UsageInvalid(
+                f"{installation.file.label} is left as it is: {refused.reason}.",
+                hint=f"Delete {installation.wanted.name!r} below {installation.client.section!r} in it.",
+                file=installation.file.label,
+            ) from refused
+
+
+def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bool = True) -> ClientRemovals:
+    """`uninstall` for every client, from the project's file and the person's, as `scope` says.
+
+    What is not there is not named. `everywhere` False: an entry stays that serves whatever project
+    is open.
+    """
+    scopes: tuple[Scope, ...] = (scope,) if scope else ("project", "person")
+    done: list[ClientUninstallReport] = []
+    failures: tuple[ClientRefusal, ...] = ()
+    for each in scopes:
+        names = [
+            name
+            for name, client in CLIENTS.items()
+            if has_file(client, each) and (everywhere or each == "project" or not _serves_all(client))
+        ]
+        some, refused = for_each(names, functools.partial(_uninstall_from, directory, each))
+        done += [report for report in some if report.removed or report.kept == "changed"]
+        failures += refused
+    return ClientRemovals(tuple(done), failures)
+
+
+def _serves_all(client: McpClient) -> bool:
+    return client.personal is not None and client.personal.finds
+
+
+def _uninstall_from(directory: Path, scope: Scope, name: str) -> ClientUninstallReport:
+    return uninstall(directory, name, scope)
+
+
+def _uninstall(installation: Installation) -> ClientUninstallReport:
+    key, client, file, wanted = installation
+    report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
+    before = file.read()
+    text = entries.decode(before)
+    there = entries.find(client.format, text, client.section, wanted.name)
+    receipt = receipts.find(file.target, wanted.name)
+    if before is None or there is None:
+        receipts.drop(file.target, wanted.name)
+        return report
+    ours = server_command.is_ours(client.shape, there)
+    if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
+        return msgspec.structs.replace(report, kept="foreign")
+    if there != receipt.entry if receipt else not server_command.as_installed(client.shape, there, wanted):
+        return msgspec.structs.replace(report, kept="changed")
+    after = entries.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
+    if receipt and receipt.new and not after.strip():
+        file.delete(before, tuple(map(Path, receipt.folders)))
+    else:
+        file.replace(before, after.encode())
+    receipts.drop(file.target, wanted.name)
+    return msgspec.structs.replace(report, removed=True)

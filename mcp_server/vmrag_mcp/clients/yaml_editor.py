@@ -1,0 +1,148 @@
+"""Add, change and remove one entry of a YAML file. Everything else in it stays byte for byte.
+
+The places come from the parser (`yaml_tree`), which refuses anchors and tags.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from vmrag_link.yaml_events import YamlRefused
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, parse, plain
+from vmrag_mcp.clients.edits import Addition, Change, Entry, TextRefused, apply, line_end, not_built_so
+
+_BLOCK_UNIT = 2
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+class YamlEditor:
+    """Sections and entries are mappings."""
+
+    def read(self, text: str) -> dict[str, Any]:
+        root = _root(text)
+        return {} if root is None else plain(root)
+
+    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+        root, end = _root(text), line_end(text)
+        if root is not None and (root.flow or root.column):
+            raise TextRefused("it is not written as one key a line")
+        there = None if root is None else root.entries.get(section)
+        if there is None:
+            apart = "" if not text or text.endswith("\n") else end
+            made = _block(section, {name: entry}, 0, end)
+            if not text.strip():
+                return made, Addition("document", text)
+            return text + apart + (made.removesuffix(end) if apart else made), Addition("section", apart)
+        node = there.value
+        if isinstance(node, MappingNode) and node.flow:
+            return _add_to_flow(text, node, name, entry), Addition()
+        if isinstance(node, MappingNode):
+            at = _next_line(text, next(reversed(node.entries.values())).value.end)
+            made = _block(name, entry, node.column, end)
+        elif isinstance(node, ScalarNode) and not node.text and not node.quoted:
+            at = _next_line(text, there.key.end)
+            made = _block(name, entry, _BLOCK_UNIT, end)
+        else:
+            raise not_built_so(section)
+        apart = "" if text[:at].endswith("\n") else end
+        return text[:at] + apart + (made.removesuffix(end) if apart else made) + text[at:], Addition("entry", apart)
+
+    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+        found = _entry(text, section, name)[1].value
+        if not isinstance(found, MappingNode) or not values.keys() <= found.entries.keys():
+            raise not_built_so(section)
+        changes = []
+        for key, value in values.items():
+            node = found.entries[key].value
+            if plain(node) != value:
+                changes.append(Change(node.start, node.end, _value(value)))
+        return apply(text, changes)
+
+    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+        servers, ours = _entry(text, section, name)
+        if servers.flow:
+            return _remove_from_flow(text, servers, name)
+        made, blank = (added.made, added.blank) if added else ("section", "")
+        root = _root(text)
+        start, end = _line(text, ours.key.start), _next_line(text, ours.value.end)
+        if made != "entry" and len(servers.entries) == 1 and root is not None:
+            line = _line(text, root.entries[section].key.start)
+            if text[line:start].count("\n") == 1:  # nothing stands between
+                start = line
+        before, after = text[:start], text[end:]
+        if made == "document":
+            return before + after if (before + after).strip() else blank
+        return (before if after else before.removesuffix(blank)) + after
+
+
+def _root(text: str) -> MappingNode | None:
+    try:
+        root = parse(text)
+    except YamlRefused as error:
+        raise TextRefused(f"line {error.line} {error.reason}") from None
+    if root is not None and not isinstance(root, MappingNode):
+        raise TextRefused("it is not built as that client's file is")
+    return root
+
+
+def _entry(text: str, section: str, name: str) -> tuple[MappingNode, MappingEntry]:
+    root = _root(text)
+    there: Node | None = root.entries[section].value if root is not None and section in root.entries else None
+    if not isinstance(there, MappingNode) or name not in there.entries:
+        raise not_built_so(section)
+    return there, there.entries[name]
+
+
+def _block(name: str, value: Entry, column: int, end: str) -> str:
+    """A key with a mapping below it; lists stand in brackets."""
+    space = " " * column
+    lines = f"{space}{_key(name)}:{end}"
+    for key, each in value.items():
+        if isinstance(each, dict):
+            lines += _block(key, each, column + _BLOCK_UNIT, end)
+        else:
+            lines += f"{space}{' ' * _BLOCK_UNIT}{_key(key)}: {_value(each)}{end}"
+    return lines
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """As JSON, which YAML contains; but YAML allows fewer characters to stand for themselves."""
+    made = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in made)
+
+
+def _add_to_flow(text: str, node: MappingNode, name: str, entry: Entry) -> str:
+    made = f"{_value(name)}: {_value(dict(entry))}"
+    if not node.entries:
+        return apply(text, [Change(node.start + 1, node.start + 1, made)])
+    last = next(reversed(node.entries.values())).value.end
+    return apply(text, [Change(last, last, f", {made}")])
+
+
+def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
+    names = list(node.entries)
+    number = names.index(name)
+    ours = node.entries[name]
+    if number:
+        return apply(text, [Change(node.entries[names[number - 1]].value.end, ours.value.end, "")])
+    if len(names) > 1:
+        return apply(text, [Change(ours.key.start, node.entries[names[1]].key.start, "")])
+    return apply(text, [Change(ours.key.start, ours.value.end, "")])
+
+
+def _line(text: str, place: int) -> int:
+    return text.rfind("\n", 0, place) + 1
+
+
+def _next_line(text: str, place: int) -> int:
+    """Behind the line in which a value ends; that place, if it ends with its line."""
+    if place and text[place - 1] == "\n":
+        return place
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end + 1
