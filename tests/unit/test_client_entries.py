@@ -7,14 +7,14 @@ import tomllib
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import examples
 from vmrag_mcp.clients import entries
 from vmrag_mcp.clients.edits import TextRefused
 
-ENTRY = {"command": "/opt/a b/bin/vmrag-mcp", "args": ["--repo", '/home/é/"quoted" \\ #x', "--read-only"], "on": True}
+ENTRY = {"command": "/opt/a b/bin/vmrag-mcp", "args": ["--repo", '/home/é/"quoted" \\ #x', "--read-only"], "enabled": True}
 OTHER = {"command": "x", "args": []}
 SECTION, NAME = "servers", "vmrag-here"
 
@@ -94,7 +94,7 @@ def check(form: str, text: str) -> str:
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
 def test_what_was_added_is_taken_out_again_to_the_last_byte(form, text):
     after = check(form, text)
-    assert ("\n" in after.replace("\r\n", "")) == ("\n" in text.replace("\r\n", "") or "\r\n" not in after)
+    assert "\r\n" not in text or "\n" not in after.replace("\r\n", "")
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
@@ -152,7 +152,7 @@ def rooted(drawn):
 
 
 @given(roots, st.sampled_from([None, 0, 1, 4, "\t"]), st.sampled_from(["", "\n", "\r\n", " \n\n"]))
-@examples(60)
+@settings(max_examples=examples(60))
 def test_any_json_is_edited_without_touching_the_rest(drawn, indent, tail):
     text = json.dumps(rooted(drawn), indent=indent, ensure_ascii=False) + tail
     check("json", text)
@@ -162,7 +162,7 @@ def test_any_json_is_edited_without_touching_the_rest(drawn, indent, tail):
 @given(
     roots, st.lists(st.sampled_from(["// x\n", "/* y */", "/* { \n */", " ", "\n", "\t"]), max_size=12), st.randoms()
 )
-@examples(60)
+@settings(max_examples=examples(60))
 def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, remarks, random):
     text = json.dumps(rooted(drawn), indent=2)
     for remark in remarks:
@@ -178,7 +178,7 @@ def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, rema
 
 
 @given(roots)
-@examples(60)
+@settings(max_examples=examples(60))
 def test_any_yaml_is_edited_without_touching_the_rest(drawn):
     root = rooted(drawn)
     if not root:

@@ -138,6 +138,9 @@ def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Change]:
     number = members.index(ours)
     start = _before(text, ours.key)
     end = ours.node.end if ours.comma is None else ours.comma + 1
+    rest = text[end:].lstrip(" \t")
+    if "\n" in text[start : ours.key] and rest[:1] not in ("\r", "\n", "}"):  # a remark may end where it begins
+        start, end = ours.key, len(text) - len(rest)
     if ours.comma is not None and text[ours.node.end : ours.comma].strip():  # a comment between
         kept = [Change(start, ours.node.end, ""), Change(ours.comma, end, "")]
     else:
