@@ -150,6 +150,7 @@ def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     helpers = {"__init__", "base", "common", "conflict_view", "editing", "main", "output", "rankings", "reference"}
     helpers |= {"answering", "commands", "completing", "diff_view", "graph", "log_view", "pager", "passage_view"}
     helpers |= {"narrowing", "resolve_dialog", "status_changes", "terminal", "texts"}
+    helpers |= {"mcp_clients"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 

@@ -55,7 +55,8 @@ def installed(report: ClientInstallReport) -> Iterator[str]:
     elif not report.changed:
         yield f"{report.file} has it already."
     elif report.shared:
-        yield f"Wrote {report.file}. Commit it: colleagues get the server with it. {report.next_step}."
+        commit = " Commit it: colleagues get the server with it." if report.portable else ""
+        yield f"Wrote {report.file}.{commit} {report.next_step}."
     else:
         yield f"Wrote {report.file}: the server {report.name!r}. {report.next_step}."
 

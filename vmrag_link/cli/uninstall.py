@@ -8,19 +8,23 @@ import click
 
 from vmrag_hooks import installer
 from vmrag_hooks.installer import UninstallReport
+from vmrag_link.cli import mcp_clients
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.models import Record
 from vmrag_link.ops.setup import removal
 from vmrag_link.ops.setup.removal import RemovalReport
+from vmrag_mcp.clients import uninstall as clients
+from vmrag_mcp.clients.uninstall import ClientRemovals
 
 
 class CompleteRemoval(Record, frozen=True):
-    """What `--all` did."""
+    """What `--all` did. `clients`: the files of MCP clients that had the server."""
 
     hooks: UninstallReport
     everything: RemovalReport
+    clients: ClientRemovals
 
 
 @vmrag_command("uninstall")
@@ -31,7 +35,8 @@ class CompleteRemoval(Record, frozen=True):
     "--all",
     "everything",
     is_flag=True,
-    help="Also the merge driver and its attribute, settings, what you agreed to, and the knowledge base, if it is pushed.",
+    help="Also the merge driver and its attribute, settings, what you agreed to, the server in the files of MCP clients, and the "
+    "knowledge base, if it is pushed.",
 )
 @click.option(
     "--discard-knowledge", "discard", is_flag=True, help="With --all: also knowledge that only this machine has."
@@ -55,8 +60,14 @@ def command(
         losses = removal.require_saved(ws, discard=discard) if everything else None
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=everything)
         removed = removal.remove(ws, losses) if everything else None
+        files = clients.uninstall_all(ws.places.top, everywhere=False) if everything else None
     lines = [*_hooks(report), *(_everything(report, removed) if removed else ())]
-    invocation.emit(CompleteRemoval(report, removed) if removed else report, lines)
+    if removed and files:
+        lines += [line for each in files.clients for line in mcp_clients.uninstalled(each)]
+        lines += mcp_clients.refusals(files.refused)
+        invocation.emit(CompleteRemoval(report, removed, files), lines)
+    else:
+        invocation.emit(report, lines)
 
 
 def _hooks(report: UninstallReport) -> Iterator[str]:

@@ -151,7 +151,7 @@ CLIENTS: dict[str, McpClient] = {
     ),
     "jetbrains": McpClient(
         "JetBrains (Junie)",
-        "https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html; AI Assistant has its settings in no documented file",
+        "https://junie.jetbrains.com/docs/junie-cli-mcp-configuration.html; AI Assistant has its servers in no documented file",
         "mcpServers",
         personal=PersonalFile(("~/.junie/mcp/mcp.json",)),
         programs=("junie",),
@@ -167,7 +167,7 @@ CLIENTS: dict[str, McpClient] = {
         personal=PersonalFile(("{codex}/config.toml",), finds=True),
         programs=("codex",),
         folders=("{codex}",),
-        next_step="Codex reads the project's file once the project is trusted",
+        next_step="Restart Codex, which reads a project's file once the project is trusted",
     ),
     "gemini": McpClient(
         "Gemini CLI",

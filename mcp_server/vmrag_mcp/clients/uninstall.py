@@ -46,15 +46,19 @@ def uninstall(directory: Path, name: str, scope: Scope | None = None) -> ClientU
     An entry that a person changed since, and one that is not ours, stay. Raises as `install`.
     """
     installation = locate(plumbing.locate(directory), name, scope, Flags())
-    with writing():
-        try:
+    try:
+        if _absent(installation):
+            return ClientUninstallReport(
+                name, installation.file.label, removed=False, shared=bool(installation.file.top)
+            )
+        with writing():
             return _uninstall(installation)
-        except TextRefused as refused:
-            raise UsageInvalid(
-                f"{installation.file.label} is left as it is: {refused.reason}.",
-                hint=f"Delete {installation.wanted.name!r} below {installation.client.section!r} in it.",
-                file=installation.file.label,
-            ) from refused
+    except TextRefused as refused:
+        raise UsageInvalid(
+            f"{installation.file.label} is left as it is: {refused.reason}.",
+            hint=f"Delete {installation.wanted.name!r} below {installation.client.section!r} in it.",
+            file=installation.file.label,
+        ) from refused
 
 
 def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bool = True) -> ClientRemovals:
@@ -76,6 +80,13 @@ def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bo
         done += [report for report in some if report.removed or report.kept == "changed"]
         failures += refused
     return ClientRemovals(tuple(done), failures)
+
+
+def _absent(installation: Installation) -> bool:
+    """Whether nothing is to be done: then nothing is locked, either."""
+    _, client, file, wanted = installation
+    there = entries.find(client.format, entries.decode(file.read()), client.section, wanted.name)
+    return there is None and receipts.find(file.target, wanted.name) is None
 
 
 def _serves_all(client: McpClient) -> bool:

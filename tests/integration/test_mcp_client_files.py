@@ -1,0 +1,362 @@
+"""`vmrag mcp install` and `uninstall` for every known client, in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import terminal
+from vmrag_mcp.clients import entries, installation, settings_file
+from vmrag_mcp.clients.edits import TextRefused
+from vmrag_mcp.clients.settings_file import SettingsFile
+from vmrag_mcp.clients.table import CLIENTS
+
+template, project = terminal.template, terminal.project
+
+pytestmark = pytest.mark.hooks("off")
+
+PROJECT = [name for name, client in CLIENTS.items() if client.project]
+PERSON = [name for name, client in CLIENTS.items() if client.personal]
+NO_FILE_OF_THE_PROJECT = [name for name in PERSON if name not in PROJECT]
+FILES = [*((name, False) for name in PROJECT), *((name, True) for name in PERSON)]
+SAMPLES = {
+    "json": '{\n    "theme" : "x",\n\n    "SECTION": {\n        "other": {"command": "y", "n": [1,2 ]}\n    }\n}',
+    "jsonc": '// mine\n{\n\t"theme": "x", // dark\n\t"SECTION": {\n\t\t"other": {"command": "y"}, // theirs\n\t},\n}\n',
+    "toml": '# mine\nmodel = "o3" # best\n\n[SECTION.other]\ncommand = "y"\n\n[tui]\nx = 1',
+    "yaml": "# mine\nGOOSE_MODEL: x # best\nSECTION:\n  other:\n    enabled: true\n    cmd: y\n\nlast: 'z'\n",
+}
+LOAD = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
+
+
+@pytest.fixture(autouse=True)
+def home(project, monkeypatch) -> Path:
+    """Every client was started once; none of this machine's programs is seen."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    for client in CLIENTS.values():
+        if client.personal:
+            for path in (*client.personal.paths(), *client.signs()[:1]):
+                (path if path in client.signs() else path.parent).mkdir(parents=True, exist_ok=True)
+    return Path(os.environ["HOME"])
+
+
+def file_of(project, name: str, personal: bool) -> Path:
+    client = CLIENTS[name]
+    return client.personal.paths()[0] if personal else project.top / client.project.names[0]
+
+
+def arguments(name: str, personal: bool) -> list[str]:
+    return ["--client", name, *(["--user"] if personal else [])]
+
+
+def read(path: Path, name: str) -> dict:
+    return entries.EDITORS[CLIENTS[name].format].read(path.read_text())
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "data" not in path.parts}
+
+
+# -- each client, each of its files
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+def test_a_new_file_is_made_and_goes_again_with_its_folder(project, name, personal):
+    path = file_of(project, name, personal)
+    folder_was_there = path.parent.exists()
+    report = project.ask("mcp", "install", *arguments(name, personal))
+    client = CLIENTS[name]
+    assert (report["changed"], report["shared"], report["file"]) == (
+        True,
+        not personal,
+        str(path) if personal else client.project.names[0],
+    )
+    load = LOAD.get(client.format, json.loads)  # a new file is plain, for every parser
+    assert load(path.read_text()) == {client.section: {report["name"]: report["server"]}}
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    assert project.ask("mcp", "install", *arguments(name, personal))["changed"] is False
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert project.ask("mcp", "uninstall", *arguments(name, personal))["removed"] is True
+    assert not path.exists()
+    assert path.parent.exists() == (folder_was_there or path.parent == project.top)
+    assert project.ask("mcp", "uninstall", *arguments(name, personal))["removed"] is False
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+def test_a_file_of_the_person_comes_back_to_the_last_byte(project, name, personal):
+    client, path = CLIENTS[name], file_of(project, name, personal)
+    before = SAMPLES[client.format].replace("SECTION", client.section).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(before)
+    path.chmod(0o640)
+    report = project.ask("mcp", "install", *arguments(name, personal))
+    found = read(path, name)
+    assert found[client.section][report["name"]] == report["server"]
+    assert found[client.section]["other"]
+    assert set(before.splitlines()) - set(path.read_bytes().splitlines()) in (
+        set(),
+        {before.splitlines()[4]},
+    )  # a comma
+    assert path.stat().st_mode & 0o777 == 0o640
+    project.ask("mcp", "uninstall", *arguments(name, personal))
+    assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+def test_what_the_person_writes_meanwhile_stays(project, name, personal):
+    client, path = CLIENTS[name], file_of(project, name, personal)
+    text = SAMPLES[client.format].replace("SECTION", client.section)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    project.ask("mcp", "install", *arguments(name, personal))
+    after = path.read_text()
+    assert after.count('"y"' if client.format != "yaml" else "cmd: y") == 1
+    path.write_text(after.replace('"y"', '"why"').replace("cmd: y", "cmd: why"))
+    project.ask("mcp", "uninstall", *arguments(name, personal))
+    assert path.read_text() == text.replace('"y"', '"why"').replace("cmd: y", "cmd: why")
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+def test_an_entry_that_was_changed_by_hand_stays_and_is_said(project, name, personal):
+    path = file_of(project, name, personal)
+    project.ask("mcp", "install", *arguments(name, personal), "--read-only")
+    before = path.read_text()
+    assert "--read-only" in before
+    path.write_text(before.replace("--read-only", "--toolsets=dolt"))
+    report = project.ask("mcp", "uninstall", *arguments(name, personal))
+    assert (report["removed"], report["kept"]) == (False, "changed")
+    assert "changes that were made by hand" in project.vmrag("mcp", "uninstall", *arguments(name, personal)).out
+    assert path.read_text() == before.replace("--read-only", "--toolsets=dolt")
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+def test_new_options_change_the_entry_which_still_comes_out(project, name, personal):
+    path = file_of(project, name, personal)
+    project.ask("mcp", "install", *arguments(name, personal))
+    first = path.read_bytes()
+    report = project.ask("mcp", "install", *arguments(name, personal), "--read-only")
+    assert report["changed"]
+    assert b"--read-only" in path.read_bytes()
+    assert project.ask("mcp", "install", *arguments(name, personal))["changed"] is False  # options stay
+    assert path.read_bytes() != first
+    assert project.ask("mcp", "uninstall", *arguments(name, personal))["removed"]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("name", "personal"), FILES)
+@pytest.mark.sample(2)
+def test_a_broken_file_is_never_touched_and_the_hint_is_what_belongs_into_it(project, name, personal):
+    path = file_of(project, name, personal)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{ broken = [\n")
+    for command in ("install", "uninstall"):
+        error = project.vmrag("mcp", command, *arguments(name, personal), "--json", code=2).error
+        assert "vmrag" in error["hint"]
+        assert "is left as it is" in error["message"]
+    assert path.read_text() == "{ broken = [\n"
+
+
+# -- which repository a person's file names
+
+
+@pytest.mark.parametrize("name", PERSON)
+def test_a_persons_file_names_the_program_by_its_place_and_the_repository_where_the_client_does_not(project, name):
+    report = project.ask("mcp", "install", "--client", name, "--user")
+    text = json.dumps(report["server"])
+    program = report["server"].get("cmd") or report["server"]["command"]
+    assert Path(program[0] if isinstance(program, list) else program).is_absolute()
+    finds = CLIENTS[name].personal.finds
+    assert (str(project.top) in text) is not finds
+    assert report["name"] == ("vmrag" if finds else f"vmrag-{project.top.name}")
+
+
+def test_a_second_repository_gets_an_entry_of_its_own(project, tmp_path):
+    project.ask("mcp", "install", "--client", "windsurf")
+    other = terminal.new_project(tmp_path / "Other Work")
+    assert other.ask("mcp", "install", "--client", "windsurf")["name"] == "vmrag-other-work"
+    namesake = terminal.new_project(tmp_path / "again" / "Other Work")
+    report = namesake.ask("mcp", "install", "--client", "windsurf")
+    assert (report["kept"], report["changed"]) == (True, False)
+    assert namesake.ask("mcp", "uninstall", "--client", "windsurf")["kept"] == "foreign"
+    assert other.ask("mcp", "uninstall", "--client", "windsurf")["removed"]
+    assert list(read(file_of(project, "windsurf", True), "windsurf")["mcpServers"]) == ["vmrag-project"]
+
+
+# -- links, read-only files, other programs
+
+
+def test_a_persons_file_that_is_a_link_is_changed_where_it_lies(project, home):
+    path, real = file_of(project, "kiro", True), home / "dotfiles" / "kiro.json"
+    real.parent.mkdir()
+    real.write_text("{}\n")
+    path.symlink_to(real)
+    project.ask("mcp", "install", "--client", "kiro")
+    assert path.is_symlink()
+    assert "vmrag-project" in real.read_text()
+    project.ask("mcp", "uninstall", "--client", "kiro")
+    assert (path.is_symlink(), real.read_text()) == (True, "{}\n")
+
+
+@pytest.mark.parametrize("folder", [".codex", ".gemini", ".zed"])
+def test_no_folder_of_the_project_is_followed_out_of_it(project, tmp_path, folder):
+    name = {".codex": "codex", ".gemini": "gemini", ".zed": "zed"}[folder]
+    (tmp_path / "elsewhere").mkdir()
+    (project.top / folder).symlink_to(tmp_path / "elsewhere")
+    error = project.vmrag("mcp", "install", "--client", name, "--json", code=2).error
+    assert f"{folder} is a link" in error["message"]
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_read_only_file_stays(project):
+    path = file_of(project, "kiro", True)
+    path.write_text("{}")
+    path.chmod(0o444)
+    assert "read-only" in project.vmrag("mcp", "install", "--client", "kiro", "--json", code=2).error["message"]
+    assert path.read_text() == "{}"
+
+
+def test_a_file_that_is_too_large_is_not_cut(project, monkeypatch):
+    path = file_of(project, "codex", True)
+    path.write_text("a = 1\n" * 100)
+    monkeypatch.setattr(settings_file, "LARGEST", 60)
+    project.vmrag("mcp", "install", "--client", "codex", "--user", code=2)
+    assert path.read_text() == "a = 1\n" * 100
+
+
+def test_what_another_program_wrote_meanwhile_is_not_overwritten(tmp_path):
+    file = SettingsFile(tmp_path / "a.json", "a.json", None)
+    file.path.write_text("{}")
+    before = file.read()
+    file.path.write_text('{"theirs": 1}')
+    with pytest.raises(TextRefused, match="changed by another program"):
+        file.replace(before, b'{"ours": 1}')
+    with pytest.raises(TextRefused):
+        file.delete(before, ())
+    assert file.path.read_text() == '{"theirs": 1}'
+
+
+def test_installations_at_the_same_time_all_arrive(project, tmp_path):
+    others = [terminal.new_project(tmp_path / f"p{number}") for number in range(5)]
+    from vmrag_mcp.clients.install import install
+    from vmrag_mcp.options import Flags
+
+    threads = [threading.Thread(target=install, args=(each.top, "kiro", Flags())) for each in others]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    found = read(file_of(project, "kiro", True), "kiro")["mcpServers"]
+    assert sorted(found) == [f"vmrag-p{number}" for number in range(5)]
+
+
+# -- clients that are not there
+
+
+@pytest.mark.parametrize("name", PERSON)
+def test_a_client_that_was_never_started_gets_no_file_of_the_persons(project, name, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "empty"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "empty" / "xdg"))
+    (tmp_path / "empty").mkdir()
+    error = project.vmrag("mcp", "install", "--client", name, "--user", "--json", code=2).error
+    assert "was never started here" in error["message"]
+    assert f"--client {name} --print" in error["hint"]
+    assert not any((tmp_path / "empty").iterdir())
+
+
+def test_claude_codes_own_state_is_not_written_and_the_hint_is_its_command(project, home):
+    error = project.vmrag("mcp", "install", "--client", "claude-code", "--user", "--json", code=2).error
+    assert error["hint"].startswith("claude mcp add --scope user")
+    assert not (home / ".claude.json").exists()
+
+
+def test_all_takes_the_clients_that_are_there(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other" / ".config"))
+    (tmp_path / "other").mkdir()
+    error = project.vmrag("mcp", "install", "--all", "--json", code=2).error
+    assert "claude-code, claude-desktop" in error["hint"]
+    (tmp_path / "other" / ".cursor").mkdir()
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "goose").write_text("#!/bin/sh\n")
+    (programs / "goose").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    report = project.ask("mcp", "install", "--all")
+    assert [(each["client"], each["shared"]) for each in report["clients"]] == [("cursor", True), ("goose", False)]
+    report = project.ask("mcp", "install", "--all", "--user")
+    assert [(each["client"], each["changed"]) for each in report["clients"]] == [("cursor", True), ("goose", False)]
+
+
+def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none(project, home):
+    broken = file_of(project, "zed", False)
+    broken.parent.mkdir()
+    broken.write_text("{")
+    for name in ("cursor", "opencode"):
+        path = file_of(project, name, True)
+        path.write_text(SAMPLES["jsonc"].replace("SECTION", CLIENTS[name].section))
+    before = snapshot(home), snapshot(project.top)
+    first = project.ask("mcp", "install", "--all", code=1)
+    assert [each["client"] for each in first["refused"]] == ["zed"]
+    assert len(first["clients"]) == len(CLIENTS) - 1 - (not installation.is_installed(CLIENTS["claude-code"]))
+    assert "zed" in project.vmrag("mcp", "install", "--all", "--user", code=0).out
+    assert (snapshot(home), snapshot(project.top)) != before
+    project.ask("mcp", "uninstall", "--all", code=1)
+    assert (snapshot(home), snapshot(project.top)) == before
+
+
+def test_what_a_colleague_installed_is_taken_out_without_a_receipt(project, home):
+    project.ask("mcp", "install", "--client", "cursor")
+    for each in (home / "data" / "vmrag" / "clients").glob("*.json"):
+        each.unlink()
+    assert project.ask("mcp", "uninstall", "--client", "cursor")["removed"]
+    assert json.loads(file_of(project, "cursor", False).read_text()) == {"mcpServers": {}}
+
+
+def test_uninstall_all_of_the_repository_takes_its_server_and_leaves_that_of_all_projects(project):
+    project.ask("mcp", "install", "--client", "claude-code")
+    project.ask("mcp", "install", "--client", "kiro")
+    project.ask("mcp", "install", "--client", "cursor", "--user")
+    report = project.ask("uninstall", "--all", "--discard-knowledge")
+    assert [(each["client"], each["removed"]) for each in report["clients"]["clients"]] == [
+        ("claude-code", True),
+        ("kiro", True),
+    ]
+    assert file_of(project, "cursor", True).exists()
+
+
+def test_a_file_with_the_other_name_is_the_one_that_is_taken(project):
+    project.write("opencode.jsonc", "// mine\n{}\n")
+    assert project.ask("mcp", "install", "--client", "opencode")["file"] == "opencode.jsonc"
+    assert not (project.top / "opencode.json").exists()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_is_printed_is_what_is_written(project, name):
+    printed = project.vmrag("mcp", "install", "--client", name, "--print").out
+    report = project.ask("mcp", "install", "--client", name) if name != "claude-desktop" else None
+    if report:
+        path = file_of(project, name, name in NO_FILE_OF_THE_PROJECT)
+        assert printed.strip() == path.read_text().strip()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("install",),
+        ("uninstall",),
+        ("install", "--client", "zed", "--all"),
+        ("install", "--all", "--print"),
+        ("uninstall", "--client", "zed", "--read-only"),
+        ("uninstall", "--client", "zed", "--print"),
+        ("--user",),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused(project, words):
+    project.vmrag("mcp", *words, code=2)
