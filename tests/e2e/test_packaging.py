@@ -109,6 +109,7 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
         "[console_scripts]",
         "chroma-mcp-client=vmrag_link.cli.main:learning",
         "vmrag=vmrag_link.cli.main:main",
+        "vmrag-link=vmrag_link.cli.mcp:main",
         "vmrag-mcp=vmrag_link.cli.mcp:main",
         "[pytest11]",
         "vmrag=vmrag_link.pytest_plugin.plugin",

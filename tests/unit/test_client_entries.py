@@ -14,7 +14,11 @@ from tests.support.long import examples
 from vmrag_mcp.clients import entries
 from vmrag_mcp.clients.edits import TextRefused
 
-ENTRY = {"command": "/opt/a b/bin/vmrag-mcp", "args": ["--repo", '/home/é/"quoted" \\ #x', "--read-only"], "enabled": True}
+ENTRY = {
+    "command": "/opt/a b/bin/vmrag-mcp",
+    "args": ["--repo", '/home/é/"quoted" \\ #x', "--read-only"],
+    "enabled": True,
+}
 OTHER = {"command": "x", "args": []}
 SECTION, NAME = "servers", "vmrag-here"
 

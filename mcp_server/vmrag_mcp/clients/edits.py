@@ -53,7 +53,7 @@ class Editor(Protocol):
         """The text without the entry; None: nothing is known of how it came there."""
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """Characters `start` to `end` of a text become `written`."""
 
     start: int
@@ -61,7 +61,7 @@ class Change(NamedTuple):
     written: str
 
 
-def apply(text: str, changes: Iterable[Change]) -> str:
+def apply(text: str, changes: Iterable[Replacement]) -> str:
     """The text after changes that do not overlap; of two at one place, the first stands first."""
     ordered = sorted(changes, key=lambda change: change.start)
     for each in ordered[::-1]:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from vmrag_mcp.clients.edits import Addition, Change, Entry, TextRefused, apply, line_end, not_built_so
+from vmrag_mcp.clients.edits import Addition, Entry, Replacement, TextRefused, apply, line_end, not_built_so
 from vmrag_mcp.clients.json_tree import JsonMember, JsonObject, parse, plain
 
 UNIT = "  "
@@ -54,7 +54,7 @@ class JsonEditor:
             elif plain(there.node) != value:
                 broken = "\n" in text[there.node.start : there.node.end] or _is_broken(text, found)
                 new = written(value, _indent(text, there.key), unit, line_end(text)) if broken else _compact(value)
-                text = apply(text, [Change(there.node.start, there.node.end, new)])
+                text = apply(text, [Replacement(there.node.start, there.node.end, new)])
         return text
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
@@ -109,7 +109,7 @@ def _entry(root: JsonObject, section: str, name: str) -> JsonMember:
     return there.node.members[name]
 
 
-def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple[list[Change], str]:
+def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple[list[Replacement], str]:
     """The changes, and the white space of an empty object that they take away."""
     end, members = line_end(text), list(node.members.values())
     if not members:
@@ -117,7 +117,7 @@ def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple
         remark, space = inside[: len(inside.rstrip())], inside[len(inside.rstrip()) :]
         outer = _indent(text, node.start)
         new = f"{end}{outer}{unit}{_compact(name)}: {written(value, outer + unit, unit, end)}{end}{outer}"
-        return [Change(node.start + 1 + len(remark), node.end - 1, new)], space
+        return [Replacement(node.start + 1 + len(remark), node.end - 1, new)], space
     last = members[-1]
     place = _behind(text, last.node.end if last.comma is None else last.comma + 1)
     if _is_broken(text, node) or "//" in text[last.node.end : place]:
@@ -126,13 +126,13 @@ def _add(text: str, node: JsonObject, name: str, value: Any, unit: str) -> tuple
     else:
         new = f" {_compact(name)}: {_compact(value)}"
     if last.comma is not None:
-        return [Change(place, place, f"{new},")], ""
+        return [Replacement(place, place, f"{new},")], ""
     if place == last.node.end:
-        return [Change(place, place, f",{new}")], ""
-    return [Change(last.node.end, last.node.end, ","), Change(place, place, new)], ""
+        return [Replacement(place, place, f",{new}")], ""
+    return [Replacement(last.node.end, last.node.end, ","), Replacement(place, place, new)], ""
 
 
-def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Change]:
+def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Replacement]:
     members = list(node.members.values())
     ours = node.members[name]
     number = members.index(ours)
@@ -142,20 +142,20 @@ def _remove(text: str, node: JsonObject, name: str, blank: str) -> list[Change]:
     if "\n" in text[start : ours.key] and rest[:1] not in ("\r", "\n", "}"):  # a remark may end where it begins
         start, end = ours.key, len(text) - len(rest)
     if ours.comma is not None and text[ours.node.end : ours.comma].strip():  # a comment between
-        kept = [Change(start, ours.node.end, ""), Change(ours.comma, end, "")]
+        kept = [Replacement(start, ours.node.end, ""), Replacement(ours.comma, end, "")]
     else:
-        kept = [Change(start, end, "")]
+        kept = [Replacement(start, end, "")]
     if len(members) == 1:
         if not (space := text[end : node.end - 1]).strip():
             remark = text[node.start + 1 : start].strip()
             blank = blank or (space if remark else "")
-            return [*kept[:-1], Change(kept[-1].start, node.end - 1, blank)]
+            return [*kept[:-1], Replacement(kept[-1].start, node.end - 1, blank)]
         return kept
     previous = members[number - 1] if number else None
     if ours.comma is None and previous is not None and previous.comma is not None:
         if previous.comma + 1 == start:
-            return [Change(previous.comma, kept[0].end, ""), *kept[1:]]
-        return [Change(previous.comma, previous.comma + 1, ""), *kept]
+            return [Replacement(previous.comma, kept[0].end, ""), *kept[1:]]
+        return [Replacement(previous.comma, previous.comma + 1, ""), *kept]
     return kept
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from vmrag_link.yaml_events import YamlRefused
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, parse, plain
-from vmrag_mcp.clients.edits import Addition, Change, Entry, TextRefused, apply, line_end, not_built_so
+from vmrag_mcp.clients.edits import Addition, Entry, Replacement, TextRefused, apply, line_end, not_built_so
 
 _BLOCK_UNIT = 2
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -57,7 +57,7 @@ class YamlEditor:
         for key, value in values.items():
             node = found.entries[key].value
             if plain(node) != value:
-                changes.append(Change(node.start, node.end, _value(value)))
+                changes.append(Replacement(node.start, node.end, _value(value)))
         return apply(text, changes)
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
@@ -120,9 +120,9 @@ def _value(value: Any) -> str:
 def _add_to_flow(text: str, node: MappingNode, name: str, entry: Entry) -> str:
     made = f"{_value(name)}: {_value(dict(entry))}"
     if not node.entries:
-        return apply(text, [Change(node.start + 1, node.start + 1, made)])
+        return apply(text, [Replacement(node.start + 1, node.start + 1, made)])
     last = next(reversed(node.entries.values())).value.end
-    return apply(text, [Change(last, last, f", {made}")])
+    return apply(text, [Replacement(last, last, f", {made}")])
 
 
 def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
@@ -130,10 +130,10 @@ def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
     number = names.index(name)
     ours = node.entries[name]
     if number:
-        return apply(text, [Change(node.entries[names[number - 1]].value.end, ours.value.end, "")])
+        return apply(text, [Replacement(node.entries[names[number - 1]].value.end, ours.value.end, "")])
     if len(names) > 1:
-        return apply(text, [Change(ours.key.start, node.entries[names[1]].key.start, "")])
-    return apply(text, [Change(ours.key.start, ours.value.end, "")])
+        return apply(text, [Replacement(ours.key.start, node.entries[names[1]].key.start, "")])
+    return apply(text, [Replacement(ours.key.start, ours.value.end, "")])
 
 
 def _line(text: str, place: int) -> int:

@@ -1,0 +1,5 @@
+"""What the bundle starts: `vmrag-mcp`, with the arguments of the manifest."""
+
+from vmrag_link.cli.mcp import main
+
+main()
