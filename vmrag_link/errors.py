@@ -504,7 +504,7 @@ class ChromaServerFailed(VectorIndexError):
 
 
 class IndexExtraMissing(VectorIndexError):
-    """The base install has no index."""
+    """What is asked needs an `extra` that is not installed (`extras.missing`)."""
 
     code = "INDEX_EXTRA_MISSING"
     exit_code = USAGE

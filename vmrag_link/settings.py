@@ -74,6 +74,7 @@ _SERVICE_MODEL = _agreed(flaw=model_flaw)
 _SERVICE_URL = _agreed(flaw=url_flaw)
 
 
+ChromaSetting = Literal["auto", "follow", "wait", "off"]
 EmbeddingModel = Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"]
 
 
@@ -192,13 +193,13 @@ class IndexSettings(Record, frozen=True):
         ),
     ] = 4
     chroma: Annotated[
-        Literal["follow", "wait", "off"],
+        ChromaSetting,
         Meta(
             description="Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
-            "before a sync ends (`wait`), or never (`off`).",
-            extra=_agreed(_first_of("off", "follow", "wait")),
+            "before a sync ends (`wait`), or never (`off`). `auto`: `follow` where the extra `chroma` is installed, else `off`.",
+            extra=_agreed(_first_of("off", "auto", "follow", "wait")),
         ),
-    ] = "follow"
+    ] = "auto"
     store_documents: Annotated[
         bool,
         Meta(

@@ -212,7 +212,7 @@ def test_a_folder_that_holds_no_store_is_an_index_failure(tmp_path):
 
 NEEDED = next(
     each
-    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["index"]
+    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["chroma"]
     if each.startswith("chromadb")
 )
 
@@ -242,7 +242,7 @@ def test_the_error_for_another_version_names_it_and_the_command_that_installs_a_
     installed(tmp_path, version, monkeypatch)
     with pytest.raises(IndexExtraMissing) as caught:
         open_store(tmp_path)
-    assert caught.value.message == f"The vector index needs {NEEDED}, and {named} is installed."
+    assert caught.value.message == f"Chroma's store needs {NEEDED}, and {named} is installed."
     assert caught.value.hint == f"pip install '{NEEDED}'"
 
 
@@ -261,7 +261,7 @@ def test_without_chromadb_the_error_names_the_extra(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.stdout.strip() == "pip install 'vmrag-link[index]'", done.stderr
+    assert done.stdout.strip() == "pip install 'vmrag-link[chroma]'", done.stderr
 
 
 def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path, monkeypatch):

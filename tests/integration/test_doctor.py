@@ -934,17 +934,31 @@ def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, mo
     assert found["level"] == "warning"
 
 
-def test_without_chromadb_there_is_no_store_for_its_clients_and_that_is_a_warning(project, monkeypatch):
+@pytest.mark.parametrize(("setting", "level"), [("auto", "note"), ("follow", "warning"), ("wait", "warning")])
+def test_without_chromadb_there_is_no_store_for_its_clients_which_is_said_once(project, monkeypatch, setting, level):
     monkeypatch.setitem(sys.modules, "chromadb", None)
-    found = findings(project)["INDEX_EXTRA_MISSING"]
-    assert found["level"] == "warning"
-    assert found["fix"].endswith("-m pip install 'vmrag-link[index]'")
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", setting)
+    found = findings(project)
+    assert {name for name, each in found.items() if "chromadb" in each["message"]} == {"INDEX_EXTRA_MISSING"}
+    assert found["INDEX_EXTRA_MISSING"]["level"] == level
+    assert found["INDEX_EXTRA_MISSING"]["fix"].endswith("-m pip install 'vmrag-link[chroma]'")
 
 
-def test_a_chromadb_of_another_version_is_a_warning_whose_fix_installs_one_that_works(project, monkeypatch):
-    monkeypatch.setattr(bindings, "_installed_version", lambda folder: "1.6.0")
+def test_where_the_settings_want_no_store_nothing_is_said_of_chromadb(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "chromadb", None)
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")
+    assert "INDEX_EXTRA_MISSING" not in findings(project)
+
+
+def test_a_chromadb_of_another_version_is_told_with_what_installs_one_that_works(project, tmp_path, monkeypatch):
+    (tmp_path / "chromadb-1.6.0.dist-info").mkdir()
+    (tmp_path / "chromadb").mkdir()
+    (tmp_path / "chromadb" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "chromadb", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "auto")
     found = findings(project)["INDEX_EXTRA_MISSING"]
-    assert found["level"] == "warning"
+    assert found["level"] == "note"
     assert "chromadb 1.6.0 is installed" in found["message"]
     assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 

@@ -497,4 +497,4 @@ def test_the_base_installation_says_what_fetching_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpcore", None)
     with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
         fetch("https://docs.example/", limits=limits())
-    assert caught.value.hint == "pip install 'vmrag-link[index]'"
+    assert caught.value.hint == "pip install 'vmrag-link[web]'"

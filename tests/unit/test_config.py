@@ -79,7 +79,7 @@ def test_the_defaults_are_these():
         },
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
-        "index": {"keep_mb": 500, "keep": 4, "chroma": "follow", "store_documents": True},
+        "index": {"keep_mb": 500, "keep": 4, "chroma": "auto", "store_documents": True},
         "chroma": {
             "mode": "embedded",
             "url": "",

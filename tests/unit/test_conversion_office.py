@@ -190,5 +190,5 @@ def test_without_the_extra_a_document_is_unsupported_and_the_hint_installs_it(mo
             Converter().convert(pdf("a"), name="x.pdf")
     finally:
         formats.missing_extra.cache_clear()
-    assert refused.value.message == "x.pdf needs the extra 'convert' to be read (pip install 'vmrag-link[convert]')."
-    assert refused.value.hint == "pip install 'vmrag-link[convert]'"
+    assert refused.value.message == "x.pdf needs the extra 'pdf' to be read (pip install 'vmrag-link[pdf]')."
+    assert refused.value.hint == "pip install 'vmrag-link[pdf]'"

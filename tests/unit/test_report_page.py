@@ -468,5 +468,5 @@ def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     html._environment.cache_clear()
     with pytest.raises(IndexExtraMissing) as caught:
         written(report())
-    assert caught.value.hint == "pip install 'vmrag-link[index]'"
+    assert caught.value.hint == "pip install 'vmrag-link[report]'"
     html._environment.cache_clear()

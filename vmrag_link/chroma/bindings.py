@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from vmrag_link import extras
 from vmrag_link.chroma import DATABASE_FILE, limits
 from vmrag_link.errors import IndexExtraMissing, IndexFailed, no_space
 from vmrag_link.index.metadata import MetadataValue
@@ -88,19 +89,23 @@ def open_store(folder: Path) -> ChromaStore:
 
 def require_supported() -> None:
     """Raise `IndexExtraMissing` unless a supported version of chromadb is installed."""
+    if error := unsupported():
+        raise error
+
+
+def unsupported() -> IndexExtraMissing | None:
+    """Why no store can be made here; None if a supported version of chromadb is installed."""
     spec = importlib.util.find_spec("chromadb")
     if spec is None or not spec.submodule_search_locations:
-        raise IndexExtraMissing(
-            "The vector index needs chromadb, which the base installation leaves out.",
-            hint="pip install 'vmrag-link[index]'",
-        )
+        return extras.missing("chroma", "Chroma's store needs chromadb, which only the extra 'chroma' installs.")
     version = _installed_version(Path(spec.submodule_search_locations[0]).parent)
-    if not _SUPPORTED_PATTERN.match(version):
-        raise IndexExtraMissing(
-            f"The vector index needs {SUPPORTED}, and chromadb {version or 'of an unknown version'} is installed.",
-            hint=f"pip install '{SUPPORTED}'",
-            installed=version,
-        )
+    if _SUPPORTED_PATTERN.match(version):
+        return None
+    return IndexExtraMissing(
+        f"Chroma's store needs {SUPPORTED}, and chromadb {version or 'of an unknown version'} is installed.",
+        hint=f"pip install '{SUPPORTED}'",
+        installed=version,
+    )
 
 
 def _installed_version(folder: Path) -> str:
@@ -146,7 +151,7 @@ class ChromaStore:
             import chromadb_rust_bindings as rust
         except ImportError as error:
             raise IndexExtraMissing(
-                f"The vector index needs chromadb, which cannot be imported: {error}",
+                f"Chroma's store needs chromadb, which cannot be imported: {error}",
                 hint=f"pip install --force-reinstall '{SUPPORTED}'",
             ) from error
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from vmrag_link import endpoint
+from vmrag_link import endpoint, extras
 from vmrag_link.chroma_server.address import ServerAddress
 from vmrag_link.chroma_server.limits import (
     BATCH_RECORDS,
@@ -24,7 +24,7 @@ from vmrag_link.chroma_server.limits import (
     ServerLimits,
     page_bytes,
 )
-from vmrag_link.errors import ChromaServerFailed, IndexExtraMissing, shortened
+from vmrag_link.errors import ChromaServerFailed, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 
@@ -247,9 +247,7 @@ class ChromaClient:
                 once=once,
             )
         except ModuleNotFoundError as error:
-            raise IndexExtraMissing(
-                "A Chroma server cannot be asked: httpx is not installed.", hint="pip install 'vmrag-link[index]'"
-            ) from error
+            raise extras.missing("web", "A Chroma server cannot be asked: httpx is not installed.") from error
         except endpoint.NoAnswer as error:
             if error.status in endpoint.REFUSALS:
                 hint = "Name the address in git config (vmrag.chroma.url, https), and set CHROMA_API_KEY or CHROMA_CLIENT_AUTH_CREDENTIALS."

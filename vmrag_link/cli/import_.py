@@ -85,7 +85,7 @@ def command(
     """Store files, folders and web pages as documents, one document a file or page.
 
     Markdown, text, reStructuredText, AsciiDoc, MDX, HTML, CSV, JSON, XML and notebooks are read;
-    PDF, Word, PowerPoint, Excel and EPUB need the extra 'convert'.
+    PDF needs the extra 'pdf', Word, PowerPoint, Excel and EPUB the extra 'convert'.
 
     Left out, and listed with the reason: hidden files; what git ignores, as a .gitignore of any
     folder, .git/info/exclude or your own list says; generated files, which are lock files

@@ -51,8 +51,22 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _say_version(ctx: click.Context) -> None:
+    from vmrag_link import extras  # no command waits for it
+
+    click.echo(f"vmrag, version {__version__}\nextras: {', '.join(extras.installed()) or 'none'}")
+    ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="vmrag")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, asked: _say_version(ctx) if asked else None,
+    help="Show the version, and which extras are installed.",
+)
 def cli(**_: object) -> None:
     """One commit for code and knowledge: git checkout moves the knowledge base and its vector index
     with the code.

@@ -7,22 +7,21 @@ import importlib.util
 import os
 from typing import Literal
 
+from vmrag_link import extras
 from vmrag_link.errors import FormatUnsupported, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 
 Where = Literal["here", "child", "extra"]
 """Who converts: this process, for what is stored as it is written; the child process, where a
-stranger's file may keep a parser busy for hours; or the child process with what only the extra
-`convert` installs.
+stranger's file may keep a parser busy for hours; or the child process with what only an extra
+installs.
 """
-
-EXTRA_HINT = "pip install 'vmrag-link[convert]'"
 
 
 class Format(Record, frozen=True):
-    """`file_type` is the name that documents bear; `needs`: the modules without which the extra is
-    not installed.
+    """`file_type` is the name that documents bear; `needs`: the modules without which its `extra`
+    is not installed.
     """
 
     file_type: str
@@ -30,6 +29,7 @@ class Format(Record, frozen=True):
     suffixes: tuple[str, ...]
     media_types: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    extra: str = "convert"
 
 
 _OPEN_XML = "application/vnd.openxmlformats-officedocument"
@@ -51,7 +51,7 @@ FORMATS = (
     ),
     Format("xml", "child", (".xml",), ("application/xml", "text/xml")),
     Format("notebook", "child", (".ipynb",), ("application/x-ipynb+json",)),
-    Format("pdf", "extra", (".pdf",), ("application/pdf",), ("pypdfium2",)),
+    Format("pdf", "extra", (".pdf",), ("application/pdf",), ("pypdfium2",), "pdf"),
     Format("docx", "extra", (".docx",), (f"{_OPEN_XML}.wordprocessingml.document",), (_MARKITDOWN, "mammoth")),
     Format("pptx", "extra", (".pptx",), (f"{_OPEN_XML}.presentationml.presentation",), (_MARKITDOWN, "pptx")),
     Format("xlsx", "extra", (".xlsx",), (f"{_OPEN_XML}.spreadsheetml.sheet",), ("openpyxl",)),
@@ -86,7 +86,8 @@ def format_of(name: str, media_type: str = "") -> Format:
     if found is None:
         raise _unsupported(name, media_type)
     if why := missing_extra(found):
-        raise FormatUnsupported(f"{one_line(name)} {why}.", hint=EXTRA_HINT, reason=why, file_type=found.file_type)
+        hint = extras.how_to_install(found.extra)
+        raise FormatUnsupported(f"{one_line(name)} {why}.", hint=hint, reason=why, file_type=found.file_type)
     return found
 
 
@@ -97,7 +98,7 @@ def missing_extra(found: Format) -> str:
     """
     if all(importlib.util.find_spec(each) for each in found.needs):
         return ""
-    return f"needs the extra 'convert' to be read ({EXTRA_HINT})"
+    return f"needs the extra {found.extra!r} to be read ({extras.how_to_install(found.extra)})"
 
 
 def _by_structure(media_type: str) -> Format | None:

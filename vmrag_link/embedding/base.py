@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from vmrag_link import extras
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing
 from vmrag_link.models import Chunking
 
@@ -94,12 +95,8 @@ def package_folder(package: str, *, extra: str) -> Path:
 
 
 def extra_missing(package: str, *, extra: str) -> IndexExtraMissing:
-    return IndexExtraMissing(
-        f"This needs the package {package.replace('_', '-')}, which is not installed.",
-        hint=f"pip install 'vmrag-link[{extra}]'",
-        package=package,
-        extra=extra,
-    )
+    needed = f"This needs the package {package.replace('_', '-')}, which is not installed."
+    return extras.missing(extra, needed, package=package)
 
 
 def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:

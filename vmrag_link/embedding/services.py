@@ -133,7 +133,7 @@ class ServiceModel(Model):
             answer = endpoint.ask(self._url, self._service.body(self._model, texts, query), key=key)
             vectors = self._service.vectors(answer)
         except ModuleNotFoundError as error:
-            raise extra_missing("httpx", extra="index") from error
+            raise extra_missing("httpx", extra="web") from error
         except endpoint.NoAnswer as error:
             raise self._refusal(error, key) from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:

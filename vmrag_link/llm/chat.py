@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from vmrag_link import endpoint, env
+from vmrag_link import endpoint, env, extras
 from vmrag_link.models import Record
 from vmrag_link.settings import LlmSettings
 
@@ -120,7 +120,7 @@ class ChatModel:
             answer = endpoint.ask(url, body, key=self._key(), seconds=self._settings.timeout_s)
             text = self._provider.text(answer)
         except ModuleNotFoundError:
-            raise ChatFailed("A language model is asked through httpx: pip install 'vmrag-link[index]'") from None
+            raise ChatFailed(f"A language model is asked through httpx: {extras.how_to_install('web')}") from None
         except endpoint.NoAnswer as error:
             raise ChatFailed(f"{self._title} {self._explained(error)}") from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:

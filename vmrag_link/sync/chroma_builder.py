@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import locks, permissions
+from vmrag_link.chroma.bindings import require_supported
 from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.open_index import OpenIndex, Vectors
 from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
@@ -146,8 +147,12 @@ def _watch(chroma: ChromaStores, wanted: Wanted, progress: Progress) -> None:
 
 
 def require_on(chroma: ChromaStores) -> None:
-    """Raises `UsageInvalid` where the settings want no store of Chroma."""
-    if chroma.mode == "off":
+    """Raises `UsageInvalid` where the settings want no store of Chroma, and `IndexExtraMissing`
+    where only the lack of chromadb switches it off.
+    """
+    if chroma.setting == "auto":
+        require_supported()
+    elif chroma.setting == "off":
         raise UsageInvalid(
             "Chroma's store is switched off (index.chroma: off).",
             hint="git config vmrag.index.chroma follow",

@@ -16,12 +16,14 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from vmrag_link import env, proc
+from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
 from vmrag_link.index.view import unembedded
 from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, sweep_temporaries, write_atomically
+from vmrag_link.settings import ChromaSetting
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.background import Job
@@ -71,12 +73,19 @@ class Wanted(NamedTuple):
 
 
 class ChromaStores(NamedTuple):
-    """The stores of a repository's work trees. `mode`: the setting `index.chroma`."""
+    """The stores of a repository's work trees. `setting`: `index.chroma`."""
 
     places: Places
     views: Views
     stores: Stores
-    mode: Mode
+    setting: ChromaSetting
+
+    @property
+    def mode(self) -> Mode:
+        """What the setting means here: without chromadb, stores are off unless somebody wants them."""
+        if self.setting == "auto":
+            return "off" if unsupported() else "follow"
+        return self.setting
 
     @property
     def job(self) -> Job:
@@ -99,11 +108,13 @@ class ChromaStores(NamedTuple):
         return not self.stores.problem(wanted.store, lambda: unembedded(wanted.view))
 
     def lacking(self) -> list[Wanted]:
-        """The wanted ones that are not there and have not failed.
+        """The wanted ones that are not there and have not failed; none where none can be made.
 
         A view that does not verify is built again when it is next read, and is followed then.
         """
         missing = [each for each in self.wanted() if not self.usable(each)]
+        if missing and unsupported():
+            return []
         failed = self.failures() if missing else {}
         return [
             each
@@ -157,6 +168,8 @@ class ChromaStores(NamedTuple):
         here = self.of(bound.revision)
         if self.usable(here):
             return ChromaState("ready", bound.revision, str(here.store))
+        if error := unsupported():
+            return ChromaState("failed", bound.revision, error=error.message, hint=f"{error.hint}; then: {RETRY}")
         failure = self.failures().get(here.store.name)
         running = background.running(self.job)
         if failure and _gave_up(failure) and not (failure.begun and running):

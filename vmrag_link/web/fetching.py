@@ -5,7 +5,8 @@ from __future__ import annotations
 import http
 from typing import TYPE_CHECKING
 
-from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid
+from vmrag_link import extras
+from vmrag_link.errors import AccessDenied, FetchFailed, RemoteNotTrusted, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.web import headers as read
 from vmrag_link.web.deadline import Deadline
@@ -72,10 +73,7 @@ def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, dead
     try:
         from vmrag_link.web.asking import ask  # with what the base installation leaves out
     except ModuleNotFoundError as error:
-        raise IndexExtraMissing(
-            f"Fetching pages needs {error.name}, which the base installation leaves out.",
-            hint="pip install 'vmrag-link[index]'",
-        ) from error
+        raise extras.missing("web", f"Fetching pages needs {error.name}, which is not installed.") from error
     return ask(page, conditions, limits, deadline)
 
 

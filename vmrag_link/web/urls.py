@@ -6,7 +6,7 @@ import base64
 import re
 from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
-from vmrag_link import hosts
+from vmrag_link import extras, hosts
 from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import visible
@@ -107,12 +107,15 @@ def shown_url(text: str) -> str:
 
 
 def _ascii(host: str, text: str) -> str:
-    """The host as names of hosts are asked for. Raises `UsageInvalid`."""
+    """The host as names of hosts are asked for. Raises `UsageInvalid`, `IndexExtraMissing`."""
     if ":" in host:
         return hosts.canonical(host)  # urlsplit let through what stands in brackets, and is an IPv6 address
     if not host.isascii():
-        import idna  # comes with httpx
-
+        try:
+            import idna
+        except ModuleNotFoundError as error:
+            needed = "A host in other letters than ASCII needs idna, which is not installed."
+            raise extras.missing("web", needed) from error
         try:
             host = idna.encode(host, uts46=True).decode()
         except idna.IDNAError:

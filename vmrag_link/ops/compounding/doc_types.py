@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from vmrag_link import terminal_text
+from vmrag_link import extras, terminal_text
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.models import Record, canonical_json, json_from_user
 from vmrag_link.retrieval.matching import linear_pattern
@@ -57,8 +58,13 @@ class SchemaUnusable(ValueError):
 
 
 def read_schema(text: str, *, is_json: bool) -> str:
-    """Canonical JSON of a schema in JSON or YAML. Raises `SchemaUnusable`."""
+    """Canonical JSON of a schema in JSON or YAML.
+
+    Raises `SchemaUnusable`, and `IndexExtraMissing` where jsonschema is not installed.
+    """
+    _require_library()
     from jsonschema import SchemaError
+
 
     try:
         root = None if is_json else parse(text)
@@ -107,6 +113,7 @@ def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[s
 def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]:
     if not schema:
         return
+    _require_library()
     from referencing.exceptions import Unresolvable
 
     try:
@@ -118,6 +125,11 @@ def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]
             yield f"{where}: {_shortened(error.message)}" if where else _shortened(error.message)
     except (RecursionError, Unresolvable, ValueError, ArithmeticError) as error:
         yield f"its schema cannot be applied: {_shortened(str(error)) or 'it refers to itself'}"
+
+
+def _require_library() -> None:
+    if find_spec("jsonschema") is None:
+        raise extras.missing("mcp", "JSON Schemas of documents need jsonschema, which is not installed.")
 
 
 def _validator(schema: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from vmrag_link.chroma import bindings
 from vmrag_link.workspace import Workspace
 
 
@@ -12,7 +13,7 @@ def wait(ws: Workspace, *, lend: bool = False) -> Path:
     """The store of the bound index, of pinned documents only, as soon as it is there.
 
     `lend`: it is handed out, and stays for `LEASE_SECONDS` at least. Raises why there can be none,
-    and `UsageInvalid` where it is switched off.
+    and `UsageInvalid` or `IndexExtraMissing` where it is off.
     """
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
 
@@ -24,9 +25,16 @@ def wait(ws: Workspace, *, lend: bool = False) -> Path:
 
 
 def wait_if_set(ws: Workspace) -> None:
-    """Wait where `index.chroma` says so."""
-    if ws.config.index.chroma == "wait" and ws.binding is not None:
+    """Wait where `index.chroma` says so. Raises `IndexExtraMissing` where a store is wanted that
+    cannot be made without the extra.
+    """
+    chroma, bound = ws.chroma, ws.binding
+    if bound is None or chroma.mode == "off":
+        return
+    if chroma.mode == "wait":
         wait(ws)
+    elif not chroma.usable(chroma.of(bound.revision)):
+        bindings.require_supported()
 
 
 def of_working_copy(ws: Workspace) -> Path:

@@ -41,7 +41,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
         pass  # opening the view mends the working copy, too, where there are uncommitted documents
-    if wait and not (ws.config.index.chroma == "off" and ws.server):
+    if wait and not (ws.chroma.mode == "off" and ws.server):
         chroma.wait(ws)
     else:
         chroma.wait_if_set(ws)

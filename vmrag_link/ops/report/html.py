@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import vmrag_link
-from vmrag_link import terminal_text
-from vmrag_link.errors import IndexExtraMissing, plural
+from vmrag_link import extras, terminal_text
+from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import rankings
@@ -165,10 +165,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise IndexExtraMissing(
-            "The page of a report is written by Jinja2, which is not installed.",
-            hint="pip install 'vmrag-link[index]'",
-        ) from None
+        raise extras.missing("report", "The page of a report is written by Jinja2, which is not installed.") from None
     made = Environment(
         autoescape=True,
         finalize=_shown,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.chroma import check
+from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import read_seal
 from vmrag_link.errors import Busy, IndexExtraMissing
@@ -32,7 +33,7 @@ def stores(ws: Workspace) -> Iterator[Finding]:
         if problem and path.exists():  # else another process removes it at this moment
             message = f"Chroma's store {path.name} is damaged: {problem}."
             yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
-    state = chroma.state() if ws.binding else None
+    state = chroma.state() if ws.binding and not unsupported() else None  # which another topic tells
     if state and state.state == "failed":
         message = f"Chroma's store of {(state.revision or '')[:7]} could not be made: {state.error}"
         yield Finding("CHROMA_FAILED", "warning", message, RETRY)

@@ -15,7 +15,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import confinement
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import engine_of
-from vmrag_link.errors import ConfigInvalid, DoltMissing, IndexExtraMissing
+from vmrag_link.errors import ConfigInvalid, DoltMissing
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
@@ -29,11 +29,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     yield from _vmrag()
     yield from _dolt(ws)
     yield from _conversion()
-    try:
-        bindings.require_supported()
-    except IndexExtraMissing as error:
-        message = f"{error.message} No store is made for other Chroma clients."
-        yield Finding(error.code, "warning", message, f"{shlex.quote(sys.executable)} -m {error.hint}")
+    yield from _chroma(ws)
 
 
 def _git(ws: Workspace) -> Iterator[Finding]:
@@ -61,6 +57,19 @@ def _dolt(ws: Workspace) -> Iterator[Finding]:
         yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
 
 
+def _chroma(ws: Workspace) -> Iterator[Finding]:
+    """A store that nobody asked for is off without chromadb, which takes nothing from answers."""
+    if (error := bindings.unsupported()) is None or ws.config.index.chroma == "off":
+        return
+    fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
+    if ws.config.index.chroma == "auto":
+        message = f"{error.message} So there is none for other Chroma clients (index.chroma: auto); answers need none."
+        yield Finding(error.code, "note", message, fix, "chroma")
+    else:
+        message = f"{error.message} None is made, though index.chroma wants one."
+        yield Finding(error.code, "warning", message, fix, "chroma")
+
+
 def _vmrag() -> Iterator[Finding]:
     """A `vmrag` beside the interpreter that runs this needs no look inside."""
     own = Path(sys.executable).with_name("vmrag")
@@ -71,7 +80,7 @@ def _vmrag() -> Iterator[Finding]:
     elif not (own.exists() and own.samefile(path)):
         said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
         if __version__ not in said:
-            version = said[-1] if said else "unknown"
+            version = said[2] if len(said) > 2 else "unknown"  # vmrag, version 0.1.0
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
             fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
