@@ -25,7 +25,7 @@ ALL_REQUIREMENTS = ROOT / "constraints.txt"
 
 COMMANDS = ("vmrag", "vmrag-mcp")
 MARKER = "installed"
-EXTRAS = ("all", "mcp", "minilm")
+EXTRAS = ("all", "chroma", "mcp", "minilm")
 PLATFORMS = ("linux", "darwin")
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}((a|b|rc)\d+)?(\.post\d+)?", re.ASCII)
@@ -59,6 +59,14 @@ def parse_extras(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(text.replace(",", " ").split()))
     if unknown := [each for each in found if each not in EXTRAS]:
         raise Refused(f"extras may be {', '.join(EXTRAS)}; found {', '.join(map(repr, unknown))}.")
+    return found
+
+
+def wanted_extras(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that are named, and the one without which the input `chroma` cannot be obeyed."""
+    found = parse_extras(environ.get("INPUT_EXTRAS", ""))
+    if environ.get("INPUT_CHROMA") == "true" and "chroma" not in found:
+        return (*found, "chroma")
     return found
 
 
@@ -110,7 +118,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     try:
         _require_platform()
         version = parse_version(environ.get("INPUT_VERSION", "").strip())
-        install(home(environ), version, parse_extras(environ.get("INPUT_EXTRAS", "")))
+        install(home(environ), version, wanted_extras(environ))
     except Refused as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         _say(f"::error title=vmrag::{message}")

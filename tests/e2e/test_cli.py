@@ -14,14 +14,15 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, Project
-from vmrag_link import __version__
+from vmrag_link import __version__, extras
 from vmrag_link.cli.commands import COMMANDS, TOPICS
 
 template, project = terminal.template, terminal.project
 
 
 def test_version_and_help(project):
-    assert project.start("--version").out.strip() == f"vmrag, version {__version__}"
+    said = project.start("--version").out.splitlines()
+    assert said == [f"vmrag, version {__version__}", f"extras: {', '.join(extras.installed())}"]
     shown = project.start("--help")
     assert shown.code == 0
     for name, line in COMMANDS.items():

@@ -31,11 +31,15 @@ OF_EXTRAS = (
     "actions_toolkit",
     "chromadb",
     "doltcli",
+    "httpx",
     "jinja2",
+    "jsonschema",
     "mcp",
     "numpy",
     "onnxruntime",
+    "protego",
     "pymysql",
+    "pypdfium2",
     "tokenizers",
 )
 
@@ -162,7 +166,8 @@ def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
 def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
     done = base.vmrag(option, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"vmrag, version {VERSION}\n" if option == "--version" else "status" in done.stdout
+    version = f"vmrag, version {VERSION}\nextras: none\n"
+    assert done.stdout == version if option == "--version" else "status" in done.stdout
 
 
 def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:

@@ -107,9 +107,9 @@ def required(extra: str) -> Iterator[Requirement]:
 @pytest.mark.parametrize(
     ("name", "extras"),
     [
-        ("constraints.txt", ("all", "minilm", "convert", "code")),
+        ("constraints.txt", ("all", "minilm", "convert")),
         ("action/requirements.txt", ("action",)),
-        ("constraints-dev.txt", ("all", "minilm", "convert", "code", "dev")),
+        ("constraints-dev.txt", ("all", "minilm", "convert", "dev")),
     ],
 )
 def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:

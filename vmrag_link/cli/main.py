@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 def _say_version(ctx: click.Context) -> None:
     from vmrag_link import extras  # no command waits for it
 
-    click.echo(f"vmrag, version {__version__}\nextras: {', '.join(extras.installed()) or 'none'}")
+    output.print_lines([f"vmrag, version {__version__}", f"extras: {', '.join(extras.installed()) or 'none'}"])
     ctx.exit()
 
 
