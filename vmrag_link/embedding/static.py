@@ -13,9 +13,10 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode, verified_map
+from vmrag_link.embedding.byte_pairs import BytePairTokenizer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,6 @@ TABLE = "vectors.i8"
 TABLE_SHA256 = "4d792b4f8d7d48c6bfd226335046245e40502d474c01712a5ebee58beb398670"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_SHA256 = "6c6be3a99dcbed7e358588a409f4c3e12b8618e278e4bbc27f6aff8f4e6d35a6"
-BATCH = 256
 
 _AT_ONCE = 10_000
 """Tokens whose rows are in memory together, each with two kilobytes: a text may have millions."""
@@ -46,11 +46,7 @@ class StaticModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), BATCH):
-            encodings = self._tokenizer.encode_batch_fast(list(texts[start : start + BATCH]), add_special_tokens=False)
-            vectors += [self._vector(encoding.ids) for encoding in encodings]
-        return vectors
+        return [self._vector(self._tokenizer.ids(text)) for text in texts]
 
     def _vector(self, tokens: list[int]) -> Vector:
         weights, rows = self._table
@@ -62,15 +58,8 @@ class StaticModel(Model):
         return (total / length).astype("<f4").tobytes() if length else featureless(self.dimensions)
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        try:
-            from tokenizers import Tokenizer
-        except ModuleNotFoundError as error:
-            raise extra_missing("tokenizers", extra="index") from error
-        tokenizer = Tokenizer.from_buffer(verified_map(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:])
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
+    def _tokenizer(self) -> BytePairTokenizer:
+        return BytePairTokenizer(verified_map(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:])
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int8]]:

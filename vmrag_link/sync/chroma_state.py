@@ -82,7 +82,7 @@ class ChromaStores(NamedTuple):
 
     @property
     def mode(self) -> Mode:
-        """What the setting means here: without chromadb, stores are off unless somebody wants them."""
+        """What the setting means here: where chromadb is missing, `auto` is off."""
         if self.setting == "auto":
             return "off" if unsupported() else "follow"
         return self.setting
@@ -168,20 +168,26 @@ class ChromaStores(NamedTuple):
         here = self.of(bound.revision)
         if self.usable(here):
             return ChromaState("ready", bound.revision, str(here.store))
-        if error := unsupported():
-            return ChromaState("failed", bound.revision, error=error.message, hint=f"{error.hint}; then: {RETRY}")
         failure = self.failures().get(here.store.name)
         running = background.running(self.job)
         if failure and _gave_up(failure) and not (failure.begun and running):
             return ChromaState("failed", bound.revision, error=failure.message, hint=failure.hint)
-        if not os.access(self.places.shared, os.W_OK):
-            message = f"{self.places.shared} cannot be written."
-            return ChromaState("failed", bound.revision, error=message, hint=f"Make it writable, then: {RETRY}")
+        if hindered := self._hindrance():
+            message, hint = hindered
+            return ChromaState("failed", bound.revision, error=message, hint=hint)
         report = background.report(self.job)
         if report and report.error and not running:  # it ended before it began any store
             return ChromaState("failed", bound.revision, error=report.error, hint=RETRY)
         done, total = (report.done, report.total) if report else (0, 0)
         return ChromaState("following", bound.revision, done=done, total=total)
+
+    def _hindrance(self) -> tuple[str, str] | None:
+        """Why no store can be made at all, and what to type."""
+        if error := unsupported():
+            return error.message, f"{error.hint}; then: {RETRY}"
+        if not os.access(self.places.shared, os.W_OK):
+            return f"{self.places.shared} cannot be written.", f"Make it writable, then: {RETRY}"
+        return None
 
     # -- failures ----------------------------------------------------------------------------------
 

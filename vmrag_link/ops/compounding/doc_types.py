@@ -65,7 +65,6 @@ def read_schema(text: str, *, is_json: bool) -> str:
     _require_library()
     from jsonschema import SchemaError
 
-
     try:
         root = None if is_json else parse(text)
         found = json_from_user(text) if is_json else plain(root) if root else None

@@ -80,7 +80,7 @@ def _vmrag() -> Iterator[Finding]:
     elif not (own.exists() and own.samefile(path)):
         said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
         if __version__ not in said:
-            version = said[2] if len(said) > 2 else "unknown"  # vmrag, version 0.1.0
+            version = next(iter(said[2:]), "unknown")  # vmrag, version 0.1.0
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
             fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)

@@ -1,0 +1,140 @@
+"""The default model's tokens are those that the library `tokenizers` makes of the same file."""
+
+from __future__ import annotations
+
+import random
+import sysconfig
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.long import examples
+from vmrag_link.embedding import byte_pairs, static
+from vmrag_link.embedding.byte_pairs import SPACE, BytePairTokenizer
+
+ROOT = Path(__file__).parents[2]
+CONTENT = (static.FOLDER / static.TOKENIZER).read_bytes()
+OURS = BytePairTokenizer(CONTENT)
+PARTS = [
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<",
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    SPACE,
+    "a",
+    "the",
+    "Zeit",
+    "вода",
+    "é",
+    "e\u0301",
+    "水",
+    "🙂",
+    "():",
+    "=>",
+    "7",
+]
+
+
+@cache
+def library() -> Any:
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    made = tokenizers.Tokenizer.from_buffer(CONTENT)
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
+def expected(texts: list[str]) -> list[list[int]]:
+    return [each.ids for each in library().encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def assert_alike(texts: list[str]) -> None:
+    for text, wanted in zip(texts, expected(texts), strict=True):
+        assert OURS.ids(text) == wanted, text
+
+
+def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
+    """Spaces stand at the beginning of tokens only, and a token's characters are of one group."""
+    vocabulary = msgspec.json.decode(CONTENT)["model"]["vocab"]
+    groups = byte_pairs._neighbours(OURS._ranks)
+    assert {len(each) for each in groups[:3]} == {109, 68, 45}
+    for token in vocabulary:
+        bare = token.lstrip(SPACE)
+        if len(bare) > 1 and token not in OURS._special and not token.startswith("<0x"):
+            assert SPACE not in bare
+            assert any(set(bare) <= each for each in groups), token
+
+
+@given(st.lists(st.sampled_from(PARTS) | st.text(max_size=8), max_size=12).map("".join))
+@settings(max_examples=examples(2000))
+def test_any_text_has_the_tokens_of_the_library(text: str) -> None:
+    assert_alike([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        SPACE,
+        "<s>",
+        "<s><s>",
+        " <s> ",
+        "a</s>b",
+        "<s",
+        "\n\n",
+        " " * 100,
+        f" {SPACE} ",
+        "x" * 5000,
+        "." * 999,
+        "\0\x7f\uffff",
+    ],
+)
+def test_odd_texts_have_the_tokens_of_the_library(text: str) -> None:
+    assert_alike([text])
+
+
+def corpus(most: int) -> Iterator[list[str]]:
+    """Texts of chunks, from this repository and from the files of this Python, in any order."""
+    folders = [ROOT / "docs", ROOT / "vmrag_link", ROOT / "tests"]
+    folders += [Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib")] if most > 2_000_000 else []
+    files = sorted(path for folder in folders for kind in ("*.md", "*.py", "*.json") for path in folder.rglob(kind))
+    random.Random(34).shuffle(files)
+    for number, path in enumerate(files):
+        text = path.read_bytes().decode(errors="replace")
+        yield [text[at : at + 1000] for at in range(0, len(text), 1000)] if number % 10 else [text]
+        most -= len(text)
+        if most < 0:
+            return
+
+
+def test_documentation_and_code_have_the_tokens_of_the_library() -> None:
+    for texts in corpus(1_000_000):
+        assert_alike(texts)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
+    for texts in corpus(50_000_000):
+        assert_alike(texts)
+
+
+def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_pairs, "REMEMBERED", 500)
+    tokenizer = BytePairTokenizer(CONTENT)
+    texts = [" ".join(f"word{each} wort{each}" for each in range(start, start + 20)) for start in range(400)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(tokenizer.ids, texts)) == list(map(OURS.ids, texts))
+    assert sum(map(len, tokenizer._remembered)) < 1000
