@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.chroma import needs_chroma
 from tests.support.terminal import SCRIPT, Project
 from vmrag_link import __version__, extras
 from vmrag_link.cli.commands import COMMANDS, TOPICS
@@ -199,6 +200,7 @@ def test_bash_completes_commands_options_references_and_documents(project):
 # -- other programs --------------------------------------------------------------------------------
 
 
+@needs_chroma
 def test_any_chroma_client_opens_what_path_prints(project):
     lines = dict(
         line.split(maxsplit=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import struct
-import subprocess
 import sys
 import time
 import tomllib
@@ -15,11 +14,13 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.support.chroma import hnsw_of, passing
+from tests.support.chroma import hnsw_of, needs_chroma, passing
 from tests.support.knowledge import ROOT, open_files
 from vmrag_link.chroma import bindings
 from vmrag_link.chroma.bindings import ChromaStore, Rows, StoredRow, open_store
 from vmrag_link.errors import IndexExtraMissing, IndexFailed
+
+pytestmark = needs_chroma
 
 DIMENSIONS = 4
 
@@ -244,24 +245,6 @@ def test_the_error_for_another_version_names_it_and_the_command_that_installs_a_
         open_store(tmp_path)
     assert caught.value.message == f"Chroma's store needs {NEEDED}, and {named} is installed."
     assert caught.value.hint == f"pip install '{NEEDED}'"
-
-
-def test_without_chromadb_the_error_names_the_extra(tmp_path):
-    program = (
-        "import sys\n"
-        "import importlib.util as util\n"
-        "found = util.find_spec\n"
-        "util.find_spec = lambda name: None if name.startswith('chromadb') else found(name)\n"
-        "from pathlib import Path\n"
-        "from vmrag_link.errors import IndexExtraMissing\n"
-        "from vmrag_link.chroma.bindings import open_store\n"
-        "try: open_store(Path(sys.argv[1]))\n"
-        "except IndexExtraMissing as error: print(error.hint)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "pip install 'vmrag-link[chroma]'", done.stderr
 
 
 def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path, monkeypatch):

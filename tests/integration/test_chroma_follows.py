@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.chroma import needs_chroma
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
 from tests.support.terminal import Done, Project
 from vmrag_link import locks
@@ -31,7 +32,7 @@ from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
 
-pytestmark = pytest.mark.hooks("off")
+pytestmark = [pytest.mark.hooks("off"), needs_chroma]
 
 template = terminal.template
 

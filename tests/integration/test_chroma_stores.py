@@ -19,7 +19,7 @@ import pytest
 
 from tests.support import knowledge
 from tests.support.bits import flip
-from tests.support.chroma import hnsw_of
+from tests.support.chroma import hnsw_of, needs_chroma
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
@@ -163,6 +163,9 @@ def test_without_texts_and_with_them_are_different_stores(kb):
     assert made.path != shelf(kb).path(first)
     assert problem(bare, made.path, kb.views.path(first)) == ""
     assert make(kb, first).how == "fresh"
+
+
+pytestmark = needs_chroma
 
 
 @pytest.mark.parametrize("damage", ["the database", "an index file", "what it was made of", "the seal"])

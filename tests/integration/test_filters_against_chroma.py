@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.chroma import Refused, passing
+from tests.support.chroma import Refused, needs_chroma, passing
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.long import examples
 from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
@@ -32,6 +32,8 @@ from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.matching import keys_of, matching
+
+pytestmark = needs_chroma
 
 FILTERS = examples(4_500)
 DOCUMENTS = 60

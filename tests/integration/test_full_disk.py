@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.support import terminal
+from tests.support.chroma import needs_chroma
 from tests.support.cli import error_of, small_disk, start
 
 template, project = terminal.template, terminal.project
@@ -73,6 +74,7 @@ def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project, 
     assert project.consistent()
 
 
+@needs_chroma
 @pytest.mark.parametrize(
     ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
 )

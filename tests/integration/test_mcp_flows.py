@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import contract_world
+from tests.support.chroma import needs_chroma
 from tests.support.contract_states import OFF, State, with_model
 from tests.support.mcp import Tools, warned
 from vmrag_link.embedding.hashing import HashModel
@@ -205,6 +206,7 @@ def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
         assert (result["kb"]["commit"], result["kb"]["in_sync"]) == (state.pinned, True)
 
 
+@needs_chroma
 def test_a_deleted_chroma_store_is_no_loss(world):
     state = world.state("notes")
     tools = Tools(state.top)

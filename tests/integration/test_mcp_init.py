@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chroma import needs_chroma
 from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
@@ -291,6 +292,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
 
 
+@needs_chroma
 def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
     before = bytes_of(store)
     made = tools("dolt_init", commit_message="From elsewhere")
@@ -306,6 +308,7 @@ def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
     assert bare.consistent()
 
 
+@needs_chroma
 def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
     tools("dolt_init")
     engine = DoltliteEngine.open(bare.shared / "kb")
@@ -316,6 +319,7 @@ def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
     assert found["api_docs"].embedding_function == "hash"
 
 
+@needs_chroma
 def test_nothing_is_imported_where_that_is_not_wanted_or_nothing_is_named(bare, tools, store, monkeypatch):
     assert tools("dolt_init", import_existing=False)["import_summary"] == {"documents_imported": 0, "collections": []}
 
@@ -324,6 +328,7 @@ def test_without_the_variable_nothing_is_imported(tools):
     assert tools("dolt_init")["import_summary"]["documents_imported"] == 0
 
 
+@needs_chroma
 def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bare, tools, tmp_path, monkeypatch):
     before = everything(bare)
     monkeypatch.setenv("CHROMA_DATA_DIR", str(tmp_path / "absent"))
@@ -337,6 +342,7 @@ def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bar
     tools("dolt_init", import_existing=False)
 
 
+@needs_chroma
 def test_an_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, monkeypatch):
     """A text that no engine stores exactly."""
     bad = store_at(tmp_path / "bad", bad_rows=[("ok", "fine", {"k": 1}), ("nul", "a\0b", {"k": 1})])
@@ -348,6 +354,7 @@ def test_an_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, m
     tools("dolt_init")
 
 
+@needs_chroma
 def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, store):
     bare.write(".vmrag.yaml", "embedding:\n  model: minilm\n")
     bare.git("config", "vmrag.embedding.model-path", str(bare.top / "absent"))
@@ -356,6 +363,7 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
     assert everything(bare) == before
 
 
+@needs_chroma
 def test_a_store_is_read_as_chroma_wrote_it(store):
     opened = bindings.open_store(store)
     found = {

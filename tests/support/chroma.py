@@ -1,13 +1,21 @@
-"""What only tests ask of Chroma's library: to evaluate filters, and how an HNSW index was made."""
+"""What only tests ask of Chroma's library: whether it is there, to evaluate filters, and how an
+HNSW index was made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
+import pytest
 
 from vmrag_link.chroma.bindings import DATABASE, TENANT, ChromaStore
+
+MISSING = "" if find_spec("chromadb") else "chromadb is not installed"
+needs_chroma = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+"""Of tests that make or open a store; nothing else needs Chroma's library."""
 
 REFUSALS = frozenset({"InvalidArgumentError", "InvalidWhereError", "ValueError", "TypeError"})
 """Chroma's errors for an argument that it does not take, by name: importing them takes 2 s."""

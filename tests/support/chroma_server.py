@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chroma import MISSING
 from tests.support.terminal import Project
 from vmrag_link import endpoint
 from vmrag_link.chroma_server.address import ServerAddress
@@ -46,7 +47,9 @@ class ChromaServer:
         return f"http://{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when it answers. Skips where there is no `chroma`."""
+        if MISSING:
+            pytest.skip(MISSING)
         self.port = self.port or free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         options = ["--path", self.folder, "--host", HOST, "--port", str(self.port)]
