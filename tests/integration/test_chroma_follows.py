@@ -24,7 +24,8 @@ from tests.support.terminal import Done, Project
 from vmrag_link import locks
 from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
-from vmrag_link.errors import Busy
+from vmrag_link.chroma.build import MadeStore
+from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.index import directories, view
 from vmrag_link.index.verify import segments_beside
@@ -397,21 +398,24 @@ def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(proj
 
 
 def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
-    real = bindings._installed_version
+    def fails(*_: object, **__: object) -> MadeStore:
+        raise IndexFailed("Chroma failed to add 5 chunks.", hint="Look at the disk")
+
+    real = chroma_builder.build
     project.vmrag("query", "rest")
-    monkeypatch.setattr(bindings, "_installed_version", lambda folder: "1.6.0")
-    assert any("failed: The vector index needs" in line for line in build(project))
+    monkeypatch.setattr(chroma_builder, "build", fails)
+    assert any("failed: Chroma failed to add" in line for line in build(project))
     found = chroma(project)
     assert found["state"] == "failed"
-    assert "1.6.0 is installed" in found["error"]
-    assert found["hint"].endswith("; then: vmrag sync --wait")
+    assert found["error"] == "Chroma failed to add 5 chunks."
+    assert found["hint"] == "Look at the disk; then: vmrag sync --wait"
     assert f"chroma     {project.pinned[:7]}, failed: " in project.vmrag("status").out
     [finding] = findings(project)
     assert finding["fix"] == "vmrag sync --wait"
     alone.clear()
     project.vmrag("query", "rest")
     assert alone == [], "no busy loop"
-    monkeypatch.setattr(bindings, "_installed_version", real)
+    monkeypatch.setattr(chroma_builder, "build", real)
     switch(project, "feature")
     assert alone == [project.pinned], "another target"
     build(project)
