@@ -446,6 +446,14 @@ def newer_pythons(folder: Path) -> list[str]:
     return []
 
 
+@pytest.mark.parametrize(
+    ("asked", "chroma", "installed"),
+    [("", "false", ()), ("", "true", ("chroma",)), ("mcp", "true", ("mcp", "chroma")), ("chroma", "true", ("chroma",))],
+)
+def test_chromas_library_is_installed_for_who_asks_for_its_store(asked, chroma, installed):
+    assert install.wanted_extras({"INPUT_EXTRAS": asked, "INPUT_CHROMA": chroma}) == installed
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):

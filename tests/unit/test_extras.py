@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 
 from vmrag_link import extras
 
-DECLARED = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+ROOT = Path(__file__).parents[2]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ONLY_FILES = {"mammoth": "markitdown", "pptx": "markitdown"}
 """Modules of what an extra's requirement brings by an extra of its own."""
 SUMS = {"all", "dev"}
@@ -74,10 +75,56 @@ def test_a_missing_extra_is_added_as_the_environment_was_made(
     assert error.details == {"extra": "chroma", "package": "chromadb"}
 
 
+def brought(extra: str) -> set[str]:
+    """The names of all packages that come with an extra here, ours not counted."""
+    found: set[str] = set()
+    base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    left = [Requirement(each) for each in (*base, *DECLARED[extra])]
+    while left:
+        requirement = left.pop()
+        if requirement.name == "vmrag-link":
+            left += [Requirement(each) for other in requirement.extras for each in DECLARED[other]]
+            continue
+        key = f"{canonicalize_name(requirement.name)}[{','.join(sorted(requirement.extras))}]"
+        if key in found or (requirement.marker and not requirement.marker.evaluate()):
+            continue
+        found.add(key)
+        for each in map(Requirement, requires(requirement.name) or ()):
+            chosen = [{"extra": name} for name in (*requirement.extras, "")]
+            if each.marker is None or any(each.marker.evaluate(one) for one in chosen):
+                each.marker = None
+                left.append(each)
+    return {each.partition("[")[0] for each in found}
+
+
+def test_the_server_for_agents_brings_a_bounded_number_of_packages() -> None:
+    """Without the grammars fifty at most, ours among them; who adds one says here what for."""
+    try:
+        with_grammars, grammars = brought("mcp"), {each for each in brought("code") if each.startswith("tree-sitter")}
+    except PackageNotFoundError as missing:
+        pytest.skip(f"{missing.name} is not installed")
+    assert len(grammars) == 16
+    assert 1 + len(with_grammars - grammars) <= 43
+    assert with_grammars.isdisjoint({"chromadb", "httpx", "huggingface-hub", "jinja2", "protego", "tokenizers"})
+
+
+def test_the_page_on_installing_names_every_extra_and_what_it_costs() -> None:
+    text = (ROOT / "docs" / "installing.md").read_text()
+    described, _, costs = text.partition("<!-- what installing costs -->")
+    rows = re.findall(r"^\| (?:`\[(\w+)\]`|(none)) \| (\d+) \| (\d+) \|", costs, re.MULTILINE)
+    assert {row[0] for row in rows} == {"", *DECLARED} - {"dev"}
+    assert set(re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)) == set(DECLARED) - {"dev"}
+    try:
+        counted = {row[0]: 1 + len(brought(row[0])) for row in rows if row[0] in ("index", "mcp", "all")}
+    except PackageNotFoundError as missing:
+        pytest.skip(f"{missing.name} is not installed")
+    told = {row[0]: int(row[2]) for row in rows if row[0] in counted}
+    assert all(abs(told[extra] - counted[extra]) <= 2 for extra in counted), (told, counted)
+
+
 def test_hints_name_extras_that_there_are() -> None:
     """In every module, whoever writes the hint."""
-    root = Path(__file__).parents[2]
     for folder in ("vmrag_link", "hooks", "mcp_server", "action"):
-        for path in (root / folder).rglob("*.py"):
+        for path in (ROOT / folder).rglob("*.py"):
             for named in re.findall(r"vmrag-link\[([a-z,]+)\]", path.read_text()):
                 assert set(named.split(",")) <= set(DECLARED), path
