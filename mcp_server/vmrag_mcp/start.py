@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from vmrag_link import env
+from vmrag_link import env, extras
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
@@ -106,7 +106,7 @@ def demand_extra() -> None:
         if importlib.util.find_spec(package) is None:
             raise McpExtraMissing(
                 f"The MCP server needs the package {package}, which is not installed.",
-                hint="pip install 'vmrag-link[mcp]'",
+                hint=extras.how_to_install("mcp"),
                 package=package,
                 extra="mcp",
             )
