@@ -65,5 +65,12 @@ def how_to_install(extra: str) -> str:
         return f"pipx install --force {all_of_them}"
     if prefix.parent.name.startswith(_UVX):
         return f"uvx --from {all_of_them} vmrag"
-    pip = "pip" if _is_there("pip") else "uv pip"
+    pip = "pip" if _is_there("pip") or not _is_made_by_uv(prefix) else "uv pip"
     return f"{pip} install 'vmrag-link[{extra}]'"
+
+
+def _is_made_by_uv(prefix: Path) -> bool:
+    try:
+        return "\nuv = " in (prefix / "pyvenv.cfg").read_text()
+    except OSError:
+        return False

@@ -51,7 +51,8 @@ def test_an_extra_is_installed_if_all_of_its_modules_are(monkeypatch: pytest.Mon
     ("made_by", "command"),
     [
         ("venv/pip", "pip install 'vmrag-link[chroma]'"),
-        ("venv", "uv pip install 'vmrag-link[chroma]'"),
+        ("venv", "pip install 'vmrag-link[chroma]'"),
+        ("venv/pyvenv.cfg", "uv pip install 'vmrag-link[chroma]'"),
         ("vmrag-link/uv-receipt.toml", "uv tool install 'vmrag-link[chroma,pdf]'"),
         ("vmrag-link/pipx_metadata.json", "pipx install --force 'vmrag-link[chroma,pdf]'"),
         ("archive-v0/dtML1dvO-bQQsejf", "uvx --from 'vmrag-link[chroma,pdf]' vmrag"),
@@ -67,7 +68,7 @@ def test_a_missing_extra_is_added_as_the_environment_was_made(
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)
     if receipt:
-        (prefix / receipt).touch()
+        (prefix / receipt).write_text("home = /usr/bin\nuv = 0.13.9\n")
     monkeypatch.setattr("sys.prefix", str(prefix))
     monkeypatch.setattr(extras, "find_spec", lambda name: name in ("pypdfium2", receipt) or None)
     error = extras.missing("chroma", "A sentence.", package="chromadb")
