@@ -35,8 +35,8 @@ class Given(Record, frozen=True):
     list them. `spelled`: other spellings of a value that are accepted, and the value that they
     mean. `blank`: an empty text is accepted here, because the operation has a better error for it.
     `full`: no element of a list may be empty. `choices`: the values of a text, or of each text in
-    a list, that clients are told of, and not all: the operation knows other spellings, and has a
-    better error.
+    a list, that clients are told of; `read` makes one of them of any spelling, or raises
+    `UsageInvalid`.
     """
 
     about: str = ""
@@ -51,6 +51,7 @@ class Given(Record, frozen=True):
     blank: bool = False
     full: bool = False
     choices: tuple[str, ...] = ()
+    read: Callable[[str], str] | None = None
 
 
 class Parameter(Record, frozen=True):
@@ -129,8 +130,10 @@ class Parameter(Record, frozen=True):
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
         text: str = self.given.spelled.get(value, value)
-        ours = () if self.given.choices else self.choices
-        if ours and text not in ours and text not in self.given.spelled.values():
+        if self.given.read:
+            self._require_characters(text, where)
+            return self.given.read(text)
+        if self.choices and text not in self.choices and text not in self.given.spelled.values():
             raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
         self._require_characters(text, where)
         return text

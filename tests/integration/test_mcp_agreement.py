@@ -221,7 +221,8 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
         ("activate_project", "config_path"),
         ("index_document", "path"),
         ("update_promotion_level", "document_path"),
-        # Texts that are stored, and a hash; nothing is opened.
+        # Texts that are stored, a hash, and parts of paths that the index has; nothing is opened.
+        ("chroma_query_documents", "path"),
         ("chroma_log_chat", "file_changes"),
         ("learning_log_error", "affected_files"),
         ("delete_documents", "path_hash"),

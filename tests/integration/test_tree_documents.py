@@ -93,7 +93,7 @@ def test_an_edited_file_is_answered_as_edited_and_marked(project):
 
 def test_code_says_symbol_and_lines(project):
     found = first(project, "refresh token", "--collection", "code")
-    assert (found["symbol"], found["file"], found["metadata"]["line"]) == ("Session", "src/app.py", 1)
+    assert (found["symbol"], found["file"], found["metadata"]["line"]) == ("Session.refresh", "src/app.py", 1)
     assert found["metadata"]["language"] == "python"
     assert "vmrag:pieces" not in found["metadata"]
 

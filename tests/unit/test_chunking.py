@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.documents.chunking import LONGEST_CODE, chunks, joined
-from vmrag_link.documents.headings import header_path
+from vmrag_link.documents.headings import HeaderPaths, header_path
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -120,6 +120,22 @@ def test_a_place_is_known_by_the_headings_above_it_and_not_by_comments_in_code()
     assert header_path(GUIDE, GUIDE.index("ls")) == "Guide"
     assert header_path(GUIDE, GUIDE.index("Then")) == "Guide > Setup"
     assert header_path("text\n" + GUIDE, 0) == ""
+
+
+@given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C #\n", "#\n", " # D\r\n", "text\n", "```\n", "#no\n"])))
+def test_the_headings_above_a_place_are_those_whose_sections_hold_it(lines: list[str]) -> None:
+    text = "".join(lines)
+    paths = HeaderPaths(text)
+    above: list[tuple[int, str]] = []
+    at, fenced = 0, False
+    for line in lines:
+        fenced = fenced != (line == "```\n")
+        mark, _, title = line.strip().removesuffix(" #").partition(" ")
+        if not fenced and mark and not mark.strip("#"):
+            above = [*(each for each in above if each[0] < len(mark)), (len(mark), title)]
+        expected = " > ".join(title for _, title in above if title)
+        assert {paths.at(each) for each in range(at, at + len(line))} == {expected}
+        at += len(line)
 
 
 @pytest.mark.parametrize("strategy", ["characters", "headings"])

@@ -20,10 +20,16 @@ def piece(path: str, symbol: str = "", *declared: str, number: int = 0) -> Ranke
     return RankedPiece(path, number, IndexedPiece(0, 1, symbol, "function", "", rows))
 
 
-def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), highest: int = 0, **kwargs: bool):
+def no_texts(rows):
+    return dict.fromkeys(rows, "")
+
+
+def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), highest: int = 0, texts=None, **kwargs):
     """The numbers of the pieces, the best first; all have the same score unless some are given."""
     given_scores = dict(enumerate(scores or (1000,) * len(pieces)))
-    found = code_ranking.ranked(given_scores, CodeQuestion(question, **kwargs), pieces.__getitem__, highest)
+    asked = CodeQuestion(question, **kwargs)
+    texts_of = (lambda rows: {row: texts[row] for row in rows}) if texts else no_texts
+    found = code_ranking.ranked(given_scores, asked, pieces.__getitem__, texts_of, highest)
     return sorted(found, key=lambda row: (-found[row], row)), found
 
 
@@ -116,6 +122,19 @@ def test_tests_examples_and_the_like_are_lower_unless_asked_for(aside, asked):
     assert CodeQuestion("auth", of_paths=True).less(aside) == code_ranking.WHOLE
 
 
+def test_what_says_the_question_goes_first_as_the_source_of_an_error_message_does():
+    texts = ["raise Busy(f'{name} is held by another process')", "another process, held by: the name is"]
+    said = "merge.lock is held by another process"
+    assert ranked(said, piece("a.py"), piece("b.py"), scores=(600, 1000), texts=texts)[0] == [0, 1]
+    question = CodeQuestion(said)
+    assert question.said(texts[0]) == 2000 * 5 // 7
+    assert question.said("a process is held BY another\nprocess") == 2000 * 5 // 7
+    assert question.said("it is held by another one") == 0, "four words are chance"
+    assert question.said(said) == 2000
+    assert not CodeQuestion("is held by another").may_be_said
+    assert CodeQuestion("a " * 100_000).said("a " * 1000) == 2000
+
+
 def test_further_pieces_of_a_file_are_lower():
     same = [piece("a.py", number=number) for number in range(3)]
     order, found = ranked("nothing", *same, piece("b.py"), scores=(1000, 990, 980, 900))
@@ -168,11 +187,12 @@ def test_no_question_takes_without_end(text):
 def test_scores_are_whole_and_do_not_depend_on_rows():
     pieces = [piece(f"{name}.py", name, name) for name in "abcd"]
     scores = {0: 400, 1: 400, 2: -3, 3: 0}
-    one = code_ranking.ranked(scores, CodeQuestion("b"), pieces.__getitem__, 400)
+    one = code_ranking.ranked(scores, CodeQuestion("b"), pieces.__getitem__, no_texts, 400)
     other = code_ranking.ranked(
         {row + 7: score for row, score in reversed(scores.items())},
         CodeQuestion("b"),
         lambda row: pieces[row - 7],
+        no_texts,
         400,
     )
     assert {row + 7: score for row, score in one.items()} == other
@@ -181,4 +201,4 @@ def test_scores_are_whole_and_do_not_depend_on_rows():
 
 def test_nothing_that_scores_is_left_as_it_is():
     assert ranked("x", piece("a.py"), scores=(-5,))[1] == {0: -5}
-    assert code_ranking.ranked({}, CodeQuestion("x"), {}.__getitem__, 0) == {}
+    assert code_ranking.ranked({}, CodeQuestion("x"), {}.__getitem__, no_texts, 0) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -208,3 +209,12 @@ def test_no_budget_is_exceeded_and_every_passage_is_lines_of_its_text(data, budg
     for one, other in pairwise(packed.passages):
         assert one.path != other.path or one.lines[1] < other.lines[0]
     assert packed == pack(hits, documents, budget)
+
+
+def test_many_hits_in_a_long_text_take_no_time_without_end():
+    text = "".join(f"## Section {number}\n\nwords of {number}\n\n" for number in range(10_000))
+    many = [("a", span) for span in spans(text, 4)[::10]]
+    begun = time.process_time()
+    packed = pack(ranked(*many), {"a": document(text, titled=True)}, 1_000_000)
+    assert time.process_time() - begun < 10
+    assert packed.passages[-1].heading == "Section 9990"

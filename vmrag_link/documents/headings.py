@@ -5,6 +5,7 @@ Headings are lines that begin with `#`; in a fenced block of code such lines are
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -55,14 +56,38 @@ def parts(text: str, size: int) -> Iterator[Part]:
 
 
 def header_path(text: str, offset: int) -> str:
-    """The titles of the headings that a place stands under, the outermost first; empty for none."""
-    path: list[_Line] = []
-    for line in _lines(text):
-        if line.start > offset:
-            break
-        if line.level:
-            path = [*(each for each in path if each.level < line.level), line]
-    return " > ".join(each.title for each in path if each.title)
+    """As `HeaderPaths.at`, for one place of a text."""
+    return HeaderPaths(text).at(offset)
+
+
+class HeaderPaths:
+    """The headings of a text, read once for many places in it."""
+
+    def __init__(self, text: str) -> None:
+        self._starts: list[int] = []
+        self._titles: list[str] = []
+        self._above: list[int] = []
+        """The number of the heading that each one stands under; -1: none."""
+        around: list[tuple[int, int]] = []  # level and number
+        for line in _lines(text):
+            if line.level:
+                while around and around[-1][0] >= line.level:
+                    around.pop()
+                self._above.append(around[-1][1] if around else -1)
+                around.append((line.level, len(self._starts)))
+                self._starts.append(line.start)
+                self._titles.append(line.title)
+
+    def at(self, offset: int) -> str:
+        """The titles of the headings that a place stands under, the outermost first; empty for
+        none.
+        """
+        number = bisect.bisect_right(self._starts, offset) - 1
+        titles: list[str] = []
+        while number >= 0:
+            titles.append(self._titles[number])
+            number = self._above[number]
+        return " > ".join(filter(None, reversed(titles)))
 
 
 def _section(lines: list[_Line], size: int) -> Iterator[Part]:

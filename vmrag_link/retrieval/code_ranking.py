@@ -31,6 +31,11 @@ IN_FILE_NAME = 900
 IN_SYMBOL = 600
 """Where all of them are in the symbol's name."""
 
+VERBATIM, FEWEST, _MOST_SAID = 2000, 5, 32
+"""Where all words of the question stand in the piece one behind the other, as those of an error
+message do; of fewer, but so many at least, in proportion. Its first words are looked for.
+"""
+
 TOGETHER = 150
 """Of the best piece of the file whose pieces score most together."""
 
@@ -47,6 +52,7 @@ declarations for a compiler.
 _SHORTEST, _SHORTEST_PREFIX = 3, 5
 """Of words that are compared with names."""
 
+_WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[^\W\d][\w$]*(?:(?:::|->|[.#\\])[\w$~]+)*")
 _WRITTEN_AS_NAME = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|_|::|->|[.#\\]\w")
 _DECLARING = frozenset(
@@ -99,6 +105,7 @@ class CodeQuestion:
         self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
         self._whole = frozenset(self.words)
         self._alike: dict[str, frozenset[str]] = {}
+        self._said = _WORD.findall(text.lower())[:_MOST_SAID]
         self._aside = [] if of_paths else [(path, less) for path, asked, less in _LOWER if not asked.search(text)]
 
     def terms(self, text: str) -> list[list[str]]:
@@ -124,6 +131,21 @@ class CodeQuestion:
             most = max(most, share * OUTERMOST // WHOLE if len(has) == 1 else share)
         return most
 
+    @property
+    def may_be_said(self) -> bool:
+        """Whether its words may be those of a text."""
+        return len(self._said) >= FEWEST
+
+    def said(self, text: str) -> int:
+        """What a piece has for the longest run of the question's words in its text."""
+        inside, longest = f" {' '.join(_WORD.findall(text.lower()))} ", FEWEST - 1
+        for first in range(len(self._said)):
+            while first + longest < len(self._said) and (
+                f" {' '.join(self._said[first : first + longest + 1])} " in inside
+            ):
+                longest += 1
+        return VERBATIM * longest // len(self._said) if longest >= FEWEST else 0
+
     def less(self, path: str) -> int:
         """The factor of a file, in thousandths."""
         factor = WHOLE
@@ -148,7 +170,11 @@ class CodeQuestion:
 
 
 def ranked(
-    scores: Mapping[int, int], question: CodeQuestion, piece_of: Callable[[int], RankedPiece], highest: int
+    scores: Mapping[int, int],
+    question: CodeQuestion,
+    piece_of: Callable[[int], RankedPiece],
+    texts_of: Callable[[Iterable[int]], Mapping[int, str]],
+    highest: int,
 ) -> dict[int, int]:
     """The scores of a collection's pieces with all signals; the best keeps the best of them.
 
@@ -161,8 +187,11 @@ def ranked(
     pieces = {row: piece_of(row) for row in scores}
     shares = _shares(scores, question, pieces)
     declared = {row: question.declared(piece) for row, piece in pieces.items()}
+    texts = texts_of(scores) if question.may_be_said else {}
+    said = {row: question.said(text) for row, text in texts.items()}
     gained = {
-        row: max(0, (WHOLE * score + best * (shares[row] + declared[row])) * question.less(pieces[row].path))
+        row: max(0, WHOLE * score + best * (shares[row] + declared[row] + said.get(row, 0)))
+        * question.less(pieces[row].path)
         for row, score in scores.items()
     }
     spread = _spread(gained, pieces)

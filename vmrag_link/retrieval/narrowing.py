@@ -107,9 +107,9 @@ def narrowing(
     """
     found = Narrowing(
         paths=_each("path", paths, lambda path: path.removeprefix("./")),
-        languages=_each("lang", languages, _language),
+        languages=_each("lang", languages, language_named),
         symbols=_each("symbol", symbols, lambda symbol: dotted(symbol.removesuffix("()"))),
-        kinds=_each("kind", kinds, _kind),
+        kinds=_each("kind", kinds, kind_named),
     )
     return None if found == Narrowing() else found
 
@@ -235,7 +235,8 @@ _EXAMPLES: dict[Field, str] = {
 }
 
 
-def _language(given: str) -> str:
+def language_named(given: str) -> str:
+    """One of `LANGUAGES`: `python` for `py`. Raises `UsageInvalid`."""
     name = re.sub(r"[-\s]", "_", given.lower().lstrip("."))
     if name in LANGUAGES:
         return name
@@ -246,7 +247,8 @@ def _language(given: str) -> str:
     raise _unknown("lang", "language", given, LANGUAGES)
 
 
-def _kind(given: str) -> str:
+def kind_named(given: str) -> str:
+    """One of `KINDS`. Raises `UsageInvalid`."""
     name = given.lower()
     name = _OTHER_KINDS.get(name, name)
     if name not in KINDS:
@@ -260,4 +262,5 @@ def _unknown(field: Field, what: str, given: str, there: Sequence[str]) -> Usage
         f"There is no {what} {given!r}." + (f" Is it {near!r}?" if near else ""),
         hint=f"There are: {', '.join(there)}.",
         parameter=field,
+        value=shortened(given),
     )

@@ -125,7 +125,7 @@ class Ranker:
         for held, part in zip(asked.collections, parts, strict=True):
             if held.collection.is_code:
                 own = {row: scores[row] for row in part.words}
-                scores |= code_ranking.ranked(own, asked.of_code, self._piece, highest)
+                scores |= code_ranking.ranked(own, asked.of_code, self._piece, self._index.texts, highest)
         return scores, fusion.UNIT
 
     def _piece(self, row: int) -> RankedPiece:

@@ -24,7 +24,7 @@ from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackRequest
 from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, LEAST_BUDGET, MOST_HITS, Packed, PackedPassage
 from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
-from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, narrowing
+from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, language_named, narrowing
 from vmrag_link.retrieval.query import Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -92,9 +92,9 @@ def chroma_query_documents(
     n_results: Annotated[int | None, Given("5, or what fits", low=1, high=100, clamped=True)] = None,
     mode: Annotated[Ranked | None, Given("left out: as set; vector in a named, stored collection")] = None,
     path: Annotated[list[str] | None, Given("part of it, or a glob")] = None,
-    lang: Annotated[list[str] | None, Given(choices=LANGUAGES)] = None,
+    lang: Annotated[list[str] | None, Given(choices=LANGUAGES, read=language_named)] = None,
     symbol: Annotated[list[str] | None, Given("name, e.g. Session.refresh")] = None,
-    kind: Annotated[list[str] | None, Given(choices=KINDS)] = None,
+    kind: Annotated[list[str] | None, Given(choices=KINDS, read=kind_named)] = None,
     max_tokens: Annotated[
         int | None, Given("whole passages that fit", low=LEAST_BUDGET, high=100_000, clamped=True)
     ] = None,

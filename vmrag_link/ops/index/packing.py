@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from msgspec.structs import replace
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.headings import header_path
+from vmrag_link.documents.headings import HeaderPaths
 from vmrag_link.models import IndexedPiece, Record
 
 LEAST_BUDGET = 100
@@ -256,6 +257,10 @@ class _Passages:
         self._document = document
         self._made: dict[Span, PackedPassage] = {}
 
+    @cached_property
+    def _headings(self) -> HeaderPaths:
+        return HeaderPaths(self._document.text)
+
     def whole_lines(self, span: Span) -> Span:
         """A part of the text up to the ends of its lines, without blank lines at its ends."""
         text = self._document.text
@@ -316,7 +321,7 @@ class _Passages:
             lines=lines,
             symbol=symbol,
             signature=signature,
-            heading=header_path(document.text, start) if document.titled else "",
+            heading=self._headings.at(start) if document.titled else "",
             commit=document.commit,
             revision=document.revision,
             uncommitted=document.uncommitted,

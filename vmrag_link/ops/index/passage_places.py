@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.headings import header_path
+from vmrag_link.documents.headings import HeaderPaths
 from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
@@ -95,7 +95,7 @@ class PassagePlaces:
         line = line_at(text, start + passage.best)
         return msgspec.structs.replace(
             passage,
-            header_path=header_path(text, start + passage.best) if self.titled else "",
+            header_path=self._headings.at(start + passage.best) if self.titled else "",
             line=line,
             file=self._file,
             file_line=self._file_line(line),
@@ -141,6 +141,10 @@ class PassagePlaces:
     def _is_file(self) -> bool:
         """Whether the text is the whole file, whatever encoding that has."""
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
+
+    @cached_property
+    def _headings(self) -> HeaderPaths:
+        return HeaderPaths(self._document.content)
 
     def lines_above(self) -> int | None:
         """So many lines of the file stand above the text, which is the rest of it; None if not."""
