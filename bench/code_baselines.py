@@ -177,12 +177,11 @@ def _export_model(folder: Path) -> None:
     """The rows of our tokens, weighted, and the tokenizer, for `_make_model`."""
     import numpy as np
 
-    from vmrag_link.embedding.static import StaticModel
+    from vmrag_link.embedding import static
 
-    model = StaticModel()
-    weights, rows = model._table  # noqa: SLF001
+    weights, rows = static.StaticModel()._table  # noqa: SLF001  no text asks for the whole table
     np.save(folder / "table.npy", (weights[:, None] * rows).astype("f4"))
-    model._tokenizer.save(str(folder / "tokenizer.json"))  # noqa: SLF001
+    shutil.copyfile(static.FOLDER / static.TOKENIZER, folder / "tokenizer.json")
 
 
 def _make_model(folder: Path) -> None:
@@ -192,6 +191,8 @@ def _make_model(folder: Path) -> None:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     StaticModel(np.load(folder / "table.npy"), tokenizer, normalize=True).save_pretrained(folder / "model")
 
 

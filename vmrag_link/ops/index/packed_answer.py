@@ -54,7 +54,7 @@ class PackedReport(Record, frozen=True):
 def packed_answer(
     ws: ReadableStore, asked: Query, request: PackRequest, *, at: RankedRevision | None = None
 ) -> PackedReport:
-    """As `query.query`, packed. Raises the same."""
+    """Answer a query with passages that fit the budget. Raises as `query.query`."""
     require_query(asked.text)
 
     def look(searcher: Searcher, view: View) -> PackedReport:
