@@ -15,7 +15,7 @@ from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInva
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, canonical_name, catalogue, tools_within
+from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
 from vmrag_mcp.wording import worded
 
 KEYWORDS = ("default", "all")
@@ -160,7 +160,7 @@ class ToolSelection(Record, frozen=True):
         """Every toolset, with the tools that this server may have of it."""
         return [
             ToolsetState(name, tuple(_allowed(self.chosen, (name,), [])), name in self.toolsets, each.about)
-            for name, each in TOOLSETS.items()
+            for name, each in toolsets().items()
         ]
 
     def with_toolset(self, name: str) -> ToolSelection:
@@ -232,18 +232,18 @@ def _toolsets_named(tool: ToolInfo) -> str:
 
 def selection(chosen: Chosen) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
-    toolsets = _toolsets(_names(chosen.toolsets))
+    having = _toolsets(_names(chosen.toolsets))
     single = _tools(_names(chosen.tools), "--tools")
-    return ToolSelection(_allowed(chosen, toolsets, single), toolsets, chosen)
+    return ToolSelection(_allowed(chosen, having, single), having, chosen)
 
 
-def _allowed(chosen: Chosen, toolsets: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
+def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
     excluded = {canonical_name(each) for each in _tools(_names(chosen.exclude_tools), "--exclude-tools")}
     return {
         f"{chosen.prefix}{name}": each
         for name, each in catalogue().items()
-        if (any(toolset in toolsets for toolset in each.toolsets) or name in single)
+        if (any(toolset in having for toolset in each.toolsets) or name in single)
         and not excluded & tools_within(name)
         and each.available(read_only=chosen.read_only)
     }
@@ -254,7 +254,7 @@ def _names(text: str) -> list[str]:
 
 
 def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
-    known = (*TOOLSETS, *KEYWORDS)
+    known = (*toolsets(), *KEYWORDS)
     for name in names:
         if name not in known:
             raise UsageInvalid(
@@ -262,8 +262,8 @@ def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
             )
     wanted = {*names}
     if "default" in wanted:
-        wanted |= {*DEFAULT}
-    return tuple(name for name in TOOLSETS if "all" in wanted or name in wanted)
+        wanted |= {*CORE}
+    return tuple(name for name in toolsets() if "all" in wanted or name in wanted)
 
 
 def _tools(names: Sequence[str], flag: str) -> list[str]:

@@ -1,21 +1,26 @@
-"""`python -m vmrag_mcp.reference` writes `tools.json` from the tools' declarations."""
+"""`python -m vmrag_mcp.reference` writes every `tools.json` from the tools' declarations; with the
+name of a package, that of the toolsets which it declares.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from vmrag_link import toolset
 from vmrag_mcp.arguments import parameters
-from vmrag_mcp.registry import CATALOGUE, TOOLSETS, ToolDeclaration, ToolInfo, module
+from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, toolsets
 
 
-def tools_of_module(name: str) -> Iterator[ToolInfo]:
-    """The tools of a module as it declares them now."""
-    toolsets = tuple(toolset for toolset, each in TOOLSETS.items() if name in each.modules)
-    found_in = module(name)
+def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
+    """The tools of a module as it declares them now, for the toolsets of a package."""
+    having = tuple(each.name for each in toolsets().values() if each.package == package and name in each.modules)
+    found_in = importlib.import_module(name)
     for function in vars(found_in).values():
         declared = getattr(function, "declared", None)
         if not isinstance(declared, ToolDeclaration) or function.__module__ != found_in.__name__:
@@ -27,7 +32,7 @@ def tools_of_module(name: str) -> Iterator[ToolInfo]:
         about = " ".join((inspect.getdoc(function) or "").split())
         yield ToolInfo(
             function.__name__,
-            toolsets,
+            having,
             name,
             declared.effect,
             about,
@@ -40,15 +45,22 @@ def tools_of_module(name: str) -> Iterator[ToolInfo]:
         )
 
 
-def catalogue_json() -> bytes:
-    """What `tools.json` has to hold."""
-    modules = dict.fromkeys(name for each in TOOLSETS.values() for name in each.modules)
-    rows = [tool for name in modules for tool in tools_of_module(name)]
+def catalogue_json(package: str) -> bytes:
+    """What `tools.json` of a package has to hold."""
+    having = [each for each in toolsets().values() if each.package == package]
+    modules = dict.fromkeys(name for each in having for name in each.modules)
+    rows = [tool for name in modules for tool in tools_of_module(name, package)]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
 
 
+def packages() -> list[str]:
+    """Those that declare toolsets."""
+    return list(dict.fromkeys(each.package for each in toolsets().values()))
+
+
 def main() -> None:
-    CATALOGUE.write_bytes(catalogue_json())
+    for package in sys.argv[1:] or packages():
+        (toolset.folder(package) / CATALOGUE).write_bytes(catalogue_json(package))
 
 
 if __name__ == "__main__":

@@ -1,49 +1,45 @@
 """The table of all tools: name, toolset, effect, parameters, function.
 
-A tool is a function in a module of `tools`. `tools.json` is the same table for clients. It is
-generated (`python -m vmrag_mcp.reference`) and read at the start, so that listing the tools imports
-none of what they do.
+A tool is a function in a module of a toolset. `tools.json` beside its modules is the same table for
+clients. It is generated (`python -m vmrag_mcp.reference`) and read at the start, so that listing
+the tools imports none of what they do.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from vmrag_link import toolset
 from vmrag_link.models import Record
+from vmrag_link.toolset import Toolset
 from vmrag_mcp.results.base import ToolResult
 
-
-class Toolset(Record, frozen=True):
-    """`about`: what it is for; `modules` of `tools` hold its tools, and may belong to several."""
-
-    about: str
-    modules: tuple[str, ...]
-
-
-TOOLSETS = {
-    "chroma": Toolset("collections and documents", ("collections", "documents")),
-    "dolt": Toolset("status, history, branches, commit, fetch, pull, push", ("history", "working", "remotes")),
-    "link": Toolset("which revision of the knowledge belongs to a code commit", ("link",)),
-    "merge": Toolset("merge branches, compare, resolve conflicts", ("merging", "diff")),
-    "sync": Toolset("upkeep of the vector index", ("sync",)),
-    "toolsets": Toolset("which toolsets there are, and switching them on", ("toolsets",)),
-    "chroma_variants": Toolset("one-document and one-filter variants of the chroma tools", ("chroma_variants",)),
-    "vcs_aliases": Toolset("shorter names for commits, branches, status and log", ("vcs_aliases",)),
-    "knowledge": Toolset("issue logs of projects, documents about tools", ("knowledge", "any_document")),
-    "ingest": Toolset("files and pages in libraries, and their search", ("ingest", "any_document")),
-    "compounding": Toolset(
-        "project documents that are files of the work tree, and answers from them", ("compounding",)
-    ),
-    "thinking": Toolset("thoughts written down step by step, and found again", ("thinking",)),
-    "learning": Toolset("chats, what was learnt in them, and the evidence for it", ("learning",)),
+CORE = {
+    each.name: each
+    for each in (
+        Toolset("chroma", "collections and documents", __package__, tools=(".tools.collections", ".tools.documents")),
+        Toolset(
+            "dolt",
+            "status, history, branches, commit, fetch, pull, push",
+            __package__,
+            tools=(".tools.history", ".tools.working", ".tools.remotes"),
+        ),
+        Toolset(
+            "link", "which revision of the knowledge belongs to a code commit", __package__, tools=(".tools.link",)
+        ),
+        Toolset(
+            "merge", "merge branches, compare, resolve conflicts", __package__, tools=(".tools.merging", ".tools.diff")
+        ),
+        Toolset("sync", "upkeep of the vector index", __package__, tools=(".tools.sync",)),
+        Toolset("toolsets", "which toolsets there are, and switching them on", __package__, tools=(".tools.toolsets",)),
+    )
 }
+"""The server's own toolsets, which are those of a server that was told nothing else."""
 
 RESOURCES = {
     "status": ("dolt_status",),
@@ -53,10 +49,8 @@ RESOURCES = {
 }
 """By the name of a resource: the tools that show the same. It follows their exclusions."""
 
-DEFAULT = ("chroma", "dolt", "link", "merge", "sync", "toolsets")
-"""The toolsets of a server that was told nothing else."""
-
-CATALOGUE = Path(__file__).with_name("tools.json")
+CATALOGUE = "tools.json"
+"""In the package that declares a toolset."""
 
 CLEARING = {"if_uncommitted=commit_first": "dolt_commit", "if_uncommitted=reset_first": "dolt_reset"}
 """`by_argument` of the tools that can make room for what they do."""
@@ -153,9 +147,32 @@ def tool(
 
 
 @cache
+def toolsets() -> Mapping[str, Toolset]:
+    """Every toolset by its name: the server's own first, whose names no other one takes."""
+    return CORE | {name: each for name, each in toolset.installed().toolsets.items() if name not in CORE}
+
+
+@cache
 def catalogue() -> Mapping[str, ToolInfo]:
-    """Every tool by its name, in the order in which clients see them."""
-    return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[ToolInfo])}
+    """Every tool by its name, in the order in which clients see them.
+
+    Of two tools of one name that are not the same function, the first one stays: no package takes
+    the place of another one's tool.
+    """
+    found: dict[str, ToolInfo] = {}
+    for each in _listed():
+        first = found.setdefault(each.name, each)
+        if first.module == each.module:
+            names = tuple(dict.fromkeys((*first.toolsets, *each.toolsets)))
+            found[each.name] = msgspec.structs.replace(first, toolsets=names)
+    return found
+
+
+def _listed() -> Iterator[ToolInfo]:
+    for package in dict.fromkeys(each.package for each in toolsets().values()):
+        content = (toolset.folder(package) / CATALOGUE).read_bytes()
+        rows = msgspec.json.decode(content, type=list[ToolInfo])
+        yield from (each for each in rows if not toolsets().keys().isdisjoint(each.toolsets))
 
 
 def canonical_name(name: str) -> str:
@@ -172,9 +189,5 @@ def tools_within(name: str) -> frozenset[str]:
 
 def function_of(listed: ToolInfo) -> Callable[..., ToolResult]:
     """Imports what the tool needs, which takes a moment the first time."""
-    found: Callable[..., ToolResult] = getattr(module(listed.module), listed.name)
+    found: Callable[..., ToolResult] = getattr(importlib.import_module(listed.module), listed.name)
     return found
-
-
-def module(name: str) -> ModuleType:
-    return importlib.import_module(f"{__package__}.tools.{name}")

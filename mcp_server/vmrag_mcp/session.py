@@ -29,9 +29,7 @@ from vmrag_mcp.results.base import ToolWarning
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
-    from vmrag_link.ops.compounding.mirror import ActiveProject
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
-    from vmrag_link.web.urls import PageUrl
     from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
 
 
@@ -52,12 +50,12 @@ NOTHING: Mapping[str, bool] = {}
 
 
 class ProcessState:
-    """What calls leave for later ones of the same process. `project`: the one that is active;
+    """What calls leave for later ones of the same process. `kept`: by toolset, what is its own;
     `told_of_setup`: an answer has said how to go on where nothing is set up.
     """
 
     def __init__(self) -> None:
-        self.project: ActiveProject | None = None
+        self.kept: dict[str, object] = {}
         self.told_of_setup = False
 
 
@@ -97,18 +95,6 @@ class Call:
         destinations.require_from_agent(self.ws, remote, agreed=self.agreed)
         if self.agreed.get(remote):
             agree(self.ws, remote)
-
-    def admit_page(self, page: PageUrl) -> None:
-        """Require that this call may ask for a page, which its arguments or a redirection name. The
-        person's yes counts as in `require_agreed`, for the whole host.
-
-        Raises `RemoteNotTrusted`.
-        """
-        from vmrag_link.ops.libraries import page_hosts
-
-        page_hosts.from_agent(self.ws, agreed=self.agreed)(page)
-        if self.agreed.get(page.site):
-            page_hosts.agree(self.ws, page.site)
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`wording`)."""

@@ -16,7 +16,7 @@ from tests.support.compounding import DOCS
 from tests.support.mcp import ALL, Tools, warned
 from tests.support.repos import ON
 from tests.support.terminal import Project, opened
-from vmrag_link.ops.compounding import mirror
+from vmrag_link.toolsets.compounding import mirror
 from vmrag_mcp.options import Chosen
 
 pytestmark = pytest.mark.hooks("off")

@@ -21,10 +21,10 @@ from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import EmbeddingFailed, FileFailed
 from vmrag_link.models import content_hash
+from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.index import query
-from vmrag_link.ops.libraries import files
 from vmrag_link.retrieval.query import Query
 
 pytestmark = pytest.mark.hooks("off")

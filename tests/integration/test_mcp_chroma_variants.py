@@ -10,7 +10,7 @@ import pytest
 from tests.support import notes
 from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS
-from vmrag_mcp.tools import chroma_variants
+from vmrag_link.toolsets.aliases import chroma_variants
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -106,7 +106,7 @@ HELPERS = {
     "index.index_status.collection_id",
     "index.index_status.indexed",
     "libraries.files.find",
-    "libraries.library.shown_source",
+    "named_files.shown_source",
     "merge.conflict_rows.open_merge",
     "remotes.upstream.upstream",
     "status.kb_status.index_block",

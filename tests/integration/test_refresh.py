@@ -11,9 +11,9 @@ import pytest
 from tests.support import notes
 from tests.support.terminal import SCRIPT
 from tests.support.websites import Website, website
-from vmrag_link.ops.libraries import take_pages
-from vmrag_link.ops.libraries.refresh import RefreshReport, refresh
-from vmrag_link.ops.libraries.take_site import SiteReport, take_site
+from vmrag_link.toolsets.libraries import take_pages
+from vmrag_link.toolsets.libraries.refresh import RefreshReport, refresh
+from vmrag_link.toolsets.libraries.take_site import SiteReport, take_site
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -200,8 +200,10 @@ def test_what_was_stored_stays_when_an_import_is_killed(project, site):
 
 def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     waited: list[float] = []
-    monkeypatch.setattr("vmrag_link.web.pace.sleep", waited.append)
-    monkeypatch.setattr("vmrag_link.web.pace.monotonic", lambda: 100.0)  # no work takes any of the time
+    monkeypatch.setattr("vmrag_link.toolsets.libraries.web.pace.sleep", waited.append)
+    monkeypatch.setattr(
+        "vmrag_link.toolsets.libraries.web.pace.monotonic", lambda: 100.0
+    )  # no work takes any of the time
     site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\nCrawl-delay: 2\n"
     said = project.vmrag("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web", code=1)
     assert "wants 2 s between two pages." in said.err

@@ -16,10 +16,10 @@ from tests.support.certificates import signed_certificate
 from tests.support.websites import HERE, limits, website
 from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
-from vmrag_link.web.addresses import Resolver, is_anything
-from vmrag_link.web.certificates import certificates
-from vmrag_link.web.fetching import Fetched, fetch
-from vmrag_link.web.limits import FetchLimits, limits_of
+from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_anything
+from vmrag_link.toolsets.libraries.web.certificates import certificates
+from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
+from vmrag_link.toolsets.libraries.web.limits import FetchLimits, limits_of
 
 
 @pytest.fixture(autouse=True)
@@ -493,7 +493,7 @@ def test_behind_a_proxy_an_encrypted_server_proves_by_its_name_who_it_is(site, a
 
 def test_the_base_installation_says_what_fetching_needs(monkeypatch):
     for name in ("asking", "certificates", "connection", "proxies"):
-        monkeypatch.delitem(sys.modules, f"vmrag_link.web.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"vmrag_link.toolsets.libraries.web.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "httpcore", None)
     with pytest.raises(IndexExtraMissing, match="Fetching pages needs httpcore") as caught:
         fetch("https://docs.example/", limits=limits())

@@ -96,7 +96,7 @@ def driven_tool(
     """As `driven`, a call of a tool; `config` names the project that is active."""
     call = (
         "import json\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
-        "from vmrag_link.ops.compounding.mirror import ActiveProject\n"
+        "from vmrag_link.toolsets.compounding.mirror import ActiveProject\n"
         "tools = Tools(Path.cwd())\n"
         "tools.session.state.project = ActiveProject(sys.argv[3]) if sys.argv[3] else None\n"
         "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"

@@ -59,7 +59,7 @@ def trace_tool(project: Project, tool: str, arguments: str, config: Path) -> tup
     """A call of a tool, with a project that is active."""
     body = (
         "import json, sys\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
-        "from vmrag_link.ops.compounding.mirror import ActiveProject\n"
+        "from vmrag_link.toolsets.compounding.mirror import ActiveProject\n"
         "tools = Tools(Path.cwd())\n"
         "tools.session.state.project = ActiveProject(sys.argv[3])\n"
         "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from vmrag_link.web.addresses import Resolver, is_public
-from vmrag_link.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_public
+from vmrag_link.toolsets.libraries.web.limits import FetchLimits
 
 HERE = ipaddress.ip_address("127.0.0.1")
 

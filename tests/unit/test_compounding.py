@@ -15,10 +15,10 @@ from vmrag_link.conversion import front_matter
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, canonical_json
-from vmrag_link.ops.compounding import config, doc_types, links, sentences
-from vmrag_link.ops.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
-from vmrag_link.ops.compounding.folder import MOST_FILES, Patterns, scan
-from vmrag_link.ops.compounding.front_matter_edit import NotEditable, with_key
+from vmrag_link.toolsets.compounding import config, doc_types, links, sentences
+from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
+from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
+from vmrag_link.toolsets.compounding.front_matter_edit import NotEditable, with_key
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.evidence import junit, quality, score
-from vmrag_link.evidence.flaws import OutputUnreadable
-from vmrag_link.evidence.junit import RunCounts
+from vmrag_link.toolsets.learning.evidence import junit, quality, score
+from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
+from vmrag_link.toolsets.learning.evidence.junit import RunCounts
 
 DATA = Path(__file__).parents[1] / "data" / "evidence"
 

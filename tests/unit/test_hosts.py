@@ -9,7 +9,7 @@ import pytest
 from vmrag_link import endpoint, hosts
 from vmrag_link.engines.dolt.access import DoltAccess, is_here
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.web.urls import parse_url
+from vmrag_link.toolsets.libraries.web.urls import parse_url
 
 HERE = [
     "127.0.0.1",

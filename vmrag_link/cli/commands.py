@@ -1,9 +1,19 @@
-"""Every command: its topic, its name, and what it does in a line.
+"""The core's commands: topic, name, and what each does in a line. Those of toolsets come beside
+them where all commands are meant, or one that the core does not have.
 
 A command's module in `vmrag_link.cli` has its name, or the one in `MODULES`.
 """
 
 from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+    from vmrag_link.toolset import Toolset, ToolsetCommand
 
 TOPICS = {
     "Begin": {
@@ -20,13 +30,11 @@ TOPICS = {
         "show": "Print a document, or what a revision changed.",
         "rm": "Remove documents, folders or collections.",
         "restore": "Discard uncommitted changes, or bring documents back.",
-        "refresh": "Ask again for the web pages of libraries.",
         "sources": "Show which files of the repository are documents, and why others are not.",
     },
     "Search": {
         "query": "Search the knowledge of the code that is checked out.",
         "grep": "Find the lines of the documents that match a pattern.",
-        "ask": "Answer a question from the documents, with citations.",
         "check": "Ask the golden queries, and compare the answers.",
     },
     "History": {
@@ -58,9 +66,6 @@ TOPICS = {
     },
     "Agents and tests": {
         "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
-        "issue": "Write down what was found out about an issue, and find it.",
-        "doc": "Write down what should be known of a tool, and find it.",
-        "learning": "Write down test results, checks and errors as evidence, and what was learnt.",
     },
     "This machine": {
         "install": "Install the git hooks.",
@@ -77,3 +82,39 @@ TOPICS = {
 COMMANDS = {name: line for commands in TOPICS.values() for name, line in commands.items()}
 
 MODULES = {"import": "import_", "rm": "remove", "list": "list_", "help": "help_"}
+
+
+def every() -> Mapping[str, Mapping[str, str]]:
+    """The line of each command, the toolsets' included, by topic and name."""
+    found = {topic: dict(commands) for topic, commands in TOPICS.items()}
+    for name, (_, command) in _of_toolsets().items():
+        found.setdefault(command.topic, {})[name] = command.about
+    return found
+
+
+def names() -> list[str]:
+    """Of all commands, sorted."""
+    return sorted((*COMMANDS, *_of_toolsets()))
+
+
+def find(name: str) -> click.Command | None:
+    """The command of this name, imported; None if there is none."""
+    command: click.Command
+    if name in COMMANDS:
+        command = importlib.import_module(f"vmrag_link.cli.{MODULES.get(name, name)}").command
+        return command
+    if name not in _of_toolsets():
+        return None
+    toolset, declared = _of_toolsets()[name]
+    command = toolset.load(declared.command)
+    return command
+
+
+def _of_toolsets() -> Mapping[str, tuple[Toolset, ToolsetCommand]]:
+    from vmrag_link import toolset  # no command of the core waits for it
+
+    found: dict[str, tuple[Toolset, ToolsetCommand]] = {}
+    for each, name, command in toolset.installed().commands():
+        if name not in COMMANDS:
+            found.setdefault(name, (each, command))
+    return found

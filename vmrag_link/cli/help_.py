@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from vmrag_link.cli import commands
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.commands import COMMANDS
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:  # noqa: ARG001
-    return [CompletionItem(name) for name in COMMANDS if name.startswith(typed)]
+    return [CompletionItem(name) for name in commands.names() if name.startswith(typed)]
 
 
 @vmrag_command("help")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from vmrag_link import toolset
 from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
@@ -15,18 +16,31 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ROOT
 from vmrag_link.documents.importing import Skipped
 from vmrag_link.documents.seen_files import FileSelection
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated, first_of, plural, quoted
-from vmrag_link.models import ChangeCounts
+from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted, shortened
+from vmrag_link.models import Record
 from vmrag_link.ops.documents import import_files, known_files, leaving_out
 from vmrag_link.ops.documents.import_files import ImportReport
 from vmrag_link.ops.documents.known_files import KnownFilesReport
-from vmrag_link.ops.libraries import import_sources, library
-from vmrag_link.ops.libraries.take_site import SiteReport, take_site
-from vmrag_link.web.sitemap import MOST_PAGES
-from vmrag_link.web.sitemap_file import MOST_LOCATIONS
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
+
+
+FILE = "file"
+"""As a scheme: of a path, where `vmrag import --library` is called."""
+
+
+class ImportRequest(Record, frozen=True):
+    """What a toolset is asked to take in (`Toolset.imports`): addresses and paths, as they were
+    typed, and options that stand beside them. It prints, and returns the exit code.
+    """
+
+    sources: tuple[str, ...]
+    library: str | None
+    metadata: Mapping[str, Any] | None
+    selection: FileSelection
+    most: int | None
+    of_site: bool
 
 
 @vmrag_command("import")
@@ -35,7 +49,7 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
 @click.option(
     "--library",
     "library_name",
-    help=f"The library to take files and pages into; made if it is not there. Pages go into {library.DEFAULT!r} by default.",
+    help="The library to take files and pages into; made if it is not there. Pages go into 'default' by default.",
 )
 @click.option(
     "--base",
@@ -63,8 +77,8 @@ BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the r
 )
 @click.option(
     "--most",
-    type=click.IntRange(1, MOST_LOCATIONS),
-    help=f"With --sitemap: how many pages at the most; by default {MOST_PAGES}.",
+    type=click.IntRange(1),
+    help="With --sitemap: how many pages at the most.",
 )
 def command(
     invocation: Invocation,
@@ -138,10 +152,8 @@ def command(
             others |= {"--exclude": exclude, "--include-ignored": include_ignored}
             others |= {"--include-generated": include_generated}
         _refuse_together(others, "--sitemap" if of_site else "--library")
-        name = library_name or library.DEFAULT
-        if of_site:
-            return _site_into_library(invocation, sources, name, metadata, most or MOST_PAGES)
-        return _into_library(invocation, sources, name, metadata, selection)
+        values = None if metadata is None else metadata_object(metadata)
+        return _hand_over(invocation, ImportRequest(sources, library_name, values, selection, most, of_site=of_site))
     if collection is None:
         raise UsageInvalid(
             "Nothing says where to store the documents.",
@@ -161,8 +173,8 @@ def command(
         lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
     if report.ignored:
         lines.append(f"Taken because named, though git ignores it: {enumerated(report.ignored)}.")
-    lines += [*_of_renamed(report), *_of_documents(report), *_skipped(report.skipped, invocation)]
-    invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
+    lines += [*_of_renamed(report), *_of_documents(report), *skipped_lines(report.skipped, invocation)]
+    invocation.emit(report, [*lines, *end_lines(report.pending, report.branch)])
     return 0
 
 
@@ -176,7 +188,7 @@ def _known_files(invocation: Invocation, needing: Mapping[str, object], collecti
     with invocation.workspace() as ws:
         report = known_files.read_again(ws, collection=collection, prune="gone" if prune else "nothing")
     lines = [*known_lines(report, invocation)]
-    invocation.emit(report, [*(lines or ["Every document is as its file."]), *_end(report.pending, report.branch)])
+    invocation.emit(report, [*(lines or ["Every document is as its file."]), *end_lines(report.pending, report.branch)])
     return 0
 
 
@@ -187,7 +199,7 @@ def known_lines(report: KnownFilesReport, invocation: Invocation) -> Iterator[st
             yield f"{each.collection}: {described(each.changes)}, {each.unchanged} unchanged"
         yield from _of_renamed(each)
         yield from _of_documents(each)
-        yield from _skipped(each.skipped, invocation)
+        yield from skipped_lines(each.skipped, invocation)
     not_taken = {
         "Edited in the knowledge base, so not taken from": report.edited,
         "Not taken without being named, because git ignores it or it is hidden": report.private,
@@ -233,53 +245,25 @@ def _refuse_together(options: Mapping[str, object], other: str) -> None:
         raise UsageInvalid(f"{given[0]} does not go together with {other}.", hint=f"Leave {given[0]} out.")
 
 
-def _into_library(
-    invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None, selection: FileSelection
-) -> int:
-    values = None if metadata is None else metadata_object(metadata)
-    named = [source if "://" in source else invocation.directory / source for source in sources]
-    with invocation.workspace() as ws:
-        report = import_sources.import_sources(ws, named, name, metadata=values, selection=selection)
-    counts = Counter(each.status for each in report.taken)
-    changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]
-    lines += [f"Not taken: {each.message} {each.hint}" for each in report.refused]
-    lines += _skipped(report.skipped, invocation)
-    invocation.emit(report, [*lines, *_end(report.pending, report.branch)])
-    return FAILED_CHECK if report.refused else 0
+def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
+    """To the toolset that takes such addresses. Raises `UsageInvalid` where none does."""
+    handlers: dict[str, Callable[[Invocation, ImportRequest], int]] = {}
+    for each in request.sources:
+        scheme = each.partition("://")[0].lower() if "://" in each else FILE
+        found = next((one for one in toolset.installed().toolsets.values() if scheme in one.imports), None)
+        if found is None:
+            what = "takes files into a library" if scheme == FILE else f"takes {scheme}: addresses"
+            raise UsageInvalid(
+                f"No toolset that is installed here {what}: {shortened(each)}",
+                hint="Save what it leads to as a file, and: vmrag import FILE --collection NAME",
+            )
+        handlers[found.absolute(found.imports[scheme])] = found.load(found.imports[scheme])
+    if len(handlers) > 1:
+        raise UsageInvalid("Different toolsets take these addresses.", hint="Name those of one kind at a time.")
+    return next(iter(handlers.values()))(invocation, request)
 
 
-def _site_into_library(
-    invocation: Invocation, sources: Sequence[str], name: str, metadata: str | None, most: int
-) -> int:
-    if len(sources) != 1:
-        raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="Name one URL.")
-    values = None if metadata is None else metadata_object(metadata)
-    with invocation.workspace() as ws:
-        report = take_site(ws, name, sources[0], most=most, metadata=values)
-    invocation.emit(report, _site(report, most))
-    failed = report.failures or any(each.status == "failed" for each in report.pages)
-    return FAILED_CHECK if failed else 0
-
-
-def _site(report: SiteReport, most: int) -> Iterator[str]:
-    counts = Counter(each.status for each in report.pages)
-    changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
-    yield f"{report.library}: {described(changes)}, {counts['unchanged']} unchanged"
-    yield from (f"Not taken: {each.problem}" for each in report.pages if each.status == "failed")
-    yield from (f"Not read: {each}" for each in report.failures)
-    left_out = {
-        "of other hosts": report.elsewhere,
-        "that robots.txt disallows": report.disallowed,
-        "that are no URLs": report.invalid,
-        f"beyond --most {most}": report.more,
-    }
-    if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
-        yield f"Left out: {enumerated(parts)}."
-    yield from _end(report.pending, report.branch)
-
-
-def _skipped(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str]:
+def skipped_lines(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str]:
     if not skipped:
         return
     yield f"Skipped {plural(len(skipped), 'file')}:"
@@ -295,7 +279,7 @@ def _skipped(skipped: Sequence[Skipped], invocation: Invocation) -> Iterator[str
         yield f"To take these, too: {' '.join(helping)}"
 
 
-def _end(pending: str, branch: str | None) -> Iterator[str]:
+def end_lines(pending: str, branch: str | None) -> Iterator[str]:
     if pending:
         yield f"warning: {pending}"
     if branch:

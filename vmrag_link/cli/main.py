@@ -6,7 +6,6 @@ else of weight.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import click
 
 from vmrag_link import __version__, env, startup
-from vmrag_link.cli import output
-from vmrag_link.cli.commands import COMMANDS, MODULES, TOPICS
+from vmrag_link.cli import commands, output
 from vmrag_link.cli.common import common_options
 from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, system_failure
 from vmrag_link.suggest import nearest
@@ -25,28 +23,25 @@ class LazyGroup(click.Group):
     """Knows its commands by name and one line; imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(COMMANDS)
+        return commands.names()
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"vmrag_link.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command = commands.find(cmd_name)
         startup.imported()
-        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        width = max(map(len, COMMANDS))
-        for topic, commands in TOPICS.items():
+        width = max(map(len, commands.names()))
+        for topic, lines in commands.every().items():
             with formatter.section(topic):
-                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
+                formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            near = nearest(name, COMMANDS)
+        if name not in commands.COMMANDS and not name.startswith("-") and name not in commands.names():
+            near = nearest(name, commands.names())
             ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         return super().resolve_command(ctx, args)
 
@@ -80,11 +75,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The entry point; never returns."""
     startup.begin()
     startup.leave(run(sys.argv[1:] if argv is None else list(argv)))
-
-
-def learning() -> None:
-    """The entry point of `chroma-mcp-client`, as these commands are called elsewhere."""
-    main(["learning", *sys.argv[1:]])
 
 
 def run(argv: Sequence[str]) -> int:

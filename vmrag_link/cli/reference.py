@@ -6,8 +6,7 @@ import sys
 
 import click
 
-from vmrag_link.cli.commands import COMMANDS
-from vmrag_link.cli.main import cli
+from vmrag_link.cli import commands
 
 _HEAD = """\
 # Commands
@@ -26,9 +25,7 @@ standard output stays empty.
 
 def reference() -> str:
     """The whole page."""
-    context = click.Context(cli, info_name="vmrag")
-    commands = {name: cli.get_command(context, name) for name in sorted(COMMANDS)}
-    found = {name: command for name, command in commands.items() if command is not None}
+    found = {name: command for name in commands.names() if (command := commands.find(name))}
     first = next(iter(found.values()))
     common = [option for option in _options(first) if all(option in _options(each) for each in found.values())]
     parts = [_HEAD.format(common=_table(common))]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from vmrag_link.ops.commits.tables import TABLES
-from vmrag_link.ops.libraries import by_id
+from vmrag_link.ops.documents import by_id
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.ingest import DeleteDocumentResult, GetDocumentResult
+from vmrag_mcp.results.any_document import DeleteDocumentResult, GetDocumentResult
 from vmrag_mcp.session import Call
 
 DocId = Annotated[str, Given(aliases=("id",))]

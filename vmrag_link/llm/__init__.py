@@ -1,1 +1,0 @@
-"""Language models that write answers, where one is configured."""

@@ -1,1 +1,0 @@
-"""Documents of a project that are files of the work tree: mirrored, searched, asked, promoted."""

@@ -1,0 +1,174 @@
+"""One document by its id, in whatever table it is: shown whole, or deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmrag_link.documents import origin
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
+from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.models import LIBRARY, At, Collection, Document, Record
+from vmrag_link.ops.commits import tables
+from vmrag_link.ops.commits.tables import DOCUMENTS
+from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.documents.collections import source_read_only
+from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.follow.follow_pin import read_consistently
+from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
+from vmrag_link.workspace import ReadableStore, Workspace, twins
+
+
+class WholeDocument(Record, frozen=True):
+    """`source`: as `named_files.shown_source`; of what came from nowhere, table and id."""
+
+    doc_id: str
+    source: str
+    title: str
+    collection: str
+    content: str
+    chunks: int
+    metadata: dict[str, Any]
+    table: str
+    standing: Standing
+
+
+class DeletedDocument(Record, frozen=True):
+    doc_id: str
+    collection: str
+    chunks: int
+    table: str
+
+
+def get(ws: Workspace, doc_id: str, table: str | None) -> WholeDocument:
+    """The document with this id, or that a chunk of this name belongs to; files of sources are
+    documents, too, and answer in place of what was imported from them. Raises as `_one`.
+    """
+
+    def look() -> WholeDocument:
+        here = standing(ws)
+        files = _files(ws, doc_id, table)
+        if not files:
+            return _whole(ws, *_one(_stored(ws, here.at, doc_id, table), doc_id, table), here)
+        imported = set(twins.find(ws, ws.engine, here.at, {each.doc_id for _, each in files}))
+        rows = [each for each in _stored(ws, here.at, doc_id, table) if each[1].key not in imported]
+        found = _one([*rows, *files], doc_id, table)
+        return _whole(ws, *found, with_sources(here, ws.files.opened) if found in files else here)
+
+    try:
+        return read_consistently(ws, look, index=False)
+    except (NotInitialized, PinMissing):
+        if not (files := _files(ws, doc_id, table)):
+            raise
+        return _whole(ws, *_one(files, doc_id, table), standing(ws.files))
+
+
+def _whole(ws: Workspace, collection: Collection, document: Document, here: Standing) -> WholeDocument:
+    return WholeDocument(
+        document.doc_id,
+        _source(ws, document),
+        document.title,
+        collection.name,
+        document.content,
+        len(chunks_of(ws, collection, document)),
+        origin.shown_metadata(document),
+        document.table,
+        here,
+    )
+
+
+def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocument]:
+    """Remove that document. Raises `SourceReadOnly` for one that is a file, as `_one`, and as
+    `writing.write`.
+    """
+
+    def plan(at: At) -> Planned[DeletedDocument]:
+        stored = _stored(ws, at, doc_id, table)
+        if not stored and (files := _files(ws, doc_id, table)):
+            of, file = files[0]
+            raise source_read_only(of.name, file.doc_id)
+        collection, document = _one(stored, doc_id, table)
+        gone = DeletedDocument(
+            document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
+        )
+        return Planned(Write(remove_documents=[document.key]), gone)
+
+    return writing.write(ws, plan, f"delete document {doc_id}")
+
+
+Found = tuple[Collection, Document]
+
+
+def _stored(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
+    """What of the knowledge base can be meant. Raises `TableMissing`."""
+    if table is not None:
+        tables.require(table)
+    return [each for each in _named_in(ws, at, name) if table in (None, each[1].table)]
+
+
+def _files(ws: Workspace, name: str, table: str | None) -> list[Found]:
+    """What of the files of sources can be meant."""
+    if table not in (None, DOCUMENTS) or not ws.sources.configured:
+        return []
+    ws.files.refreshed()
+    return _named_in(ws.files, "", name)
+
+
+def _one(found: list[Found], name: str, table: str | None) -> Found:
+    """The one that is meant; of several with this id, a library's.
+
+    Raises `DocumentMissing`, and `UsageInvalid` where several are left.
+    """
+    preferred = [each for each in found if each[0].kind == LIBRARY] if _one_table(found) else []
+    chosen = preferred if len(preferred) == 1 else found
+    if not chosen:
+        raise DocumentMissing(
+            f"There is no document {name!r}" + (f" in {table}." if table else "."),
+            hint="vmrag list",
+            doc_id=name,
+            table=table,
+        )
+    if len(chosen) > 1:
+        raise _ambiguous(name, chosen)
+    return chosen[0]
+
+
+def _named_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
+    """The documents of this id, else those that a chunk of this name belongs to, by collection."""
+    return [(each, document) for each in ws.engine.collections(at) if (document := _named(ws, at, each, name))]
+
+
+def _named(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:
+    found = ws.engine.document(at, there.name, name)
+    chunk = parse_chunk_id(name)
+    if found or chunk is None:
+        return found
+    doc_id, number = chunk
+    found = ws.engine.document(at, there.name, doc_id)
+    return found if found and number < len(chunks_of(ws, there, found)) else None
+
+
+def _source(ws: Workspace, document: Document) -> str:
+    return (
+        named_files.shown_source(ws, document) if document.table == DOCUMENTS else f"{document.table}/{document.doc_id}"
+    )
+
+
+def _one_table(found: list[Found]) -> bool:
+    return len({document.table for _, document in found}) == 1
+
+
+def _ambiguous(name: str, found: list[Found]) -> UsageInvalid:
+    collections = [collection.name for collection, _ in found]
+    places = sorted({document.table for _, document in found})
+    several = len(places) > 1
+    return UsageInvalid(
+        f"Several documents are called {name!r}: in {enumerated(places if several else collections)}.",
+        hint=f"Name the table: table={places[0]}"
+        if several
+        else "chroma_get_documents and chroma_delete_documents take the one of a collection.",
+        parameter="doc_id",
+        tables=places,
+        collections=collections,
+    )

@@ -1,1 +1,0 @@
-"""Issue logs of projects, and documents about tools: rows of tables of their own."""

@@ -1,1 +1,0 @@
-"""Chats, what was learnt in them, and the evidence for that."""

@@ -1,1 +1,0 @@
-"""Thoughts of agents, step by step in sessions: written down, found again."""

@@ -1,0 +1,335 @@
+"""Collections and documents, a tool for each case: one document, one filter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from vmrag_link.ops.documents.collection_writes import modify
+from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
+from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.drafts import New
+from vmrag_link.ops.documents.update import DocumentUpdate
+from vmrag_link.ops.system import stores
+from vmrag_link.toolsets.aliases.chroma_variants_results import (
+    ChromaAddDocumentResult,
+    ChromaDeleteDocumentByIdResult,
+    ChromaDeleteDocumentsByFilterResult,
+    ChromaGetAllDocumentsResult,
+    ChromaGetCollectionResult,
+    ChromaGetDocumentsByIdsResult,
+    ChromaUpdateDocumentResult,
+    DocumentsResult,
+    FilteredMatch,
+    FilteredMatches,
+    FilteredQueryResult,
+)
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.results.documents import (
+    ChromaDeleteDocumentsResult,
+    ChromaQueryDocumentsResult,
+    DocumentColumns,
+    QueryMatch,
+)
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import collections, documents
+from vmrag_mcp.tools.documents import Parts, Texts, paged
+
+SAMPLE = 5
+"""Documents that stand for their collection."""
+
+ALL_DOCUMENTS = 5_000
+ALL_CHARACTERS = 2_000_000
+"""Where getting all documents stops, unless a limit is given."""
+
+Id = Annotated[str, Given("of a document or chunk", wire="id")]
+OwnId = Annotated[str, Given(wire="id")]
+Metadata = Annotated[dict[str, Any], Given('e.g. {"team": "core", "year": 2025}')]
+Filter = Annotated[dict[str, Any], Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
+TextFilter = Annotated[dict[str, Any], Given('on texts, e.g. {"$contains": "TLS"}')]
+Matches = Annotated[int, Given(low=1, high=100, clamped=True)]
+Limit = Annotated[int, Given("0: all", low=0)]
+Offset = Annotated[int, Given(low=0)]
+Follow = Annotated[bool, Given("false: the index follows when it is needed next")]
+Deprecated = Annotated[Parts, Given("deprecated")]
+
+
+# -- collections
+
+
+@tool("R", of_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
+def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetCollectionResult:
+    """Show a collection with its first documents."""
+    info = collections.chroma_get_collection_info(call, collection_name=collection_name)
+    found = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
+    hnsw = {key: value for key, value in info.metadata.items() if key.startswith("hnsw:")}
+    own = {key: value for key, value in info.metadata.items() if key not in hnsw}
+    return ChromaGetCollectionResult(
+        name=info.name,
+        id=info.id,
+        metadata=own | {"settings": hnsw},
+        count=found.total_in_collection,
+        sample_entries=DocumentColumns(
+            ids=[each.id for each in found.documents],
+            documents=[each.document for each in found.documents],
+            metadatas=[each.metadata for each in found.documents],
+        ),
+        message=info.message,
+    )
+
+
+@tool("W", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
+def chroma_rename_collection(
+    call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
+) -> ChromaGetCollectionResult:
+    """Rename a collection; documents and vectors stay."""
+    stores.require_stored(call.ws, collection_name)
+    renamed = modify(call.ws, collection_name, new_name=new_name)
+    call.pending(renamed.pending)
+    return chroma_get_collection(call, collection_name=renamed.report.collection.name)
+
+
+# -- adding
+
+
+@tool("W", alias_of="chroma_add_documents")
+def chroma_add_document(
+    call: Call, *, collection_name: str, document: str, increment_index: Follow = True
+) -> ChromaAddDocumentResult:
+    """Add one document under a new id."""
+    return _added(call, collection_name, New(document), follow=increment_index)
+
+
+@tool("W", alias_of="chroma_add_documents")
+def chroma_add_document_with_id(
+    call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
+) -> ChromaAddDocumentResult:
+    """Add one document under an id of its own."""
+    return _added(call, collection_name, New(document, doc_id), follow=increment_index)
+
+
+@tool("W", alias_of="chroma_add_documents")
+def chroma_add_document_with_metadata(
+    call: Call, *, collection_name: str, document: str, metadata: Metadata, increment_index: Follow = True
+) -> ChromaAddDocumentResult:
+    """Add one document with metadata under a new id."""
+    return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
+
+
+@tool("W", alias_of="chroma_add_documents")
+def chroma_add_document_with_id_and_metadata(
+    call: Call,
+    *,
+    collection_name: str,
+    document: str,
+    doc_id: OwnId,
+    metadata: Metadata,
+    increment_index: Follow = True,
+) -> ChromaAddDocumentResult:
+    """Add one document with metadata under an id of its own."""
+    return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
+
+
+def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumentResult:
+    ids, done = documents.added(call, name, [new], follow=follow)
+    return ChromaAddDocumentResult(
+        status="success",
+        documents_added=1,
+        ids=ids,
+        added_id=ids[0],
+        message=f"Document {ids[0]!r} added to {done.report.collection!r}{call.tail('dolt_commit keeps it')}.",
+    )
+
+
+# -- asking and getting
+
+
+@tool("R", of_files=True, alias_of="chroma_query_documents")
+def chroma_query_documents_with_where_filter(
+    call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
+) -> FilteredQueryResult:
+    """Search the chunks of a collection whose metadata fits."""
+    found = documents.chroma_query_documents(
+        call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, mode="vector", where=where
+    )
+    return _filtered(found)
+
+
+@tool("R", of_files=True, alias_of="chroma_query_documents")
+def chroma_query_documents_with_document_filter(
+    call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
+) -> FilteredQueryResult:
+    """Search the chunks of a collection whose text fits."""
+    found = documents.chroma_query_documents(
+        call,
+        collection_name=collection_name,
+        query_texts=query_texts,
+        n_results=n_results,
+        mode="vector",
+        where_document=where_document,
+    )
+    return _filtered(found)
+
+
+def _filtered(found: ChromaQueryDocumentsResult) -> FilteredQueryResult:
+    return FilteredQueryResult(
+        results=[FilteredMatches(each.query, list(map(_match, each.matches))) for each in found.results],
+        ids=found.ids,
+        distances=found.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
+        message=found.message,
+    )
+
+
+def _match(each: QueryMatch) -> FilteredMatch:
+    # A tool with one filter cannot leave anything out by `include`, so none of these is unset.
+    return FilteredMatch(
+        id=each.id,
+        document=each.document,  # type: ignore[arg-type]
+        metadata=each.metadata,  # type: ignore[arg-type]
+        distance=each.distance,  # type: ignore[arg-type]
+        similarity=each.similarity,  # type: ignore[arg-type]
+        truncated=each.truncated,
+        path=each.path,
+        lines=each.lines,
+        symbol=each.symbol,
+        heading=each.heading,
+        uncommitted=each.uncommitted,
+    )
+
+
+@tool("R", of_files=True, alias_of="chroma_get_documents")
+def chroma_get_documents_by_ids(
+    call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
+) -> ChromaGetDocumentsByIdsResult:
+    """Get whole documents, or chunks, by their ids."""
+    page = paged(call, collection_name, Selection(ids), PageRequest())
+    return ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
+
+
+@tool("R", of_files=True, alias_of="chroma_get_documents")
+def chroma_get_documents_with_where_filter(
+    call: Call,
+    *,
+    collection_name: str,
+    where: Filter,
+    limit: Limit = 0,
+    offset: Offset = 0,
+    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> DocumentsResult:
+    """Get the whole documents whose metadata fits."""
+    page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
+    return DocumentsResult(**_columns(page, include))
+
+
+@tool("R", of_files=True, alias_of="chroma_get_documents")
+def chroma_get_documents_with_document_filter(
+    call: Call,
+    *,
+    collection_name: str,
+    where_document: TextFilter,
+    limit: Limit = 0,
+    offset: Offset = 0,
+    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> DocumentsResult:
+    """Get the whole documents whose text fits."""
+    page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
+    return DocumentsResult(**_columns(page, include))
+
+
+@tool("R", of_files=True, alias_of="chroma_get_documents")
+def chroma_get_all_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    limit: Annotated[int, Given("0: as many as fit", low=0)] = 0,
+    offset: Offset = 0,
+    include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> ChromaGetAllDocumentsResult:
+    """Get the whole documents of a collection, page by page."""
+    wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
+    page = paged(call, collection_name, Selection(), wanted)
+    fields = _columns(page, include) | {"message": documents.told(page, offset)}
+    return ChromaGetAllDocumentsResult(**fields, has_more=page.more(offset))
+
+
+def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
+    return PageRequest(limit or None, offset, characters, "documents" in include, "embeddings" in include)
+
+
+def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
+    """The fields that hold the documents as lists of equal length."""
+    fields: dict[str, Any] = {"ids": [each.name for each in page.items], "total_matching": page.total}
+    if "documents" in include:
+        fields["documents"] = [each.text for each in page.items]
+    if "metadatas" in include:
+        fields["metadatas"] = [each.metadata for each in page.items]
+    if "embeddings" in include:
+        fields["embeddings"] = [each.embeddings for each in page.items]
+    return fields | {"message": f"{len(page.items)} of {page.total} documents."}
+
+
+# -- changing and deleting
+
+
+@tool("W", alias_of="chroma_update_documents")
+def chroma_update_document_content(
+    call: Call, *, collection_name: str, doc_id: Id, document: str
+) -> ChromaUpdateDocumentResult:
+    """Change a document's text; its metadata stays."""
+    return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
+
+
+@tool("W", alias_of="chroma_update_documents")
+def chroma_update_document_metadata(
+    call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
+) -> ChromaUpdateDocumentResult:
+    """Replace a document's metadata; its text stays."""
+    return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
+
+
+def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocumentResult:
+    report = documents.updated(call, name, [change])
+    [doc_id] = [*report.ids, *report.unchanged]
+    what = f"is changed{call.tail('dolt_commit keeps it')}" if report.ids else "was like that already"
+    return ChromaUpdateDocumentResult(
+        status="success",
+        documents_updated_request=1,
+        updated_id=doc_id,
+        message=f"Document {doc_id!r} {what}.",
+    )
+
+
+@tool("WD", alias_of="chroma_delete_documents")
+def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> ChromaDeleteDocumentByIdResult:
+    """Delete one document."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
+    return ChromaDeleteDocumentByIdResult(
+        status="success",
+        documents_deleted_request=1,
+        documents_deleted=done.documents_deleted,
+        message=done.message,
+    )
+
+
+@tool("WD", alias_of="chroma_delete_documents")
+def chroma_delete_documents_by_where_filter(
+    call: Call, *, collection_name: str, where: Filter
+) -> ChromaDeleteDocumentsByFilterResult:
+    """Delete the documents whose metadata fits."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
+    return _deleted(done, where)
+
+
+@tool("WD", alias_of="chroma_delete_documents")
+def chroma_delete_documents_by_document_filter(
+    call: Call, *, collection_name: str, where_document: TextFilter
+) -> ChromaDeleteDocumentsByFilterResult:
+    """Delete the documents whose text fits."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
+    return _deleted(done, where_document)
+
+
+def _deleted(done: ChromaDeleteDocumentsResult, given: dict[str, Any]) -> ChromaDeleteDocumentsByFilterResult:
+    return ChromaDeleteDocumentsByFilterResult(
+        status="success", filter_used=given, documents_deleted=done.documents_deleted, message=done.message
+    )

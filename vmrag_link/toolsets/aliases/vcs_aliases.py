@@ -1,0 +1,109 @@
+"""Shorter names for tools of `dolt`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import structs
+
+from vmrag_link.engines.base import reserved
+from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.branches import switch as switching
+from vmrag_link.ops.remotes.upstream import upstream
+from vmrag_link.ops.status import kb_status
+from vmrag_link.toolsets.aliases.vcs_aliases_results import (
+    BranchHead,
+    CommitAliasResult,
+    CreateBranchResult,
+    DeleteBranchResult,
+    GetBranchStatusResult,
+    GetLogResult,
+)
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import CLEARING, tool
+from vmrag_mcp.results.commits import SHORT
+from vmrag_mcp.results.sync import SyncTotals
+from vmrag_mcp.results.working import DoltCheckoutResult
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import history, working
+from vmrag_mcp.tools.working import Carrying, Message
+
+
+@tool("VF", alias_of="dolt_commit")
+def commit(
+    call: Call,
+    *,
+    message: Message,
+    sync: Annotated[bool, Given("bring the index up to date")] = True,
+) -> CommitAliasResult:
+    """Commit all uncommitted documents. The same as dolt_commit."""
+    report = committing.commit(call.ws, message, follow=sync)
+    chunks = committing.chunks(call.ws, report)
+    changes = report.changes
+    return CommitAliasResult(
+        **structs.asdict(working.commit_result(call, report)),
+        linked=None,
+        sync=SyncTotals(changes.added, changes.modified, changes.removed, chunks),
+    )
+
+
+@tool("V", includes=("dolt_checkout",))
+def create_branch(
+    call: Call,
+    *,
+    name: str,
+    from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
+) -> CreateBranchResult:
+    """Make a branch of the knowledge base, and stay on the current one."""
+    revision = switching.create_branch(call.ws, name, from_)
+    return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
+
+
+@tool("WVD", alias_of="dolt_checkout", by_argument={"create=true": "create_branch", **CLEARING})
+def switch_branch(
+    call: Call,
+    *,
+    branch: Annotated[str, Given(aliases=("name",))],
+    create: bool = False,
+    if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
+) -> DoltCheckoutResult:
+    """Go to another branch of the knowledge base. The same as dolt_checkout."""
+    return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
+
+
+@tool("VD")
+def delete_branch(
+    call: Call,
+    *,
+    branch: Annotated[str, Given(aliases=("name",))],
+    force: Annotated[bool, Given("also one that no other branch holds, and its uncommitted documents")] = False,
+) -> DeleteBranchResult:
+    """Delete a branch of the knowledge base here, after it was merged. The remote keeps its own."""
+    done = switching.delete_branch(call.ws, branch, force=force)
+    back = call.tail(f"create_branch with from={done.head} brings it back")
+    return DeleteBranchResult(
+        done.name, done.head, message=f"Deleted {done.name!r}, which stood at {done.head[:7]}{back}."
+    )
+
+
+@tool("R", alias_of="dolt_status")
+def get_branch_status(call: Call) -> GetBranchStatusResult:
+    """Show where the knowledge base stands, and its branches; asks no remote. Else as
+    dolt_status.
+    """
+    changes, remote = history.uncommitted(call), upstream(call.ws)
+    connected = kb_status.known(call.ws, remote) if remote else None
+    status = history.status_result(call, changes, remote, connected=connected)
+    rows = [
+        BranchHead(each.name, each.name == status.branch, each.head[:SHORT])
+        for each in call.ws.engine.branches()
+        if not reserved(each.name)
+    ]
+    return GetBranchStatusResult(**structs.asdict(status), branches=rows)
+
+
+@tool("R", alias_of="dolt_commits")
+def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> GetLogResult:
+    """List the commits of the current branch, newest first. Of other branches: dolt_commits."""
+    found = history.dolt_commits(call, limit=limit)
+    return GetLogResult(found.commits, message=found.message)

@@ -1,0 +1,171 @@
+"""Answer a question from a project's documents, or from its other documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.errors import first_of
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.toolsets.compounding import answer, external, mirror, paths, retrieval
+from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
+from vmrag_link.toolsets.compounding.config import USUAL_RESULTS
+from vmrag_link.toolsets.compounding.language_model import chat_model
+from vmrag_link.toolsets.compounding.mirror import ActiveProject
+from vmrag_link.toolsets.compounding.project import DocsProject
+from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
+from vmrag_link.toolsets.compounding.search import Match
+from vmrag_link.workspace import Workspace
+
+
+class CitedDocument(Record, frozen=True):
+    """A source of the answer; its place in the list, from 1, is its citation. `file`: the file of
+    the work tree that the document is; empty where it is stored.
+    """
+
+    path: str
+    document: Document
+    match: Match
+    included_as: IncludedAs
+    file: str = ""
+
+
+class Answered(Record, frozen=True):
+    """`best`, `least`: as of `search.Matches`."""
+
+    answer: ComposedAnswer
+    sources: tuple[CitedDocument, ...]
+    linked: tuple[LinkedDocument, ...]
+    best: float | None
+    least: float
+    standing: Standing
+
+
+def ask(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
+    """Raises as `retrieval.retrieve`. That no language model answers is no error."""
+    found = retrieval.retrieve(ws, project, wanted)
+    sources = tuple(
+        CitedDocument(paths.shown(project.docs, each.document.doc_id), each.document, each.match, each.included_as)
+        for each in found.sources
+    )
+    linked = [
+        Passage(paths.shown(project.docs, each.document.doc_id), each.document.title, each.document.content)
+        for each in found.linked
+    ]
+    written = answer.nothing_found(found.best, found.least)
+    if sources and found.collection:
+        written = _written(ws, found.collection, wanted.query, sources, linked)
+    return Answered(written, sources, found.linked, found.best, found.least, found.standing)
+
+
+def ask_external(
+    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, sources: int | None, least: float | None
+) -> Answered:
+    """Raises as `external.nearest`."""
+    most = project.config.retrieval.max_results if sources is None else sources
+    found = external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most)
+    cited = tuple(
+        CitedDocument(paths.shown(project.external, each.document.doc_id), each.document, each.match, "match")
+        for each in found.documents
+    )
+    written = answer.nothing_found(found.matches.best, found.matches.least)
+    if cited:
+        written = _written(ws, found.collection, query, cited, [])
+    return Answered(written, cited, (), found.matches.best, found.matches.least, found.standing)
+
+
+def ask_collections(
+    ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, least: float | None
+) -> Answered:
+    """Answer from these collections (none: from all), of which sources cite their files. What these
+    say is sent to no language model. Raises as `retrieval.of_collections`.
+    """
+    most = USUAL_RESULTS if sources is None else sources
+    found = retrieval.of_collections(ws, query, names, sources=most, least=least)
+    cited = tuple(
+        CitedDocument(
+            f"{each.document.collection}/{each.document.doc_id}",
+            each.document,
+            each.match,
+            "match",
+            each.document.doc_id if each.document.collection in found.files else "",
+        )
+        for each in found.sources
+    )
+    written = answer.nothing_found(found.best, found.least)
+    if cited and found.collection:
+        written = _written(ws, found.collection, query, cited, [])
+    return Answered(written, cited, (), found.best, found.least, found.standing)
+
+
+class AskedSource(Record, frozen=True, omit_defaults=True):
+    """A source of an answer, which cites it as `[citation]`; `excerpt`: of its nearest passage.
+    `file`: as of `CitedDocument`.
+    """
+
+    citation: int
+    path: str
+    title: str
+    score: float
+    included_as: IncludedAs
+    excerpt: str
+    file: str = ""
+
+
+class AskReport(Record, frozen=True):
+    """What a person is told. `notes`: why the answer is not a language model's that is configured,
+    or not from the pinned revision.
+    """
+
+    answer: str
+    synthesis: Synthesis
+    model: str | None
+    sources: list[AskedSource]
+    kb: KbBlock
+    notes: list[str]
+
+
+def report(done: Answered, *notes: str) -> AskReport:
+    sources = [
+        AskedSource(
+            number,
+            each.path,
+            each.document.title,
+            each.match.score,
+            each.included_as,
+            each.match.excerpt,
+            each.file,
+        )
+        for number, each in enumerate(done.sources, start=1)
+    ]
+    said = [*done.standing.notes, done.answer.failure, *notes]
+    return AskReport(
+        done.answer.text, done.answer.synthesis, done.answer.model, sources, done.standing.kb, [*filter(None, said)]
+    )
+
+
+def ask_project(
+    ws: Workspace, config_path: str, query: str, *, of_external: bool, sources: int | None, least: float | None
+) -> AskReport:
+    """Answer from the documents of the project with this configuration, as its files are now.
+
+    Raises as `mirror.reconcile`, `ask` and `ask_external`.
+    """
+    active = ActiveProject(config_path)
+    project = active.load(ws)
+    if of_external:
+        return report(ask_external(ws, active, project, query, sources=sources, least=least))
+    mirrored = mirror.reconcile(ws, active, project, now=True)
+    done = ask(ws, project, AnswerRequest(query, sources=sources, least=least))
+    return report(done, mirrored.unwritten, mirrored.pending)
+
+
+def _written(
+    ws: Workspace, collection: Collection, query: str, sources: Sequence[CitedDocument], linked: Sequence[Passage]
+) -> ComposedAnswer:
+    passages = [Passage(each.file or each.path, each.document.title, each.document.content) for each in sources]
+    files = [each.file for each in sources if each.file]
+    refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
+    chat, model = chat_model(ws.settings.loaded), ws.models.of(collection)
+    return answer.compose(query, passages, linked, model, chat, refused=refused)

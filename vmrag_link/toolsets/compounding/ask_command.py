@@ -1,0 +1,59 @@
+"""`vmrag ask`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli import answering
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.ops.follow import provenance
+from vmrag_link.toolsets.compounding import ask as operation
+
+
+@vmrag_command("ask")
+@click.argument("question")
+@click.option("--collection", multiple=True, help="Only this collection; may be given several times.")
+@click.option("--project", "config", metavar="CONFIG", help="The documents of the project with this configuration.")
+@click.option("--external", is_flag=True, help="With --project: its other documentation.")
+@click.option("--sources", type=click.IntRange(1, 100), help="How many documents at most (default: 3).")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    help="How similar a document must be (default: what suits the embedding model).",
+)
+@answering.strict_option
+def command(
+    invocation: Invocation,
+    *,
+    question: str,
+    collection: tuple[str, ...],
+    config: str | None,
+    external: bool,
+    sources: int | None,
+    min_score: float | None,
+    strict: bool,
+) -> None:
+    """Answer a question from the documents, with citations; a file of a source by its path.
+
+    The nearest sentences of each document are quoted, word for word. A language model writes the
+    answer instead where the settings name one (llm.provider, llm.model), and no file of a source
+    is cited: these are sent nowhere.
+    """
+    if (external and not config) or (config and collection):
+        raise UsageInvalid(
+            "--external needs --project, and --project goes without --collection.",
+            hint="vmrag ask QUESTION --project FOLDER/config.json --external",
+        )
+    with invocation.workspace() as ws:
+        if config:
+            path = str(invocation.directory / config)
+            done = operation.ask_project(ws, path, question, of_external=external, sources=sources, least=min_score)
+        else:
+            found = operation.ask_collections(ws, question, collection, sources=sources, least=min_score)
+            done = operation.report(found)
+        if not done.kb.in_sync:
+            provenance.refuse_outdated(ws, done.notes, strict=strict)
+    lines = [*done.answer.splitlines(), "", answering.standing_line(done.kb)]
+    answering.emit(invocation, done, lines, [*done.notes, *provenance.source_warnings(done.kb)])

@@ -1,0 +1,175 @@
+"""A Markdown file of a project as a document, or why it is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vmrag_link import clock
+from vmrag_link.conversion import front_matter, reading, text_bytes
+from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
+from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
+from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.documents.drafts import refuse_reserved
+from vmrag_link.ops.documents.named_files import NamedFile, Source
+from vmrag_link.toolsets.compounding import doc_types
+from vmrag_link.toolsets.compounding.folder import Files, SkippedFile, Stamp
+from vmrag_link.toolsets.compounding.project import DocsProject, unknown_type
+from vmrag_link.workspace import Workspace
+
+SUMMARY = 200
+"""Characters of a first paragraph that stand for a summary."""
+
+_NO_PROSE = ("#", "```", "~~~", "|", "<", ">", "- ", "* ", "+ ", "---", "===")
+
+REFUSALS = (ProjectError, ContentRefused)
+"""Why a file is no document of the project; whatever else goes wrong stops a scan."""
+
+
+class _Seen(NamedTuple):
+    """What a version of a file was; `header` is None for one that is no document."""
+
+    stamp: Stamp
+    header: DocumentHeader | None
+    reason: str
+
+
+class SeenFiles:
+    """What the files of a folder were when they were read; a version is read once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._project: DocsProject | None = None
+
+    def header(self, doc_id: str) -> DocumentHeader | None:
+        known = self._seen.get(doc_id)
+        return known.header if known else None
+
+    def forget(self, doc_id: str) -> None:
+        """It is read again when it is next looked at."""
+        self._seen.pop(doc_id, None)
+
+    def headers(
+        self, project: DocsProject, files: Files, read: Callable[[str], Document]
+    ) -> tuple[dict[str, DocumentHeader], list[SkippedFile]]:
+        """The documents that the files are, and those files that are none.
+
+        `read` raises one of `REFUSALS` for such a file.
+        """
+        before = self._seen if self._project == project else {}
+        self._project, self._seen = project, {}
+        for doc_id, stamp in files.stamps.items():
+            known = before.get(doc_id)
+            self._seen[doc_id] = known if known and known.stamp == stamp else _look(doc_id, stamp, read)
+        headers = {doc_id: each.header for doc_id, each in self._seen.items() if each.header}
+        skipped = [SkippedFile(doc_id, each.reason) for doc_id, each in self._seen.items() if not each.header]
+        return headers, [*files.skipped, *skipped]
+
+
+def _look(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
+    try:
+        return _Seen(stamp, read(doc_id).header, "")
+    except REFUSALS as refusal:
+        return _Seen(stamp, None, refusal.message)
+
+
+def source(ws: Workspace, folder: Path, doc_id: str) -> Source:
+    """The bytes of a file below a folder. Raises `FileFailed`, also for one behind a link."""
+    path = folder / doc_id
+    if os.path.realpath(path) != str(path):
+        raise FileFailed(f"{path} is behind a symbolic link.", hint="Put the file itself there.", path=str(path))
+    return files.read(ws, NamedFile(path, path))
+
+
+def project_document(project: DocsProject, doc_id: str, found: Source) -> Document:
+    """A file of the project's documents: its front matter as metadata, the rest as content.
+
+    Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid`, `ContentRefused`.
+    """
+    stated, text = _split(doc_id, found)
+    kind = stated.get("doc_type")
+    if kind is not None and not isinstance(kind, str):
+        raise _invalid(doc_id, ["doc_type is no text"])
+    type_ = project.type_named(kind) if kind else project.type_of_folder(doc_id)
+    if type_ is None and kind:
+        raise unknown_type(project.types, kind)
+    if type_ is None:
+        raise DocTypeInvalid(
+            f"{doc_id} has no type: its front matter has no doc_type, and its folder is no type's.",
+            hint=f"Put it into one of the folders {', '.join(each.folder for each in project.types)}, or state doc_type.",
+            doc_types=[each.name for each in project.types],
+        )
+    strict = project.config.strict_front_matter
+    if wrong := doc_types.flaws(stated, type_, strict=strict):
+        raise _invalid(doc_id, wrong)
+    level = stated.get("promotion_level") or doc_types.LEVELS[0]
+    return _document(
+        project.collection, doc_id, found, text, {**stated, "doc_type": type_.name, "promotion_level": level}
+    )
+
+
+def external_document(collection: str, doc_id: str, found: Source) -> Document:
+    """A file of other documentation. Raises `ContentRefused`."""
+    stated, text = _split(doc_id, found)
+    return _document(collection, doc_id, found, text, stated)
+
+
+def summary(document: Document, metadata: dict[str, Any]) -> str:
+    """What the front matter says, else the first paragraph."""
+    stated = metadata.get("summary")
+    if isinstance(stated, str) and stated.strip():
+        return " ".join(stated.split())
+    text = " ".join(" ".join(_first_paragraph(document.content[: reading.TITLE_WITHIN])).split())
+    return text if len(text) <= SUMMARY else f"{text[: SUMMARY - 1].rstrip()}…"
+
+
+def _first_paragraph(text: str) -> list[str]:
+    """The lines of the first paragraph that is prose."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith(_NO_PROSE):
+            found.append(line)
+        elif found:
+            break
+    return found
+
+
+def _split(doc_id: str, found: Source) -> tuple[dict[str, Any], str]:
+    try:
+        stated, text = front_matter.split(text_bytes.decode(found.data))
+    except ContentUnreadable as error:
+        raise ContentRefused(f"{doc_id} {error.reason}.", hint="Save it as UTF-8 text.", path=doc_id) from None
+    refuse_reserved(stated, doc_id)
+    return stated, text
+
+
+def _document(collection: str, doc_id: str, found: Source, text: str, metadata: dict[str, Any]) -> Document:
+    title = metadata.get("title")
+    named = " ".join(title.split()) if isinstance(title, str) else ""
+    return Document(
+        collection=collection,
+        doc_id=doc_id,
+        title=named or reading.markdown_title(text) or Path(doc_id).stem,
+        content=text,
+        content_hash=content_hash(text),
+        metadata=canonical_json(metadata),
+        source=found.key,
+        source_key=found.key,
+        file_type="markdown",
+        last_modified=found.last_modified,
+        created_at=clock.now(),
+        updated_at=clock.now(),
+    )
+
+
+def _invalid(doc_id: str, wrong: list[str]) -> FrontMatterInvalid:
+    more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
+    return FrontMatterInvalid(
+        f"The front matter of {doc_id} is not as its type wants it: {wrong[0]}{more}.",
+        hint="Correct it between the two lines of --- at the top of the file.",
+        path=doc_id,
+        errors=wrong,
+    )

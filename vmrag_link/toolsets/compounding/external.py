@@ -1,0 +1,240 @@
+"""Other documentation of a project: files of the work tree that are indexed and never stored.
+
+    .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
+
+An index is named by what it is of, so one that is there needs no look at what it holds. It is
+derived, and belongs to this work tree alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from vmrag_link import permissions
+from vmrag_link.engines.logical import collection_name
+from vmrag_link.errors import (
+    DocumentMissing,
+    ExternalDocsMissing,
+    FileFailed,
+    IndexFailed,
+    MassDeletion,
+)
+from vmrag_link.git.ignored import Repositories
+from vmrag_link.index import directories
+from vmrag_link.index import view as views
+from vmrag_link.index.draft import Draft
+from vmrag_link.index.verify import damaged_segments
+from vmrag_link.index.views import Views
+from vmrag_link.models import EXTERNAL, At, Collection, Difference, Document, DocumentHeader, canonical_json
+from vmrag_link.ops.documents import collections
+from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.index.query import require_query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.sync.indexer import Indexer
+from vmrag_link.toolsets.compounding import documents, folder, search
+from vmrag_link.toolsets.compounding.folder import Patterns, SkippedFile
+from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile
+from vmrag_link.toolsets.compounding.project import DocsProject
+from vmrag_link.toolsets.compounding.search import Match, Matches, Threshold
+from vmrag_link.workspace import Workspace
+
+FOLDER = "external"
+
+
+class ExternalDocs(NamedTuple):
+    """The files as they are now, as rows that an index is made of."""
+
+    ws: Workspace
+    project: DocsProject
+    collection: Collection
+    found: dict[str, DocumentHeader]
+    skipped: tuple[SkippedFile, ...]
+
+    @property
+    def contents(self) -> str:
+        """Equal for equal documents that are indexed alike."""
+        what = canonical_json([self.collection, [*self.found.values()]])
+        return hashlib.sha256(what.encode()).hexdigest()[:40]
+
+    def collections(self, _at: At) -> list[Collection]:
+        return [self.collection]
+
+    def headers(
+        self, _at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        yield from self.found.values() if collection in (None, self.collection.name) and ids is None else ()
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]:
+        wanted = [each.doc_id for each in self.headers(at, collection=collection, ids=ids)]
+        return (each for doc_id in wanted if (each := self.document(at, self.collection.name, doc_id)))
+
+    def document(self, _at: At, _collection: str, doc_id: str) -> Document | None:
+        """Raises `FileFailed` where the file is not any more what it was when it was listed."""
+        read = _read(self.ws, self.project, self.collection.name, doc_id)
+        if read.header != self.found[doc_id]:
+            raise FileFailed(f"{doc_id} changed while it was read.", hint="Call again.", path=doc_id)
+        return read
+
+    def count(self, _at: At, *, collection: str | None = None) -> int:
+        return len(self.found) if collection in (None, self.collection.name) else 0
+
+    def diff(self, old: At, new: At) -> Difference:
+        raise NotImplementedError  # an index of files is compared with all of them
+
+
+class ExternalMatch(NamedTuple):
+    document: Document
+    match: Match
+
+
+class ExternalFound(NamedTuple):
+    """`matches`: of all; `documents`: the first of them. `skipped`: files that are no text."""
+
+    collection: Collection
+
+    documents: list[ExternalMatch]
+    matches: Matches
+    skipped: tuple[SkippedFile, ...]
+    standing: Standing
+
+
+def nearest(
+    ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, use: Use, least: float | None, limit: int
+) -> ExternalFound:
+    """The external documents nearest to a query.
+
+    Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed`, `Embedding` errors.
+    """
+    require_query(query)
+    wanted = Threshold(use, least, project.config.semantic_search.min_relevance_score)
+    for last in (False, True):
+        docs = bring(ws, active, project)
+        found = _views(ws, project)
+        path = found.path(docs.contents)
+        try:
+            with found.reading(path), contextlib.closing(Searcher(path, ws.models.of, ws.ranking)) as searcher:
+                matches = search.nearest(searcher, docs.collection.name, query, wanted)
+        except IndexFailed:
+            if last or not found.discard(path):
+                raise
+            continue
+        rows = [
+            ExternalMatch(_read(ws, project, docs.collection.name, each.doc_id), each) for each in matches.found[:limit]
+        ]
+        return ExternalFound(docs.collection, rows, matches, docs.skipped, standing(ws))
+    raise AssertionError  # the second attempt returns or raises
+
+
+def bring(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
+    """Make the index of the files as they are now, if it is not there.
+
+    Raises `ExternalDocsMissing`, `FileFailed`, `Embedding` errors.
+    """
+    require_configured(project)
+    with active.lock:
+        docs = _listed(ws, active, project)
+        found = _views(ws, project)
+        if found.problem(docs.contents):
+            _build(ws, docs, found)
+        return docs
+
+
+def require_configured(project: DocsProject) -> None:
+    """Raises `ExternalDocsMissing`, `FileFailed` where the folder is not there."""
+    if not project.external:
+        raise ExternalDocsMissing(
+            f"The project {project.name!r} names no other documentation.",
+            hint=f'Add to {project.config_path}: "external_docs": {{"path": "./docs"}}',
+            config_path=project.config_path,
+        )
+    if not project.external_folder.is_dir():
+        raise FileFailed(
+            f"There is no folder {project.external_folder}.",
+            hint=f"Correct external_docs.path in {project.config_path}, or make the folder.",
+            path=str(project.external_folder),
+        )
+
+
+def _listed(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
+    stated = project.config.external_docs
+    assert stated is not None  # noqa: S101  `require_configured` has looked
+    files = folder.scan(
+        project.external_folder,
+        Patterns(stated.include_patterns, stated.exclude_patterns),
+        Repositories(ws.places).hidden,
+    )
+    model = ws.models.named(ws.config.embedding.model)
+    name = collection_name(EXTERNAL, project.name)
+    collection = msgspec.structs.replace(collections.empty(name, model, CHUNKING, kind=EXTERNAL), created_at="")
+    headers, skipped = active.external.headers(project, files, lambda doc_id: _read(ws, project, name, doc_id))
+    return ExternalDocs(ws, project, collection, headers, tuple(skipped))
+
+
+def _read(ws: Workspace, project: DocsProject, collection: str, doc_id: str) -> Document:
+    return documents.external_document(collection, doc_id, documents.source(ws, project.external_folder, doc_id))
+
+
+def index(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str) -> IndexedFile:
+    """Read one file again; the index of all is made anew where it is another one than before.
+
+    Raises as `bring`, and `DocumentMissing` for a file that the project's patterns leave out.
+    """
+    before = active.external.header(doc_id)
+    active.external.forget(doc_id)
+    docs = bring(ws, active, project)
+    if doc_id not in docs.found:
+        why = next((each.reason for each in docs.skipped if each.path == doc_id), "the patterns leave it out")
+        raise DocumentMissing(
+            f"{doc_id} is none of the other documentation: {why}.",
+            hint="external_docs.include_patterns in the project's configuration",
+            path=doc_id,
+        )
+    document = _read(ws, project, docs.collection.name, doc_id)
+    chunks = len(chunks_of(ws, docs.collection, document))
+    return IndexedFile(document, docs.collection, chunks, changed=before != document.header)
+
+
+def _views(ws: Workspace, project: DocsProject) -> Views:
+    root = ws.places.own / FOLDER / project.path_hash / "views"
+    permissions.make_folder(root)
+    return Views(root)
+
+
+def _build(ws: Workspace, docs: ExternalDocs, found: Views) -> None:
+    """From the index that was made last, where little has changed; then that one goes."""
+    found.sweep()
+    indexer = Indexer(docs, ws.embedding_cache, ws.models.of, ws.progress)
+    with found.segments.making(), found.building() as building:
+        for base in found.all()[:1]:
+            with contextlib.suppress(IndexFailed, MassDeletion), found.reading(base.path):
+                _update(building, docs, indexer, found, base.path)
+                break
+        else:
+            _update(building, docs, indexer, found, None)
+        path = found.publish(building, docs.contents)
+    for each in found.newest():
+        if each != path:
+            found.discard(each)
+    found.segments.sweep()
+    found.segments.collect([found.root])
+    for former in found.root.parent.iterdir():  # whole indexes, of earlier versions
+        if former.is_dir() and former not in (found.root, found.segments.root):
+            directories.remove(former)
+
+
+def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, base: Path | None) -> None:
+    before, damaged = (views.read(base), damaged_segments(base)) if base else (None, {})
+    with Draft(found.segments.root, before, without=damaged.keys()) as draft:
+        indexer.update(draft, docs.contents, base=None)
+        draft.forget_touched()
+        draft.publish(building, revision=docs.contents)

@@ -1,0 +1,176 @@
+"""Results of the tools for a project's documents, which are files of the work tree."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from vmrag_link.models import Record
+from vmrag_link.toolsets.compounding.answer import Synthesis
+from vmrag_link.toolsets.compounding.doc_types import Level
+from vmrag_link.toolsets.compounding.folder import SkippedFile
+from vmrag_link.toolsets.compounding.removal import BranchRemoval
+from vmrag_link.toolsets.compounding.retrieval import IncludedAs
+from vmrag_mcp.results.base import ToolResult
+
+
+class DocTypeCount(Record, frozen=True):
+    name: str
+    doc_count: int
+    custom: bool
+
+
+class ActivateProjectResult(ToolResult, frozen=True):
+    """`path_hash`: of the project's root on this machine. `indexed`, `removed`: how many documents
+    this call took in and out. `skipped`: files that are no documents, and why.
+    """
+
+    status: Literal["activated"]
+    project_name: str
+    branch_name: str
+    path_hash: str
+    doc_types: list[DocTypeCount]
+    total_docs: int
+    skipped: list[SkippedFile]
+    indexed: int
+    removed: int
+    dolt_branch: str | None
+
+
+class AnswerSource(Record, frozen=True):
+    """A document that the answer cites as `[citation]`; `excerpt`: of its nearest passage."""
+
+    path: str
+    title: str
+    char_count: int
+    relevance_score: float
+    citation: int
+    excerpt: str
+    included_as: IncludedAs
+
+
+class AnswerLink(Record, frozen=True):
+    """A document that `linked_from` refers to, directly or through others."""
+
+    path: str
+    title: str
+    char_count: int
+    linked_from: str
+
+
+class RagQueryExternalResult(ToolResult, frozen=True):
+    """`model`: the language model that wrote the answer, if one did."""
+
+    answer: str
+    sources: list[AnswerSource]
+    external_docs_path: str
+    synthesis: Synthesis
+    model: str | None
+
+
+class RagQueryResult(ToolResult, frozen=True):
+    """`model`: the language model that wrote the answer, if one did."""
+
+    answer: str
+    sources: list[AnswerSource]
+    linked_docs: list[AnswerLink]
+    synthesis: Synthesis
+    model: str | None
+
+
+class BestChunk(Record, frozen=True):
+    """`header_path`: the headings that it stands under, with ` > ` between them."""
+
+    header_path: str
+    excerpt: str
+
+
+class SemanticHit(Record, frozen=True):
+    """`date`: as the front matter has it, else null."""
+
+    path: str
+    title: str
+    summary: str
+    char_count: int
+    relevance_score: float
+    doc_type: str
+    date: str | None
+    promotion_level: Level
+    best_chunk: BestChunk
+
+
+class SemanticSearchResult(ToolResult, frozen=True):
+    """Best first, one entry a document; `total_matches` before `limit`."""
+
+    results: list[SemanticHit]
+    total_matches: int
+
+
+class ExternalHit(Record, frozen=True):
+    path: str
+    title: str
+    summary: str
+    char_count: int
+    relevance_score: float
+
+
+class SearchExternalDocsResult(ToolResult, frozen=True):
+    """Best first, one entry a document; `total_matches` before `limit`."""
+
+    results: list[ExternalHit]
+    total_matches: int
+    external_docs_path: str
+
+
+class IndexDocumentResult(ToolResult, frozen=True):
+    """`changed`: whether the document was another one before."""
+
+    status: Literal["indexed"]
+    path: str
+    embedding_dimensions: int
+    chunk_count: int
+    changed: bool
+
+
+class DocTypeEntry(Record, frozen=True):
+    """`schema`: `built-in`, the path of a custom type's schema, or `none`. `custom` is there only
+    where it is true.
+    """
+
+    name: str
+    description: str
+    folder: str
+    schema: str
+    doc_count: int
+    custom: bool | UnsetType = UNSET
+
+
+class ListDocTypesResult(ToolResult, frozen=True):
+    doc_types: list[DocTypeEntry]
+
+
+class DeleteDocumentsResult(ToolResult, frozen=True):
+    """`would_delete_…`: in a preview alone, with the same numbers. `per_branch`: each with its
+    `commit`, where it got one.
+    """
+
+    status: Literal["deleted", "preview"]
+    deleted_count: int
+    deleted_chunks: int
+    project_name: str
+    branch_name: str | None
+    path_hash: str | None
+    dry_run: bool
+    per_branch: list[BranchRemoval]
+    would_delete_count: int | UnsetType = UNSET
+    would_delete_chunks: int | UnsetType = UNSET
+
+
+class UpdatePromotionLevelResult(ToolResult, frozen=True):
+    """`document_path` is relative to the project's documents."""
+
+    status: Literal["updated"]
+    document_path: str
+    previous_level: Level
+    new_level: Level

@@ -1,0 +1,391 @@
+"""Documents of a project that are files of the work tree: activate, search, ask, promote."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET
+
+from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
+from vmrag_link.models import metadata_of
+from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.toolsets.compounding import activation, ask, external, mirror, paths, promotion, removal, retrieval
+from vmrag_link.toolsets.compounding.ask import Answered
+from vmrag_link.toolsets.compounding.doc_types import Level
+from vmrag_link.toolsets.compounding.documents import summary
+from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
+from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
+from vmrag_link.toolsets.compounding.results import (
+    ActivateProjectResult,
+    AnswerLink,
+    AnswerSource,
+    BestChunk,
+    DeleteDocumentsResult,
+    DocTypeCount,
+    DocTypeEntry,
+    ExternalHit,
+    IndexDocumentResult,
+    ListDocTypesResult,
+    RagQueryExternalResult,
+    RagQueryResult,
+    SearchExternalDocsResult,
+    SemanticHit,
+    SemanticSearchResult,
+    UpdatePromotionLevelResult,
+)
+from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+
+Limit = Annotated[int | None, Given("left out: as the project says, else 10", low=1, high=100, clamped=True)]
+Sources = Annotated[int | None, Given("left out: as the project says, else 3", low=1, high=100, clamped=True)]
+Relevance = Annotated[
+    float | None, Given("left out: as the project says, else what suits the embeddings", low=0, high=1)
+]
+DocTypes = Annotated[list[str] | None, Given("left out: all")]
+Path = Annotated[str, Given("in the project's folder of documents")]
+
+
+@tool("W", idempotent=True, on_read_only=True)
+def activate_project(
+    call: Call,
+    *,
+    config_path: Annotated[str, Given(f"absolute: …/{CONFIG}")],
+    branch_name: Annotated[str, Given("git's current branch; none is switched")],
+) -> ActivateProjectResult:
+    """Make a project's documents, Markdown files with front matter, the ones that the other
+    tools of this toolset work on; takes in what changed. Call it first.
+    """
+    active = ActiveProject(config_path, read_only=call.read_only)
+    done = activation.activate(call.ws, active, branch_name)
+    call.state.kept[__package__] = active
+    call.stands(done.standing)
+    _warn_pending(call, done.mirrored)
+    if done.differs:
+        call.warn("BRANCH_DIFFERS", done.differs)
+    for note in done.notes:
+        call.warn("IGNORED_SETTING", note)
+    skipped = f"; {plural(len(done.mirrored.skipped), 'file')} skipped" if done.mirrored.skipped else ""
+    return ActivateProjectResult(
+        status="activated",
+        project_name=done.project.name,
+        branch_name=branch_name,
+        path_hash=done.project.path_hash,
+        doc_types=[DocTypeCount(each.type.name, each.documents, each.type.custom) for each in done.types],
+        total_docs=done.total,
+        skipped=list(done.mirrored.skipped),
+        indexed=done.mirrored.indexed,
+        removed=done.mirrored.removed,
+        dolt_branch=done.standing.kb.branch,
+        message=f"{done.project.name!r} is active, with {plural(done.total, 'document')}{skipped}.",
+    )
+
+
+@tool("RN")
+def rag_query(
+    call: Call,
+    *,
+    query: str,
+    doc_types: DocTypes = None,
+    max_sources: Sources = None,
+    min_relevance_score: Relevance = None,
+    min_promotion_level: Level = "standard",
+    include_critical: bool = True,
+) -> RagQueryResult:
+    """Answer a question from the project's documents, with citations. Without a language model
+    the answer quotes the nearest sentences.
+    """
+    project = _project(call)
+    wanted = AnswerRequest(
+        query, doc_types or (), min_promotion_level, max_sources, min_relevance_score, critical=include_critical
+    )
+    done = ask.ask(call.ws, project, wanted)
+    call.stands(done.standing)
+    _warn(call, done)
+    return RagQueryResult(
+        answer=done.answer.text,
+        sources=_sources(done),
+        linked_docs=[
+            AnswerLink(
+                paths.shown(project.docs, each.document.doc_id),
+                each.document.title,
+                len(each.document.content),
+                paths.shown(project.docs, each.linked_from),
+            )
+            for each in done.linked
+        ],
+        synthesis=done.answer.synthesis,
+        model=done.answer.model,
+        message=_told(done),
+    )
+
+
+@tool("R")
+def semantic_search(
+    call: Call,
+    *,
+    query: str,
+    doc_types: DocTypes = None,
+    limit: Limit = None,
+    min_relevance_score: Relevance = None,
+    promotion_levels: Annotated[list[Level] | None, Given("left out: all")] = None,
+) -> SemanticSearchResult:
+    """Find the project's documents nearest to a text, one entry a document: to read them, where
+    an answer is not enough.
+    """
+    project = _project(call)
+    found = retrieval.semantic(
+        call.ws,
+        project,
+        query,
+        types=doc_types or (),
+        levels=promotion_levels or (),
+        limit=project.config.semantic_search.default_limit if limit is None else limit,
+        least=min_relevance_score,
+    )
+    call.stands(found.standing)
+    hits = []
+    for each in found.documents:
+        metadata = metadata_of(each.document)
+        date = metadata.get("date")
+        hits.append(
+            SemanticHit(
+                path=paths.shown(project.docs, each.document.doc_id),
+                title=each.document.title,
+                summary=summary(each.document, metadata),
+                char_count=len(each.document.content),
+                relevance_score=each.match.score,
+                doc_type=metadata["doc_type"],
+                date=date if isinstance(date, str) else None,
+                promotion_level=metadata["promotion_level"],
+                best_chunk=BestChunk(each.headings, each.match.excerpt),
+            )
+        )
+    return SemanticSearchResult(
+        results=hits, total_matches=found.total, message=_counted(call, found.total, found.best, found.least)
+    )
+
+
+@tool("W", idempotent=True)
+def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
+    """Read one file of the project again and take it in, changed or not."""
+    active, project = _active(call)
+    place = paths.find(project, path)
+    if place.external:
+        done = external.index(call.ws, active, project, place.doc_id)
+        chunks, changed, model = done.chunks, done.changed, done.collection
+    else:
+        landed = mirror.index(call.ws, active, project, place.doc_id)
+        call.pending(landed.pending)
+        chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
+    shown = paths.shown(project.external if place.external else project.docs, place.doc_id)
+    return IndexDocumentResult(
+        status="indexed",
+        path=shown,
+        embedding_dimensions=model.embedding_dimensions,
+        chunk_count=chunks,
+        changed=changed,
+        message=f"{shown} is indexed{'' if changed else ', as it was'}.",
+    )
+
+
+@tool("R")
+def list_doc_types(call: Call) -> ListDocTypesResult:
+    """List the types of the project's documents, their folders, and how many there are of each."""
+    project = _project(call)
+    types, total = activation.counts(call.ws, call.standing().at, project)
+    return ListDocTypesResult(
+        doc_types=[
+            DocTypeEntry(
+                each.type.name,
+                each.type.description,
+                each.type.folder,
+                each.type.shown,
+                each.documents,
+                True if each.type.custom else UNSET,
+            )
+            for each in types
+        ],
+        message=f"{plural(len(types), 'type')}, {plural(total, 'document')}.",
+    )
+
+
+@tool("R")
+def search_external_docs(
+    call: Call, *, query: str, limit: Limit = None, min_relevance_score: Relevance = None
+) -> SearchExternalDocsResult:
+    """Find files of the project's other documentation nearest to a text."""
+    active, project = _active(call)
+    most = project.config.semantic_search.default_limit if limit is None else limit
+    found = external.nearest(call.ws, active, project, query, use=Use.EXTERNAL, least=min_relevance_score, limit=most)
+    call.stands(found.standing)
+    total = len(found.matches.found)
+    return SearchExternalDocsResult(
+        results=[
+            ExternalHit(
+                paths.shown(project.external, each.document.doc_id),
+                each.document.title,
+                summary(each.document, metadata_of(each.document)),
+                len(each.document.content),
+                each.match.score,
+            )
+            for each in found.documents
+        ],
+        total_matches=total,
+        external_docs_path=f"./{project.external}",
+        message=_counted(call, total, found.matches.best, found.matches.least),
+    )
+
+
+@tool("RN")
+def rag_query_external(
+    call: Call, *, query: str, max_sources: Sources = None, min_relevance_score: Relevance = None
+) -> RagQueryExternalResult:
+    """Answer a question from the project's other documentation, with citations."""
+    active, project = _active(call)
+    done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
+    call.stands(done.standing)
+    _warn(call, done)
+    return RagQueryExternalResult(
+        answer=done.answer.text,
+        sources=_sources(done),
+        external_docs_path=f"./{project.external}",
+        synthesis=done.answer.synthesis,
+        model=done.answer.model,
+        message=_told(done),
+    )
+
+
+@tool("WVD", includes=("chroma_delete_documents",))
+def delete_documents(
+    call: Call,
+    *,
+    project_name: str,
+    branch_name: Annotated[str | None, Given("left out: all local branches")] = None,
+    path_hash: Annotated[str | None, Given("left out: any")] = None,
+    dry_run: bool = False,
+) -> DeleteDocumentsResult:
+    """Delete everything that was taken in of a whole project, on one branch or on all; no
+    files. Single documents of a collection: chroma_delete_documents. Of a library, or logs:
+    delete_document.
+    """
+    project = _required(call).load(call.ws)
+    matches = path_hash in (None, project.path_hash)
+    done = removal.remove(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
+    shown = done if matches else removal.Removed(())
+    call.pending(shown.pending)
+    would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
+    back = (
+        " Its files bring them back with the next call, while the project is active."
+        if project_name == project.name
+        else ""
+    )
+    said = f"{plural(shown.documents, 'document')} of {project_name!r} on {plural(len(shown.branches), 'branch')}"
+    return DeleteDocumentsResult(
+        status="preview" if dry_run else "deleted",
+        deleted_count=shown.documents,
+        deleted_chunks=shown.chunks,
+        project_name=project_name,
+        branch_name=branch_name,
+        path_hash=path_hash,
+        dry_run=dry_run,
+        per_branch=list(shown.branches),
+        message=f"{said} would be deleted." if dry_run else f"{said} deleted; no file was touched.{back}",
+        **would,
+    )
+
+
+@tool("WF", idempotent=True)
+def update_promotion_level(call: Call, *, document_path: Path, promotion_level: Level) -> UpdatePromotionLevelResult:
+    """Say how much a document counts, in its file and in the index; the file is changed."""
+    active, project = _active(call)
+    place = paths.find(project, document_path)
+    if place.external:
+        raise ExternalDocsNotPromotable(
+            f"{document_path} belongs to the other documentation, which has no levels.",
+            hint="Write a document of the project that refers to it, and promote that.",
+            path=document_path,
+        )
+    done = promotion.promote(call.ws, active, project, place.doc_id, promotion_level)
+    call.pending(done.pending)
+    said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
+    return UpdatePromotionLevelResult(
+        status="updated",
+        document_path=place.doc_id,
+        previous_level=done.previous,
+        new_level=promotion_level,
+        message=f"{place.doc_id} {said}.",
+    )
+
+
+def _active(call: Call) -> tuple[ActiveProject, DocsProject]:
+    """The project that is active, its documents as the files are now.
+
+    Raises `ProjectInactive`, and as `mirror.reconcile`.
+    """
+    active = _required(call)
+    project = active.load(call.ws)
+    _warn_pending(call, mirror.reconcile(call.ws, active, project))
+    return active, project
+
+
+def _required(call: Call) -> ActiveProject:
+    """Raises `ProjectInactive`."""
+    active = call.state.kept.get(__package__)
+    if not isinstance(active, ActiveProject):
+        raise ProjectInactive(
+            "No project is active in this server.",
+            hint=f"activate_project with config_path={call.ws.places.top / CONFIG} and branch_name",
+        )
+    return active
+
+
+def _warn_pending(call: Call, mirrored: Mirrored) -> None:
+    call.pending(mirrored.pending)
+    if mirrored.unwritten:
+        call.warn("FILES_PENDING", mirrored.unwritten)
+
+
+def _project(call: Call) -> DocsProject:
+    return _active(call)[1]
+
+
+def _sources(done: Answered) -> list[AnswerSource]:
+    return [
+        AnswerSource(
+            path=each.path,
+            title=each.document.title,
+            char_count=len(each.document.content),
+            relevance_score=each.match.score,
+            citation=number,
+            excerpt=each.match.excerpt,
+            included_as=each.included_as,
+        )
+        for number, each in enumerate(done.sources, start=1)
+    ]
+
+
+def _warn(call: Call, done: Answered) -> None:
+    if done.answer.synthesis == "none":
+        _warn_below(call, done.best, done.least)
+    elif done.answer.failure:
+        call.warn("LLM_ERROR", done.answer.failure)
+    elif done.answer.synthesis == "extractive":
+        call.warn("LLM_NOT_CONFIGURED", "No language model is configured: llm.provider in git config, with llm.model.")
+
+
+def _warn_below(call: Call, best: float | None, least: float) -> None:
+    if best is not None:
+        call.warn("BELOW_THRESHOLD", f"The best score is {best}; min_relevance_score is {least}.")
+
+
+def _counted(call: Call, total: int, best: float | None, least: float) -> str:
+    if not total:
+        _warn_below(call, best, least)
+    return f"{plural(total, 'document')} with a score of {least} or more."
+
+
+def _told(done: Answered) -> str:
+    count = len(done.sources)
+    return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

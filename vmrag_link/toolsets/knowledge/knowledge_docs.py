@@ -1,0 +1,96 @@
+"""Documents about tools: what a project knows of a library, a framework, a program that it uses."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from vmrag_link.engines import logical
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import KNOWLEDGE, At, Document, Record
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.toolsets.knowledge import rows
+from vmrag_link.toolsets.knowledge.records import Updated, stated
+from vmrag_link.workspace import Workspace
+
+TABLE: Final = "knowledge_docs"
+
+
+class NewDoc(Record, frozen=True):
+    tool_name: str
+    title: str
+    content: str
+    category: str
+    tool_version: str = ""
+    metadata: Mapping[str, Any] = {}
+
+
+class DocChange(Record, frozen=True):
+    """What becomes of a document; None leaves that part alone. `metadata` replaces what was
+    given.
+    """
+
+    content: str | None = None
+    title: str | None = None
+    category: str | None = None
+    tool_name: str | None = None
+    tool_version: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def add(ws: Workspace, new: NewDoc) -> Landed[Document]:
+    """Store a document; the tool's collection is made if it is not there.
+
+    One title may be there for two versions of a tool. Raises `UsageInvalid`, `CollectionExists`,
+    `ContentRefused`, `Embedding` errors, and as `writing.write`.
+    """
+    fields = {"category": new.category, "tool_name": new.tool_name, "tool_version": new.tool_version}
+    _check(fields)
+    content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)
+    row = rows.new_row(KNOWLEDGE, str(uuid.uuid4()), title=new.title, content=content, fields=fields, metadata=metadata)
+    return writing.write(ws, lambda at: Planned(rows.write_of(ws, at, row), row), f"write about {new.tool_name}")
+
+
+def update(ws: Workspace, doc_id: str, change: DocChange) -> Landed[Updated]:
+    """Change a document; with another tool it moves to that one's collection.
+
+    One that is like that already is left alone. Raises `DocumentMissing`, and as `add`.
+    """
+    if change == DocChange():
+        raise UsageInvalid(
+            "Nothing says what is to change.",
+            hint="Give content, title, category, tool_name, tool_version or metadata.",
+            parameter="content",
+        )
+    if change.content is not None:
+        rows.checked_text(change.content)
+    given = {"category": change.category, "tool_name": change.tool_name, "tool_version": change.tool_version}
+    fields = {key: value for key, value in given.items() if value is not None}
+    _check(fields)
+    metadata = None if change.metadata is None else rows.checked_metadata(change.metadata, TABLE)
+
+    def plan(at: At) -> Planned[Updated]:
+        before = rows.find(ws, at, TABLE, doc_id)
+        after = rows.changed_row(before, title=change.title, content=change.content, fields=fields, metadata=metadata)
+        if after is before:
+            return Planned(None, Updated(before, changed=False))
+        return Planned(rows.write_of(ws, at, after), Updated(after, changed=True))
+
+    return writing.write(ws, plan, f"change document {doc_id}")
+
+
+def _check(fields: Mapping[str, str]) -> None:
+    """Raises `UsageInvalid`; only the version may be empty."""
+    for key, value in fields.items():
+        if key != "tool_version" or value:
+            rows.checked_name(key, value)
+
+
+def about(ws: Workspace, at: At, tool_name: str | None, category: str | None) -> Iterator[Document]:
+    """The documents about a tool, or about all; each is read when it is asked for."""
+    collection = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
+    for each in ws.engine.documents(at, collection=collection, table=TABLE):
+        if category in (None, stated(each)["category"]):
+            yield each

@@ -1,0 +1,174 @@
+"""Search in issue logs and in documents about tools: one ranking over all collections asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from vmrag_link.engines import logical
+from vmrag_link.models import (
+    ISSUES,
+    KNOWLEDGE,
+    TABLE_OF_KIND,
+    At,
+    Collection,
+    Distance,
+    Document,
+    DocumentTable,
+    Record,
+)
+from vmrag_link.ops.follow.provenance import Standing, viewed
+from vmrag_link.ops.index.query import require_query, searching
+from vmrag_link.retrieval.query import Hit, Mode, Query, distance, similarity
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.toolsets.knowledge import issue_filter, knowledge_docs
+from vmrag_link.workspace import View, Workspace
+
+
+class KnowledgeHit(Record, frozen=True):
+    """A chunk, whole. `score`: what it is ranked by, from 1 downwards; `distance` and `similarity`
+    tell of its meaning alone.
+    """
+
+    content: str
+    metadata: dict[str, Any]
+    distance: float
+    similarity: float
+    score: float
+
+
+class IssueHit(KnowledgeHit, frozen=True):
+    log_id: str
+
+
+class DocHit(KnowledgeHit, frozen=True):
+    doc_id: str
+
+
+class EitherHit(KnowledgeHit, frozen=True):
+    source_table: DocumentTable
+    log_id: Annotated[str | UnsetType, Meta(description="source_table is issue_logs")] = UNSET
+    doc_id: Annotated[str | UnsetType, Meta(description="source_table is knowledge_docs")] = UNSET
+
+
+class IssueHits(Record, frozen=True):
+    """Best first. `searched`: the collections that were asked."""
+
+    results: list[IssueHit]
+    searched: list[str]
+
+
+class DocHits(Record, frozen=True):
+    """As `IssueHits`."""
+
+    results: list[DocHit]
+    searched: list[str]
+
+
+class EitherHits(Record, frozen=True):
+    """As `IssueHits`."""
+
+    results: list[EitherHit]
+    searched: list[str]
+
+
+class _Found(Record, frozen=True):
+    """`hits`: each with the values of `KnowledgeHit`."""
+
+    hits: list[tuple[Hit, dict[str, Any]]]
+    searched: list[str]
+    standing: Standing
+
+
+def issues(
+    ws: Workspace,
+    text: str,
+    *,
+    project_id: str | None = None,
+    filters: Mapping[str, Any] | None = None,
+    limit: int = 5,
+) -> tuple[IssueHits, Standing]:
+    """The best passages of the issue logs that pass the filter, of one project or of all.
+
+    None where there are none. Raises `UsageInvalid` for a query without a character,
+    `FilterInvalid`, `Embedding` errors, `IndexFailed`.
+    """
+    wanted = issue_filter.parse(filters or {})
+    name = None if project_id is None else logical.collection_name(ISSUES, project_id)
+
+    def passing(at: At) -> Iterable[Document] | None:
+        return issue_filter.logs(ws, at, project_id, wanted) if wanted else None
+
+    found = _search(ws, text, lambda each: each.kind == ISSUES and name in (None, each.name), passing, limit)
+    hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in found.hits]
+    return IssueHits(hits, found.searched), found.standing
+
+
+def knowledge(
+    ws: Workspace, text: str, *, tool_name: str | None = None, category: str | None = None, limit: int = 5
+) -> tuple[DocHits, Standing]:
+    """The best passages about one tool or about all. Raises as `issues`."""
+    name = None if tool_name is None else logical.collection_name(KNOWLEDGE, tool_name)
+
+    def passing(at: At) -> Iterable[Document] | None:
+        return None if category is None else knowledge_docs.about(ws, at, tool_name, category)
+
+    found = _search(ws, text, lambda each: each.kind == KNOWLEDGE and name in (None, each.name), passing, limit)
+    hits = [DocHit(**shared, doc_id=hit.doc_id) for hit, shared in found.hits]
+    return DocHits(hits, found.searched), found.standing
+
+
+def everything(ws: Workspace, text: str, *, limit: int = 5) -> tuple[EitherHits, Standing]:
+    """The best passages of both; nothing of other collections. Raises as `issues`."""
+    found = _search(ws, text, lambda each: each.kind in TABLE_OF_KIND, lambda _: None, limit)
+    hits = [
+        EitherHit(
+            **shared,
+            source_table=hit.table,
+            log_id=hit.doc_id if hit.table == TABLE_OF_KIND[ISSUES] else UNSET,
+            doc_id=hit.doc_id if hit.table == TABLE_OF_KIND[KNOWLEDGE] else UNSET,
+        )
+        for hit, shared in found.hits
+    ]
+    return EitherHits(hits, found.searched), found.standing
+
+
+def _search(
+    ws: Workspace,
+    text: str,
+    asked: Callable[[Collection], bool],
+    passing: Callable[[At], Iterable[Document] | None],
+    limit: int,
+) -> _Found:
+    """`passing`: the documents that may answer; None for all."""
+    require_query(text)
+
+    def look(searcher: Searcher, view: View) -> _Found:
+        held = {each.name: each for each in searcher.collections() if asked(each)}
+        among = passing(view.at)
+        ids = None if among is None else [each.doc_id for each in among]
+        hits: Sequence[Hit] = ()
+        if held and ids != []:
+            where = None if ids is None else {"source_id": {"$in": ids}}
+            hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
+        cosines = searcher.cosines(text, hits)
+        found = [
+            (hit, _shared(hit, held[hit.collection].distance, cosine))
+            for hit, cosine in zip(hits, cosines, strict=True)
+        ]
+        return _Found(found, list(held), viewed(ws, view))
+
+    return searching(ws, look, files=False)
+
+
+def _shared(hit: Hit, space: Distance, cosine: float) -> dict[str, Any]:
+    """The values of `KnowledgeHit`."""
+    return {
+        "content": hit.text,
+        "metadata": hit.shown_metadata,
+        "distance": distance(space, cosine),
+        "similarity": similarity(cosine),
+        "score": hit.score,
+    }

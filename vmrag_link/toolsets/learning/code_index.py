@@ -1,0 +1,169 @@
+"""Files of the code as documents of `codebase_v1`, which chats are linked with.
+
+A document is a file as it is in the work tree, under its path. Only files that git tracks are
+taken: what is stored is pushed with the knowledge base.
+"""
+
+from __future__ import annotations
+
+import os.path
+import stat
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import terminal_text
+from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.importing import Skipped
+from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.git import index_entries
+from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, metadata_of
+from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system.entries import entry
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.toolsets.learning.chats import FILE, file_of
+from vmrag_link.workspace import Workspace
+
+
+class CodeIndexRequest(Record, frozen=True):
+    """`paths`: absolute ones of files and folders. None of them: everything that git tracks."""
+
+    paths: Sequence[Path]
+    collection_name: str = collections.CODEBASE
+
+
+class CodeIndexReport(Record, frozen=True):
+    """Numbers of documents; `skipped` files with the reasons."""
+
+    collection_name: str
+    changes: ChangeCounts
+    unchanged: int
+    skipped: list[Skipped]
+
+
+def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexReport]:
+    """Store the files that git tracks at or below the paths, and remove the documents of those that
+    it tracks no more.
+
+    A document keeps its chats. Raises `UsageInvalid` for a path of which git and the collection
+    know nothing, and for a collection of this machine alone; `FileFailed` for a file that cannot be
+    read; as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    """
+    stores.require_versioned(ws, request.collection_name)
+    scope = {path: _below_top(ws, path) for path in request.paths}
+    tracked = [name for name in index_entries.tracked_files(ws.places) if _lies_in(name, scope.values())]
+    texts, skipped = _read(ws, [name for name in tracked if name != PIN_NAME])
+
+    def plan(at: At) -> Planned[CodeIndexReport]:
+        stored = {each.doc_id: each for each in ws.engine.headers(at, collection=request.collection_name)}
+        indexed = [name for name, each in stored.items() if file_of(each) == name]
+        for given, path in scope.items():
+            if not any(_lies_in(name, [path]) for name in (*tracked, *indexed)):
+                raise _nothing_there(given)
+        gone = [name for name in indexed if name not in tracked and _lies_in(name, scope.values())]
+        changed = [
+            name
+            for name, text in texts.items()
+            if name not in indexed or stored[name].content_hash != content_hash(text)
+        ]
+        added = sum(name not in stored for name in changed)
+        report = CodeIndexReport(
+            collection_name=request.collection_name,
+            changes=ChangeCounts(added, len(changed) - added, len(gone)),
+            unchanged=len(texts) - len(changed),
+            skipped=skipped,
+        )
+        if not report.changes.total:
+            return Planned(None, report)
+        chunking = collections.ordinary_chunking(ws)
+        collection, new = collections.find_or_new(ws, at, request.collection_name, chunking=chunking)
+        before = _documents(ws, at, collection.name, [name for name in changed if name in stored])
+        rows = [_row(collection.name, name, texts[name], before.get(name)) for name in changed]
+        write = collections.prepared(ws, [collections.Put(collection, new, rows)])
+        removed = [(collection.name, name) for name in gone]
+        return Planned(msgspec.structs.replace(write, remove_documents=removed), report)
+
+    return writing.write(ws, plan, "index code")
+
+
+def _below_top(ws: Workspace, path: Path) -> str:
+    """As git writes it; empty for the whole work tree. Raises `UsageInvalid`."""
+    real, top = files.named(path).path, os.path.realpath(ws.places.top)
+    if not real.is_relative_to(top):
+        raise UsageInvalid(
+            f"{terminal_text.one_line(str(path))} does not lie in the work tree {top}.",
+            hint="Name files and folders of the repository, or --all.",
+            path=str(path),
+        )
+    return "" if real == Path(top) else real.relative_to(top).as_posix()
+
+
+def _lies_in(name: str, scope: Collection[str]) -> bool:
+    """Without a scope everything does."""
+    return not scope or any(not path or name == path or name.startswith(f"{path}/") for path in scope)
+
+
+def _nothing_there(path: Path) -> UsageInvalid:
+    shown = terminal_text.one_line(str(path))
+    return UsageInvalid(
+        f"git tracks no file at {shown}, and none was indexed.",
+        hint=f"git add {quoted(path)}, if it is there",
+        path=shown,
+    )
+
+
+def _read(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], list[Skipped]]:
+    """The texts by path, and the files that have none. Raises as `files.read`."""
+    texts: dict[str, str] = {}
+    skipped = []
+    with ws.progress.task("reading", len(names)) as task:
+        for name in names:
+            path = ws.places.top / name
+            if why := _problem(ws, name, path):
+                skipped.append(Skipped(terminal_text.one_line(name), why))
+            elif text := _text(files.read(ws, files.named(path)).data):
+                texts[name] = text
+            else:
+                skipped.append(Skipped(name, "has no text"))
+            task.advance()
+    return texts, skipped
+
+
+def _problem(ws: Workspace, name: str, path: Path) -> str | None:
+    """Why a file is left out."""
+    if why := id_problem(name):
+        return f"its path {why}"
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "is not in the work tree"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if files.named(path).path != Path(os.path.realpath(ws.places.top), name):
+        return "lies behind a link"  # as for git: it may be no file of this repository
+    most = ws.config.ingest.max_bytes
+    return f"has more than {most:,} bytes" if status.st_size > most else None
+
+
+def _text(data: bytes) -> str:
+    """Empty for what is no text."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return ""
+    return "" if "\0" in text or not text.strip() else text
+
+
+def _documents(ws: Workspace, at: At, collection: str, names: Sequence[str]) -> dict[str, Document]:
+    found = ws.engine.documents(at, collection=collection, ids=names) if names else ()
+    return {each.doc_id: each for each in found}
+
+
+def _row(collection: str, name: str, text: str, before: Document | None) -> Document:
+    kept = metadata_of(before) if before else {}
+    row = entry(collection, name, text, kept | {FILE: name}, before=before)
+    return msgspec.structs.replace(row, title=name)

@@ -1,0 +1,313 @@
+"""`vmrag learning`: the tools of the toolset `learning`, for people and for scripts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, group
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
+from vmrag_link.models import LEARNINGS
+from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.system import collections, relocation
+from vmrag_link.toolsets.learning import (
+    chats,
+    code_index,
+    promotion,
+    quality_checks,
+    runs,
+    runtime_errors,
+    setup_collections,
+    validation,
+)
+from vmrag_link.toolsets.learning.chat_context import FileChange
+from vmrag_link.toolsets.learning.evidence import score
+from vmrag_link.toolsets.learning.evidence.quality import Metric
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.named_files import NamedFile
+    from vmrag_link.ops.documents.writing import Landed
+
+_FILE = click.Path(path_type=Path)
+_SHARE = click.FloatRange(0, 1)
+
+
+command = group("learning", "Write down test results, checks and errors as evidence, and what was learnt from them.")
+
+
+@vmrag_command("setup-collections")
+def setup(invocation: Invocation) -> None:
+    """Make the collections for code, chats, learnings, thoughts and evidence that are missing.
+
+    The other commands make what they need by themselves.
+    """
+    with invocation.workspace() as ws:
+        done = setup_collections.setup_collections(ws)
+    made = [f"Made {name}." for name in done.report.created]
+    _emit(invocation, done, made or ["All of them were there."])
+
+
+@vmrag_command("promote-learning")
+@click.argument("words", metavar="DESCRIPTION", required=False, default="")
+@click.option("--description", default="", help="The same as DESCRIPTION.")
+@click.option("--pattern", default="", help="The pattern that the learning is about.")
+@click.option("--code-ref", default="", metavar="PATH:COMMIT:LINE", help="The code that shows it.")
+@click.option("--tags", default="", metavar="NAME,…", help="Words by which it is filed.")
+@click.option("--confidence", type=_SHARE, default=0.5, metavar="SHARE", help="How sure it is, 0 to 1; by default 0.5.")
+@click.option(
+    "--source-chat-id", default="", metavar="ID", help="The chat that it comes from, which is marked as promoted."
+)
+@click.option("--collection-name", default=LEARNINGS, metavar="NAME", help="Where it is stored.")
+@click.option("--chat-collection-name", default=collections.CHATS, metavar="NAME", help="Where the chat is.")
+@click.option(
+    "--include-chat-context/--no-include-chat-context", default=False, help="Take over what the chat says of the code."
+)
+@click.option("--require-validation", is_flag=True, help="Refuse without a validation that is enough.")
+@click.option("--validation-evidence-id", default="", metavar="ID", help="The evidence; it precedes a score.")
+@click.option("--validation-score", type=_SHARE, metavar="SHARE", help="A score given by hand, 0 to 1.")
+@click.option(
+    "--validation-threshold",
+    type=_SHARE,
+    default=score.THRESHOLD,
+    metavar="SHARE",
+    help="What is enough; by default 0.7.",
+)
+def promote(invocation: Invocation, *, words: str, description: str, tags: str, **given: Any) -> None:
+    """Write down what was learnt, on evidence if there is any."""
+    if bool(words) == bool(description):
+        raise UsageInvalid(
+            "A learning has one description.",
+            hint='For example: vmrag learning promote-learning "Ask before you delete"',
+        )
+    request = promotion.PromotionRequest(description=words or description, tags=[tags], **given)
+    with invocation.workspace() as ws:
+        done = promotion.promote(ws, request)
+    lines = [f"Learning {done.report.learning_id}"]
+    if checked := done.report.validation:
+        enough = "enough" if checked.meets_threshold else f"below {request.validation_threshold:g}"
+        lines.append(f"Validated with the score {checked.score:g}, which is {enough}.")
+    if done.report.source_chat_updated:
+        lines.append(f"Chat {request.source_chat_id} is marked as promoted.")
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("log-error")
+@click.option("--error-type", required=True, metavar="NAME", help="For example KeyError.")
+@click.option("--error-message", required=True, metavar="TEXT", help="What it said.")
+@click.option("--stacktrace", default="", metavar="TEXT", help="Where it came from.")
+@click.option("--affected-files", default="", metavar="FILE,…", help="By default those that the stack trace names.")
+@click.option("--resolution", default="", metavar="TEXT", help="What resolved it.")
+@click.option("--resolution-verified", is_flag=True, help="Somebody saw that it works.")
+@click.option("--collection-name", default=collections.EVIDENCE, metavar="NAME", help="Where it is stored.")
+def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> None:
+    """Write down an error of running code, and how it was resolved."""
+    request = runtime_errors.ErrorRequest(affected_files=[affected_files], **given)
+    with invocation.workspace() as ws:
+        done = runtime_errors.log_error(ws, request)
+    lines = [_evidence(done.report.evidence_id, done.report.score)]
+    lines += [f"  {name}" for name in done.report.affected_files]
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("log-test-results")
+@click.argument("xml_path", type=_FILE)
+@click.option("--before-xml", type=_FILE, metavar="FILE", help="The same of the run before.")
+@click.option("--commit-before", default="", metavar="COMMIT", help="The code commit of the run before.")
+@click.option("--commit-after", default="", metavar="COMMIT", help="The code commit of this run.")
+@click.option("--collection-name", default=collections.TEST_RESULTS, metavar="NAME", help="Where it is stored.")
+def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path | None, **given: Any) -> None:
+    """Write down the results of a test run, from its JUnit XML, and which tests it fixed.
+
+    pytest writes such a file with --junitxml=FILE; most runners can.
+    """
+    before = _file(invocation, before_xml) if before_xml else None
+    request = runs.RunRequest(xml=_file(invocation, xml_path), before=before, **given)
+    with invocation.workspace() as ws:
+        done = runs.log_test_results(ws, request)
+    report, tests = done.report, done.report.tests
+    ended = f"{tests.passed} passed, {tests.failed} failed, {tests.errors} in error, {tests.skipped} skipped"
+    lines = [
+        _evidence(report.evidence_id, report.validation_score),
+        f"{plural(tests.total, 'test')}: {ended}",
+        *(f"  fixed: {each.test_id}  {each.evidence_id}" for each in report.transitions),
+        *(f"  regression: {each}" for each in report.regressions),
+    ]
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("log-quality-check")
+@click.option(
+    "--tool",
+    required=True,
+    metavar="NAME",
+    help="ruff, flake8, pylint, mypy, coverage; of others the lines are counted.",
+)
+@click.option("--after-output", required=True, type=_FILE, metavar="FILE", help="What the tool printed.")
+@click.option("--before-output", type=_FILE, metavar="FILE", help="What it printed before the change.")
+@click.option("--metric-type", type=click.Choice(get_args(Metric)), default="error_count", help="What is measured.")
+@click.option("--collection-name", default=collections.EVIDENCE, metavar="NAME", help="Where it is stored.")
+def log_quality_check(invocation: Invocation, *, after_output: Path, before_output: Path | None, **given: Any) -> None:
+    """Write down what a linter, a type checker or coverage printed, before and after a change."""
+    before = _file(invocation, before_output) if before_output else None
+    request = quality_checks.QualityRequest(after=_file(invocation, after_output), before=before, **given)
+    with invocation.workspace() as ws:
+        done = quality_checks.log_quality_check(ws, request)
+    report = done.report
+    values = (
+        f"{report.after_value:g}"
+        if report.before_value is None
+        else f"{report.before_value:g} → {report.after_value:g}"
+    )
+    lines = [_evidence(report.evidence_id, report.score), f"{report.tool}, {report.metric_type}: {values}"]
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("validate-evidence")
+@click.option("--evidence-file", type=_FILE, metavar="FILE", help="Evidence as JSON.")
+@click.option("--test-transitions", default="", metavar="ID,…", help="Of tests, or of whole runs.")
+@click.option("--runtime-errors", default="", metavar="ID,…", help="Of errors.")
+@click.option("--code-quality", default="", metavar="ID,…", help="Of checks.")
+@click.option(
+    "--threshold", type=_SHARE, default=score.THRESHOLD, metavar="SHARE", help="What is enough; by default 0.7."
+)
+@click.option("--output-file", type=_FILE, metavar="FILE", help="Where the result goes as well, as JSON.")
+@click.option("--fail-below", is_flag=True, help="Exit with 1 where the score is not enough.")
+def validate_evidence(
+    invocation: Invocation,
+    *,
+    evidence_file: Path | None,
+    threshold: float,
+    output_file: Path | None,
+    fail_below: bool,
+    **ids: str,
+) -> int:
+    """Put evidence together into one score, and store that as evidence of its own.
+
+    At least one of the first four options is needed.
+    """
+    request = validation.ValidationRequest(
+        evidence_file=_file(invocation, evidence_file) if evidence_file else None,
+        threshold=threshold,
+        output=invocation.directory / output_file if output_file else None,
+        **{name: [each] for name, each in ids.items()},
+    )
+    with invocation.workspace() as ws:
+        done = validation.validate_evidence(ws, request)
+    report, counts = done.report, done.report.counts
+    enough = "enough" if report.meets_threshold else f"below {threshold:g}"
+    counted = (
+        plural(counts.test_transitions, "test"),
+        plural(counts.runtime_errors, "error"),
+        plural(counts.code_quality, "check"),
+        plural(counts.regressions, "regression"),
+    )
+    lines = [f"{_evidence(report.evidence_id, report.score)}, which is {enough}", ", ".join(counted)]
+    _emit(invocation, done, lines)
+    return FAILED_CHECK if fail_below and not report.meets_threshold else OK
+
+
+@vmrag_command("move")
+def move(invocation: Invocation) -> None:
+    """Move thoughts, chats, evidence and learnings to where `system.versioned` says.
+
+    Into the knowledge base, or out of it, to this machine alone. What was committed before stays in
+    its history, and with whoever has it.
+    """
+    with invocation.workspace() as ws:
+        done = relocation.move(ws)
+    moved = [f"{name}: {plural(count, 'document')} moved" for name, count in done.report.moved.items()]
+    kept = [
+        f"{name}: {plural(count, 'document')} left, whose ids have other documents there"
+        for name, count in done.report.kept.items()
+    ]
+    _emit(invocation, done, [*moved, *kept] or ["Everything is where it should be."])
+
+
+@vmrag_command("log-chat")
+@click.option("--prompt-summary", required=True, metavar="TEXT", help="What was asked.")
+@click.option("--response-summary", required=True, metavar="TEXT", help="What was answered and done.")
+@click.option("--raw-prompt", default="", metavar="TEXT", help="The prompt itself; it is pushed, but in no index.")
+@click.option("--raw-response", default="", metavar="TEXT", help="The answer itself, in the same way.")
+@click.option("--tool-usage-file", type=_FILE, metavar="FILE", help="JSON, a list of {name, args}.")
+@click.option(
+    "--file-changes-file",
+    type=_FILE,
+    metavar="FILE",
+    help="JSON, a list of {file_path, before_content, after_content}.",
+)
+@click.option("--involved-entities", default="", metavar="NAME,…", help="What the chat is about.")
+@click.option("--session-id", default="", metavar="ID", help="Chats of one session have the same.")
+@click.option("--collection-name", default=collections.CHATS, metavar="NAME", help="Where it is stored.")
+def log_chat(
+    invocation: Invocation, *, tool_usage_file: Path | None, file_changes_file: Path | None, **given: Any
+) -> None:
+    """Write down what was asked and done in a chat, linked with the code that it changed.
+
+    What is not given is derived.
+    """
+    with invocation.workspace() as ws:
+        used = chats.read_list(ws, _file(invocation, tool_usage_file), chats.ToolUse) if tool_usage_file else []
+        changed = chats.read_list(ws, _file(invocation, file_changes_file), FileChange) if file_changes_file else []
+        done = chats.log_chat(ws, chats.ChatRequest(tool_usage=used, file_changes=changed, **given))
+    links = done.report.bidirectional_links
+    lines = [f"Chat {done.report.chat_id}", *(f"  linked with {name}" for name in links.files)]
+    lines += [f"  not indexed: {name}" for name in links.unmatched_files]
+    _emit(invocation, done, lines)
+
+
+@vmrag_command("index")
+@click.argument("paths", nargs=-1, type=_FILE)
+@click.option("--repo-root", type=_FILE, metavar="DIR", help="From where PATHS count; the same as -C.")
+@click.option("--all", "everything", is_flag=True, help="All files that git tracks.")
+@click.option("--collection-name", default=collections.CODEBASE, metavar="NAME", help="Where they are stored.")
+def index(
+    invocation: Invocation, *, paths: tuple[Path, ...], repo_root: Path | None, everything: bool, collection_name: str
+) -> None:
+    """Store the files of the code that git tracks at or below PATHS, to link chats with them.
+
+    Files that are unchanged cost nothing; those that git tracks no more are removed.
+    """
+    if bool(paths) == everything:
+        raise UsageInvalid(
+            "Name files and folders, or --all, not both." if paths else "Nothing says which files are meant.",
+            hint="For example: vmrag learning index src",
+        )
+    at = replace(invocation, directory=invocation.directory / (repo_root or ""))
+    with at.workspace() as ws:
+        request = code_index.CodeIndexRequest([at.directory / path for path in paths], collection_name)
+        done = code_index.index_code(ws, request)
+    report = done.report
+    lines = [f"{described(report.changes)} in {report.collection_name}, {report.unchanged} unchanged"]
+    lines += [f"  left out: {each.name} {each.reason}" for each in report.skipped]
+    _emit(invocation, done, lines)
+
+
+for each in (setup, promote, log_error, log_test_results, log_quality_check, validate_evidence, log_chat, index, move):
+    command.add_command(each)
+
+
+def _emit(invocation: Invocation, done: Landed[Any], lines: Iterable[str]) -> None:
+    warned = [f"warning: {done.pending}"] if done.pending else []
+    here = [] if done.versioned else ["This stays on this machine: system.versioned is false."]
+    invocation.emit(done.report, [*lines, *warned, *here, *([NEXT_COMMIT] if done.branch else [])])
+
+
+def _evidence(doc_id: str, found: float) -> str:
+    return f"Evidence {doc_id}, score {found:g}"
+
+
+def _file(invocation: Invocation, path: Path) -> NamedFile:
+    return files.named(invocation.directory / path)
+
+
+def main() -> None:
+    """The entry point of `chroma-mcp-client`, as these commands are called elsewhere."""
+    from vmrag_link.cli.main import main as vmrag
+
+    vmrag(["learning", *sys.argv[1:]])

@@ -1,0 +1,140 @@
+"""Promote what was found out to a learning, on evidence if there is any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link import clock
+from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
+from vmrag_link.models import LEARNINGS, At, Document, Record, metadata_of
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.collections import exact
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.toolsets.learning import evidence_records as evidence
+from vmrag_link.toolsets.learning.evidence import score
+from vmrag_link.toolsets.learning.names import split
+from vmrag_link.workspace import DocumentStore, Workspace
+
+CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
+"""What a learning takes over from its chat."""
+
+
+class PromotionRequest(Record, frozen=True):
+    """`code_ref`: `path:commit:line`. `tags`: names, or lists of them with commas between."""
+
+    description: str
+    pattern: str = ""
+    code_ref: str = ""
+    tags: Sequence[str] = ()
+    confidence: float = 0.5
+    source_chat_id: str = ""
+    collection_name: str = LEARNINGS
+    chat_collection_name: str = collections.CHATS
+    include_chat_context: bool = False
+    require_validation: bool = False
+    validation_evidence_id: str = ""
+    validation_score: float | None = None
+    validation_threshold: float = score.THRESHOLD
+
+
+class Validation(Record, frozen=True):
+    """`evidence_id`: None for a score that was given."""
+
+    score: float
+    evidence_id: str | None
+    meets_threshold: bool
+    evidence_types: list[str]
+
+
+class PromotionReport(Record, frozen=True):
+    learning_id: str
+    collection_name: str
+    validation: Validation | None
+    source_chat_updated: bool
+
+
+def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]:
+    """Store a learning, and note in its chat that it was promoted; both or neither.
+
+    Evidence precedes a score that is given. Raises `ValidationMissing`, `ValidationTooLow`,
+    `DocumentMissing` for a chat or evidence that is not there, as `collections.find_or_new`,
+    `collections.prepared`, `writing.write`.
+    """
+    doc_id = evidence.new_id()
+
+    store = stores.for_tools(ws, request.collection_name, request.chat_collection_name)
+
+    def plan(at: At) -> Planned[PromotionReport]:
+        validation = _validation(store, at, request)
+        chat = _chat(store, at, request) if request.source_chat_id else None
+        collection, new = collections.find_or_new(store, at, request.collection_name)
+        learning = entry(collection.name, doc_id, request.description, _metadata(request, validation, chat))
+        puts = [collections.Put(collection, new, [learning])]
+        if chat:
+            promoted = with_metadata(chat, status="promoted", derived_learning_id=doc_id)
+            chats, new = collections.find_or_new(store, at, request.chat_collection_name)
+            puts.append(collections.Put(chats, new, [promoted]))
+        report = PromotionReport(doc_id, collection.name, validation, source_chat_updated=chat is not None)
+        return Planned(collections.prepared(store, puts), report)
+
+    return writing.write(store, plan, "promote a learning")
+
+
+def _validation(store: DocumentStore, at: At, request: PromotionRequest) -> Validation | None:
+    """Raises `DocumentMissing`, `ValidationMissing`, `ValidationTooLow`."""
+    least, named = request.validation_threshold, request.validation_evidence_id
+    if named:
+        found = evidence.look_up(store, at, [named])[named]
+        validation = Validation(found.score, named, found.score >= least, found.types)
+    elif request.validation_score is not None:
+        validation = Validation(request.validation_score, None, request.validation_score >= least, [])
+    elif request.require_validation:
+        raise ValidationMissing(
+            "A validation is required, and neither evidence nor a score is given.",
+            hint="vmrag learning validate-evidence gives an id for --validation-evidence-id.",
+        )
+    else:
+        return None
+    if request.require_validation and not validation.meets_threshold:
+        raise ValidationTooLow(
+            f"The validation's score is {validation.score:g}, and {least:g} is required.",
+            hint="Gather more evidence, or promote without --require-validation.",
+            score=validation.score,
+            threshold=least,
+        )
+    return validation
+
+
+def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
+    """Raises `DocumentMissing`."""
+    there = exact(store, at, request.chat_collection_name)
+    chat = store.engine.document(at, there.name, request.source_chat_id) if there else None
+    if chat is None:
+        raise DocumentMissing(
+            f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
+            hint=f"vmrag list --collection {collections.CHATS}",
+            doc_id=request.source_chat_id,
+            collection_name=request.chat_collection_name,
+        )
+    return chat
+
+
+def _metadata(request: PromotionRequest, validation: Validation | None, chat: Document | None) -> dict[str, object]:
+    """Without what is not known."""
+    found: dict[str, object] = {
+        "pattern": request.pattern,
+        "code_ref": request.code_ref,
+        "tags": split(request.tags),
+        "source_chat_id": request.source_chat_id,
+    }
+    if validation:
+        found["validation_evidence_id"] = validation.evidence_id
+        found["evidence_types"] = validation.evidence_types
+    if chat and request.include_chat_context:
+        before = metadata_of(chat)
+        found |= {name: before[name] for name in CONTEXT if name in before}
+    said = {name: value for name, value in found.items() if value}
+    score = {"validation_score": validation.score} if validation else {}
+    return {"confidence": request.confidence, "timestamp": clock.now()} | said | score

@@ -1,0 +1,91 @@
+"""Errors that occurred in running code, and how they were resolved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link.models import At, Record
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.toolsets.learning import evidence_records as evidence
+from vmrag_link.toolsets.learning.evidence import score
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
+from vmrag_link.toolsets.learning.names import file_name, split
+from vmrag_link.workspace import Workspace
+
+TYPE: evidence.EvidenceType = "runtime_error_resolution"
+
+MOST_TRACE = 20_000
+"""Characters of a stack trace that are kept: its end, which says most."""
+
+_FRAMES = re.compile(
+    r'File "(?P<python>[^"\n]{1,500})", line \d+'
+    r"|\((?P<call>[^()\n:]{1,500}\.\w{1,10}):\d+(?::\d+)?\)"
+    r"|^[ \t]*(?:at[ \t]+)?(?P<plain>[^\s:()]{1,500}\.\w{1,10}):\d+",
+    re.MULTILINE,
+)
+"""A file in a frame of Python, of Java or JavaScript, of Go and of most others."""
+
+
+class ErrorRequest(Record, frozen=True):
+    """`affected_files`: names, or lists of them with commas between."""
+
+    error_type: str
+    error_message: str
+    stacktrace: str = ""
+    affected_files: Sequence[str] = ()
+    resolution: str = ""
+    resolution_verified: bool = False
+    collection_name: str = collections.EVIDENCE
+
+
+class ErrorReport(Record, frozen=True):
+    evidence_id: str
+    error_id: str
+    evidence_type: str
+    score: float
+    affected_files: list[str]
+
+
+def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
+    """Store an error.
+
+    Raises as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    """
+    doc_id = evidence.new_id()
+    weight = score.resolution(request.resolution, verified=request.resolution_verified)
+    found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
+    trace = request.stacktrace[-MOST_TRACE:]
+    files = split(request.affected_files) or files_of(trace, ws.places.top)
+    text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
+
+    store = stores.for_tools(ws, request.collection_name)
+
+    def plan(at: At) -> Planned[ErrorReport]:
+        collection, new = collections.find_or_new(store, at, request.collection_name)
+        row = evidence.record(
+            collection.name,
+            doc_id,
+            text,
+            TYPE,
+            found,
+            error_type=request.error_type,
+            error_message=request.error_message,
+            stacktrace=trace,
+            affected_files=files,
+            resolution=request.resolution,
+            resolution_verified=request.resolution_verified,
+        )
+        write = collections.prepared(store, [collections.Put(collection, new, [row])])
+        return Planned(write, ErrorReport(doc_id, doc_id, TYPE, found.score, files))
+
+    return writing.write(store, plan, "write down an error")
+
+
+def files_of(stacktrace: str, top: Path) -> list[str]:
+    """The files that a stack trace names, each once; those of the work tree from its top on."""
+    found = (next(filter(None, match.groups())) for match in _FRAMES.finditer(stacktrace))
+    return [*dict.fromkeys(file_name(each, top) for each in found if not each.startswith("<"))]

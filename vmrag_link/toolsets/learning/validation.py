@@ -1,0 +1,165 @@
+"""Evidence of several kinds, put together into one score."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.errors import JsonInvalid, NothingSelected, file_failures
+from vmrag_link.models import At, Record, canonical_json, json_from_user, json_text
+from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.named_files import NamedFile
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.paths import write_atomically
+from vmrag_link.toolsets.learning import evidence_records as evidence
+from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
+from vmrag_link.toolsets.learning.evidence import score
+from vmrag_link.toolsets.learning.evidence.quality import COVERAGE
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
+from vmrag_link.toolsets.learning.names import split
+from vmrag_link.workspace import Workspace
+
+VALIDATION = "validation"
+
+_KINDS = {runs.TYPE: "test_transitions", runtime_errors.TYPE: "runtime_errors", quality_checks.TYPE: "code_quality"}
+
+
+class FileTransition(Record, frozen=True):
+    test_id: str
+    before_status: str
+    after_status: str
+
+
+class FileError(Record, frozen=True):
+    error_type: str
+    error_message: str = ""
+    resolution: str = ""
+    resolution_verified: bool = False
+
+
+class FileCheck(Record, frozen=True):
+    tool: str
+    before_value: float
+    after_value: float
+
+
+class EvidenceFile(Record, frozen=True):
+    """What a person or a program writes down as evidence, as JSON."""
+
+    test_transitions: tuple[FileTransition, ...] = ()
+    runtime_errors: tuple[FileError, ...] = ()
+    code_quality: tuple[FileCheck, ...] = ()
+    regressions: tuple[str, ...] = ()
+
+
+class ValidationRequest(Record, frozen=True):
+    """Ids of evidence, or lists of them with commas between. `output`: where the result goes."""
+
+    evidence_file: NamedFile | None = None
+    test_transitions: Sequence[str] = ()
+    runtime_errors: Sequence[str] = ()
+    code_quality: Sequence[str] = ()
+    threshold: float = score.THRESHOLD
+    output: Path | None = None
+
+
+class EvidenceCounts(Record, frozen=True):
+    test_transitions: int
+    runtime_errors: int
+    code_quality: int
+    regressions: int
+
+
+class ValidationReport(Record, frozen=True):
+    score: float
+    threshold: float
+    meets_threshold: bool
+    evidence_types: list[str]
+    counts: EvidenceCounts
+    evidence_id: str
+    output_file: str | None
+
+
+def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[ValidationReport]:
+    """Score evidence, and store that as evidence that a learning can be promoted with.
+
+    Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, as `files.read`,
+    `collections.prepared`, `writing.write`; `FileFailed` where the result cannot be written.
+    """
+    ids = split([*request.test_transitions, *request.runtime_errors, *request.code_quality])
+    if not ids and request.evidence_file is None:
+        raise NothingSelected(
+            "Nothing says which evidence is meant.",
+            hint="Name the ids that log-test-results, log-error and log-quality-check gave, or a file of evidence.",
+        )
+    of_file = _of_file(ws, request.evidence_file) if request.evidence_file else Evidence()
+    doc_id = evidence.new_id()
+    output = str(request.output) if request.output else None
+
+    store = stores.for_tools(ws)
+
+    def plan(at: At) -> Planned[ValidationReport]:
+        whole = evidence.together([*evidence.look_up(store, at, ids).values(), of_file])
+        numbers = {name: sum(each.type == kind for each in whole.items) for kind, name in _KINDS.items()}
+        report = ValidationReport(
+            score=whole.score,
+            threshold=request.threshold,
+            meets_threshold=whole.score >= request.threshold,
+            evidence_types=whole.types,
+            counts=EvidenceCounts(**numbers, regressions=len(whole.regressions)),
+            evidence_id=doc_id,
+            output_file=output,
+        )
+        collection, new = collections.find_or_new(store, at, collections.EVIDENCE)
+        text = f"Evidence with the score {whole.score:g}: " + ", ".join(
+            f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
+        )
+        row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
+        return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
+
+    landed = writing.write(store, plan, "write down a validation")
+    if request.output:
+        with file_failures():
+            write_atomically(request.output, json_text(landed.report).encode() + b"\n")
+    return landed
+
+
+def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
+    """Raises `JsonInvalid`."""
+    source = files.read(ws, file)
+    try:
+        found = msgspec.convert(json_from_user(source.data.decode()), type=EvidenceFile)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise JsonInvalid(
+            f"{source.name} is no file of evidence: {error}.",
+            hint="docs/learning.md shows one.",
+            parameter="evidence_file",
+            value=source.key,
+        ) from None
+    return Evidence(tuple(_items(found)), found.regressions)
+
+
+def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
+    for test in found.test_transitions:
+        yield _item(test, runs.TYPE, score.transition(*map(_status, (test.before_status, test.after_status))))
+    for error in found.runtime_errors:
+        weight = score.resolution(error.resolution, verified=error.resolution_verified)
+        yield _item(error, runtime_errors.TYPE, weight)
+    for check in found.code_quality:
+        points = check.tool == COVERAGE
+        better = score.improvement(check.before_value, check.after_value, points=points)
+        yield _item(check, quality_checks.TYPE, score.quality(better, points=points))
+
+
+def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
+    """Its id is made of what it says, so that the same file counts once."""
+    return EvidenceItem(hashlib.sha256(canonical_json(row).encode()).hexdigest()[:32], kind, weight)
+
+
+def _status(given: str) -> str:
+    return {"passed": "pass", "failed": "fail"}.get(given, given)

@@ -1,0 +1,14 @@
+"""Libraries: files and web pages as documents, each known by where it came from."""
+
+from vmrag_link.toolset import Toolset, ToolsetCommand
+
+TOOLSET = Toolset(
+    "ingest",
+    "files and pages in libraries, and their search",
+    __name__,
+    tools=(".tools", "vmrag_mcp.tools.any_document"),
+    commands={
+        "refresh": ToolsetCommand("Documents", "Ask again for the web pages of libraries.", ".refresh_command:command")
+    },
+    imports=dict.fromkeys(("http", "https", "file"), ".import_command:take"),
+)

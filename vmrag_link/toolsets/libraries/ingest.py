@@ -1,0 +1,193 @@
+"""Take files and pages into a library: new ones, and those that changed since they were taken.
+
+A document that is there is known by its source; whether it is up to date, by the hash of the bytes
+that it was made of.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from vmrag_link import clock
+from vmrag_link.conversion.converter import Converted
+from vmrag_link.documents import origin
+from vmrag_link.documents.origin import Origin
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, VmragError
+from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, json_from_user
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.drafts import refuse_reserved
+from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.toolsets.libraries import library
+from vmrag_link.toolsets.libraries.converting import Convert
+from vmrag_link.workspace import Workspace
+
+NAMESPACE = uuid.UUID("6f0d9a52-5d0f-5c53-9a3c-0c1f6a3e7b11")
+"""Of the ids of documents in libraries. It never changes: two branches that take in the same source
+meet in one document.
+"""
+
+
+LEFT_OUT = (FormatUnsupported, ConversionFailed, ContentRefused)
+"""Why a source cannot become a document."""
+
+
+class Ingested(Record, frozen=True):
+    """What became of a source."""
+
+    status: Literal["indexed", "replaced", "skipped"]
+    document: Document
+    collection: Collection
+
+
+def ingest(
+    ws: Workspace,
+    name: str,
+    sources: Sequence[Source],
+    convert: Convert,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    refused: dict[str, VmragError] | None = None,
+) -> Landed[list[Ingested]]:
+    """Store the sources in a library, which is made if it is not there; all of them or none.
+
+    A source whose bytes are stored already is skipped, and nothing of it is written. One that
+    changed takes the place of its document, which keeps its id and, without `metadata`, what was
+    given before. All are converted and embedded before anything is stored. No two may have the same
+    key. With `refused`, one that cannot be converted is left out and the reason put there, by its
+    key.
+
+    Raises `NameInvalid`, `LibraryRefused` for a collection of another kind, `ContentRefused` for
+    metadata, what `convert` raises, `Embedding` errors, and as `writing.write`.
+    """
+    library.check(name)
+    given = None if metadata is None else checked_metadata(metadata, name)
+    converted: dict[str, Converted] = {}  # the plan may be asked again, under the lock
+
+    def convert_once(source: Source) -> Converted:
+        if source.key not in converted:
+            converted[source.key] = convert(source)
+        return converted[source.key]
+
+    def plan(at: At) -> Planned[list[Ingested]]:
+        found = library.find(ws, at, name)
+        collection = found or library.new(ws, name)
+        there = _Held(ws, at, name, [source.key for source in sources])
+        new = there.new_documents([source.key for source in sources if not there.document(source.key)])
+        done: list[Ingested] = []
+        for source in sources:
+            before = there.document(source.key)
+            if before and _is_made_of(before, source):
+                done.append(Ingested("skipped", before, collection))
+                continue
+            try:
+                after = _version(source, convert_once(source), before or new[source.key], given)
+            except LEFT_OUT as error:
+                if refused is None:
+                    raise
+                refused[source.key] = error
+                continue
+            done.append(Ingested("replaced" if before else "indexed", after, collection))
+        rows = [each.document for each in done if each.status != "skipped"]
+        ws.indexer().prepare(collection, rows)
+        write = Write(put_collections=[] if found else [collection], put_documents=rows)
+        return Planned(write if rows else None, done)
+
+    return writing.write(ws, plan, f"take into {name}")
+
+
+def held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
+    """What a library has of a source."""
+    return _Held(ws, at, name, [key]).document(key)
+
+
+class _Held:
+    """What a library holds of some sources at a place."""
+
+    def __init__(self, ws: Workspace, at: At, name: str, keys: Sequence[str]) -> None:
+        self._engine, self._at, self._name = ws.engine, at, name
+        # Not by their ids alone: these stay with documents whose library is renamed.
+        ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+        known = [ids[key] for key in keys if key in ids]
+        found = self._engine.documents(at, collection=name, ids=known) if known else ()
+        self._documents = {each.source: each for each in found}
+
+    def document(self, key: str) -> Document | None:
+        return self._documents.get(key)
+
+    def new_documents(self, keys: Sequence[str]) -> dict[str, Document]:
+        """Empty ones of these sources, by key, each under the first of its ids that no other
+        document has.
+        """
+        found: dict[str, Document] = {}
+        number, left, now = 0, keys, clock.now()
+        while left:
+            ids = {key: self._id(key, number) for key in left}
+            taken = {each.doc_id for each in self._engine.headers(self._at, collection=self._name, ids=ids.values())}
+            for key in left:
+                if ids[key] not in taken:
+                    found[key] = Document(self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now)
+            left = [key for key in left if key not in found]
+            number += 1
+        return found
+
+    def _id(self, key: str, number: int) -> str:
+        return str(uuid.uuid5(NAMESPACE, canonical_json([self._name, key, *([number] if number else [])])))
+
+
+def _is_made_of(document: Document, source: Source) -> bool:
+    found = origin.origin_of(document)
+    return found is not None and found.hash == source.hash
+
+
+def _version(source: Source, converted: Converted, before: Document, given: Mapping[str, Any] | None) -> Document:
+    """The document of a source as it is now. `given`: None for the metadata that was given before.
+
+    Raises `ContentRefused` for metadata of the source's own.
+    """
+    kept = origin.given_metadata(before) if given is None else given
+    own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
+    made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
+    return Document(
+        collection=before.collection,
+        doc_id=before.doc_id,
+        title=converted.title or source.name,
+        content=converted.text,
+        content_hash=content_hash(converted.text),
+        metadata=canonical_json(origin.with_origin({**own, **kept}, made_of)),
+        source=before.source,
+        source_key=before.source_key,
+        file_type=source.file_type or converted.file_type,
+        last_modified=source.last_modified,
+        created_at=before.created_at,
+        updated_at=clock.now(),
+    )
+
+
+def check(name: str, metadata: Mapping[str, Any] | None) -> None:
+    """Raise what `ingest` raises of a library's name and of metadata, before anything is read."""
+    library.check(name)
+    checked_metadata(metadata or {}, name)
+
+
+def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Metadata as it can be stored exactly.
+
+    Raises `ContentRefused`, also for a key that the index or the library needs for itself.
+    """
+    refuse_reserved(metadata, name)
+    if origin.KEY in metadata:
+        raise ContentRefused(
+            f"The metadata of {name!r} uses {origin.KEY!r}, where a library notes what it made a document of.",
+            hint="Use another key.",
+            key=origin.KEY,
+        )
+    try:
+        found: dict[str, Any] = json_from_user(json.dumps(metadata))
+    except ValueError as error:
+        raise ContentRefused(f"The metadata of {name!r} {error}.", hint="Use what JSON can say.") from None
+    return found

@@ -1,0 +1,182 @@
+"""Many pages for a library in one run: what fails is told, and the rest is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from vmrag_link import worddiff
+from vmrag_link.conversion.converter import Converted
+from vmrag_link.documents import origin
+from vmrag_link.errors import (
+    AccessDenied,
+    ConversionFailed,
+    FetchFailed,
+    FormatUnsupported,
+    RemoteNotTrusted,
+    UsageInvalid,
+    VmragError,
+)
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.ops.history.word_diff import Words, words_of
+from vmrag_link.toolsets.libraries import library, pages
+from vmrag_link.toolsets.libraries.converting import Convert, converting
+from vmrag_link.toolsets.libraries.ingest import check, ingest
+from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries.web.pace import Pace
+from vmrag_link.toolsets.libraries.web.urls import parse_url
+from vmrag_link.workspace import Workspace
+
+FETCHING_PAGES = "fetching pages"
+
+_FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, RemoteNotTrusted, UsageInvalid)
+"""What is wrong with one page alone."""
+
+BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
+"""So many pages are stored at a time: whoever ends a run early loses no more of them."""
+
+
+class TakenPage(Record, frozen=True):
+    """What became of a page.
+
+    `unchanged` is also one of which other bytes make the same document: many pages hold the time or
+    a number that is new each time. `words`: how a `replaced` one differs. `doc_id` is empty where
+    nothing is stored. `code` and `problem` say why one `failed`, `hint` what to type.
+    """
+
+    url: str
+    library: str
+    status: Literal["indexed", "replaced", "unchanged", "failed"]
+    doc_id: str = ""
+    words: Words | None = None
+    code: str = ""
+    problem: str = ""
+    hint: str = ""
+
+
+class TakenPages(Record, frozen=True):
+    """In the order of the URLs. `branch`, `pending`: as of what is `Landed`."""
+
+    pages: list[TakenPage]
+    branch: str | None = None
+    pending: str = ""
+
+
+class _Ready(NamedTuple):
+    """A page that differs from `before`, and what it is now."""
+
+    source: Source
+    converted: Converted
+    before: Document | None
+
+
+def take_pages(
+    ws: Workspace,
+    name: str,
+    urls: Sequence[str],
+    pace: Pace,
+    admit: Admit,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> TakenPages:
+    """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
+    `admit`: as of `page_hosts`.
+
+    With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
+    its `problem`.
+    """
+    check(name, metadata)
+    at = ws.at() if dry_run else writing.place(writing.writable(ws))
+    library.find(ws, at, name)
+    ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
+    run = _Run(ws, name, metadata, dry_run=dry_run)
+    with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
+        for url in urls:
+            try:
+                doc_id = ids.get(parse_url(url).text)
+                before = ws.engine.document(at, name, doc_id) if doc_id else None
+                pace.wait(parse_url(url))
+                run.take(url, before, _changed(ws, url, before, convert, admit))
+            except _FAILURES as error:
+                run.fail(url, error)
+            task.advance()
+        run.store()
+    return run.result()
+
+
+def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
+    """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
+    source = pages.read(ws, url, before, admit)
+    known = origin.origin_of(before) if before else None
+    if known and known.hash == source.hash:
+        return None
+    converted = convert(source)
+    return None if before and _same(before, source, converted) else _Ready(source, converted, before)
+
+
+def _same(before: Document, source: Source, converted: Converted) -> bool:
+    stored = origin.shown_metadata(before)
+    return (
+        before.content == converted.text
+        and before.title == (converted.title or source.name)
+        and all(stored.get(key) == value for key, value in converted.metadata.items())
+    )
+
+
+class _Run:
+    def __init__(self, ws: Workspace, name: str, metadata: Mapping[str, Any] | None, *, dry_run: bool) -> None:
+        self._ws, self._name, self._metadata, self._dry_run = ws, name, metadata, dry_run
+        self._pages: dict[str, TakenPage] = {}
+        self._batch: dict[str, _Ready] = {}
+        self._branch: str | None = None
+        self._pending = ""
+
+    def take(self, url: str, before: Document | None, ready: _Ready | None) -> None:
+        doc_id = before.doc_id if before else ""
+        if ready is None:
+            self._pages[url] = TakenPage(url, self._name, "unchanged", doc_id)
+            return
+        if before:
+            difference = worddiff.difference(before.content, ready.converted.text)
+            words = words_of(difference)
+            self._pages[url] = TakenPage(url, self._name, "replaced", doc_id, words)
+        else:
+            self._pages[url] = TakenPage(url, self._name, "indexed")
+        self._batch[url] = ready
+        size = sum(len(each.source.data) for each in self._batch.values())
+        if len(self._batch) == BATCH_PAGES or size > BATCH_BYTES:
+            self.store()
+
+    def fail(self, url: str, error: VmragError) -> None:
+        self._pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message, hint=error.hint)
+
+    def store(self) -> None:
+        batch, self._batch = self._batch, {}
+        if not batch or self._dry_run:
+            return
+        converted = {each.source.key: each.converted for each in batch.values()}
+        sources = [each.source for each in batch.values()]
+        refused: dict[str, VmragError] = {}
+        done = ingest(
+            self._ws,
+            self._name,
+            sources,
+            lambda source: converted[source.key],
+            metadata=self._metadata,
+            refused=refused,
+        )
+        stored = {each.document.source_key: each.document.doc_id for each in done.report}
+        for url, each in batch.items():
+            key, taken = each.source.key, self._pages[url]
+            if key in refused:
+                self.fail(url, refused[key])
+            else:
+                self._pages[url] = TakenPage(url, self._name, taken.status, stored[key], taken.words)
+        self._branch = done.branch or self._branch
+        self._pending = done.pending or self._pending
+
+    def result(self) -> TakenPages:
+        return TakenPages(list(self._pages.values()), self._branch, self._pending)

@@ -1,0 +1,133 @@
+"""Libraries: taking in files and pages, searching, listing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from vmrag_link.errors import plural
+from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.ops.documents import named_files
+from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.system import stores
+from vmrag_link.toolsets.libraries import library as libraries
+from vmrag_link.toolsets.libraries import listing, page_hosts, take
+from vmrag_link.toolsets.libraries import search as searching
+from vmrag_link.toolsets.libraries.ingest import Ingested
+from vmrag_link.toolsets.libraries.results import (
+    IngestResult,
+    ListDocumentsResult,
+    ListLibrariesResult,
+    SearchResult,
+)
+from vmrag_link.toolsets.libraries.web.urls import PageUrl
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+
+Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"team": "core"}; left out: what was given before stays')]
+
+
+@tool("W", idempotent=True)
+def ingest_file(
+    call: Call,
+    *,
+    path: Annotated[str, Given("from the working directory, or the top of the work tree")],
+    library: str = libraries.DEFAULT,
+    metadata: Metadata = None,
+) -> IngestResult:
+    """Take a file into a library, as Markdown, so that its text can be searched; one that
+    changed replaces its document. Keep it with dolt_commit.
+    """
+    stores.require_stored(call.ws, library)
+    return _ingested(call, take.file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
+
+
+@tool("WN", idempotent=True)
+def ingest_url(
+    call: Call,
+    *,
+    url: Annotated[str, Given("http or https")],
+    library: str = libraries.DEFAULT,
+    metadata: Metadata = None,
+) -> IngestResult:
+    """Take a web page, or a file that a URL leads to, into a library, so that its text can be
+    searched. The user is asked about each new host. Keep it with dolt_commit.
+    """
+    stores.require_stored(call.ws, library)
+    return _ingested(call, take.page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
+
+
+def _admitted(call: Call) -> page_hosts.Admit:
+    """Which pages this call may ask for, as its arguments or a redirection name them. The person's
+    yes counts for this call, and for later ones if they said so as well, for the whole host.
+    """
+
+    def admit(page: PageUrl) -> None:
+        page_hosts.from_agent(call.ws, agreed=call.agreed)(page)
+        if call.agreed.get(page.site):
+            page_hosts.agree(call.ws, page.site)
+
+    return admit
+
+
+def _ingested(call: Call, done: Landed[Ingested]) -> IngestResult:
+    call.pending(done.pending)
+    document = done.report.document
+    source = named_files.shown_source(call.ws, document)
+    said = {
+        "indexed": f"{document.title!r} is in library {document.collection!r} now{call.tail('dolt_commit keeps it')}.",
+        "replaced": f"{document.title!r} in library {document.collection!r} is replaced{call.tail('dolt_commit keeps it')}.",
+        "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
+    }
+    return IngestResult(
+        status=done.report.status,
+        doc_id=document.doc_id,
+        source=source,
+        library=document.collection,
+        chunk_count=len(chunks_of(call.ws, done.report.collection, document)),
+        message=said[done.report.status],
+    )
+
+
+@tool("R")
+def search(
+    call: Call,
+    *,
+    query: str,
+    top_k: Annotated[int, Given(low=1, high=100)] = 5,
+    library: Annotated[str | None, Given("left out: all")] = None,
+    where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,
+) -> SearchResult:
+    """Search libraries by meaning and by words: the best passages of files and pages that were
+    taken in.
+    """
+    found = searching.search(call.ws, query, k=top_k, name=library, where=where)
+    call.stands(found.standing)
+    return SearchResult(results=found.passages, message=f"{plural(len(found.passages), 'passage')}.")
+
+
+@tool("R")
+def list_documents(
+    call: Call,
+    *,
+    library: Annotated[str | None, Given("left out: all")] = None,
+    limit: Annotated[int, Given(low=1, high=1000)] = 20,
+    offset: Annotated[int, Given(low=0)] = 0,
+    table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
+) -> ListDocumentsResult:
+    """List what libraries hold, the newest first."""
+    found = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
+    call.stands(found.standing)
+    count = len(found.documents)
+    return ListDocumentsResult(
+        documents=found.documents, count=count, total=found.total, message=f"{count} of {found.total} documents."
+    )
+
+
+@tool("R")
+def list_libraries(call: Call) -> ListLibrariesResult:
+    """List the libraries, with their numbers of documents and chunks."""
+    found = listing.libraries(call.ws)
+    call.stands(found.standing)
+    return ListLibrariesResult(libraries=found.libraries, message=f"{plural(len(found.libraries), 'library')}.")

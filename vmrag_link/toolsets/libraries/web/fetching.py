@@ -1,0 +1,133 @@
+"""A page from its URL: over checked addresses only, and within limits of size, time and hops."""
+
+from __future__ import annotations
+
+import http
+from typing import TYPE_CHECKING
+
+from vmrag_link import extras
+from vmrag_link.errors import AccessDenied, FetchFailed, RemoteNotTrusted, UsageInvalid
+from vmrag_link.models import Record
+from vmrag_link.toolsets.libraries.web import headers as read
+from vmrag_link.toolsets.libraries.web.deadline import Deadline
+from vmrag_link.toolsets.libraries.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.urls import PageUrl, next_url, parse_url
+
+if TYPE_CHECKING:
+    from vmrag_link.toolsets.libraries.web.asking import Response
+
+MOST_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_NOT_MODIFIED = 304
+_LOGIN = (401, 403)
+_GONE = (404, 410)
+
+
+class Fetched(Record, frozen=True):
+    """A page, or that it is `unchanged`: then there is no `data`.
+
+    `url` is where it was found in the end, without credentials; `charset` is Python's name of an
+    encoding; `last_modified` is ISO 8601 in UTC. What the server does not say is empty.
+    """
+
+    url: str
+    unchanged: bool = False
+    data: bytes = b""
+    media_type: str = ""
+    charset: str = ""
+    etag: str = ""
+    last_modified: str = ""
+
+
+def fetch(url: str, *, limits: FetchLimits, etag: str = "", last_modified: str = "") -> Fetched:
+    """The page at a URL. With the `etag` and the `last_modified` of an earlier answer the server is
+    asked whether it changed.
+
+    Raises `UsageInvalid` for what is no http or https URL, what `limits.admit` raises for it or for
+    where it redirects to, `AccessDenied` where it or a redirection leads to a private address,
+    `FetchFailed`, and `IndexExtraMissing` where httpcore is not installed.
+    """
+    first = page = parse_url(url)
+    conditions = read.conditional(etag, last_modified)
+    deadline = Deadline(limits.timeout_s)
+    for _ in range(MOST_REDIRECTS + 1):
+        try:
+            limits.resolver.check_address(page.host)  # a yes of the person would not help
+            limits.admit(page)
+            answer = _answer(page, conditions, limits, deadline)
+        except (AccessDenied, RemoteNotTrusted) as denied:
+            if page == first:
+                raise
+            message = f"{first} redirects to {page}. {denied.message}"
+            raise type(denied)(message, hint=denied.hint, **denied.details) from denied
+        location = answer.headers.get("location")
+        if answer.status not in _REDIRECTS or location is None:
+            if answer.status == _NOT_MODIFIED and conditions:
+                return _unchanged(page, answer, etag, last_modified)
+            return _fetched(page, answer)
+        page = _redirected(page, location)
+    raise FetchFailed(f"{first} redirects more than {MOST_REDIRECTS} times.", hint=_AS_IN_A_BROWSER, url=first.text)
+
+
+def _answer(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
+    try:
+        from vmrag_link.toolsets.libraries.web.asking import ask  # with what the base installation leaves out
+    except ModuleNotFoundError as error:
+        raise extras.missing("web", f"Fetching pages needs {error.name}, which is not installed.") from error
+    return ask(page, conditions, limits, deadline)
+
+
+_AS_IN_A_BROWSER = "Give the address that a browser shows when the page is there."
+
+
+def _redirected(page: PageUrl, location: str) -> PageUrl:
+    try:
+        return next_url(page, location)
+    except UsageInvalid as error:
+        raise FetchFailed(
+            f"{page} redirects to what cannot be fetched: {error.message}", hint=_AS_IN_A_BROWSER, url=page.text
+        ) from error
+
+
+def _unchanged(page: PageUrl, answer: Response, etag: str, last_modified: str) -> Fetched:
+    return Fetched(
+        page.text,
+        unchanged=True,
+        etag=read.etag_of(answer.headers) or etag,
+        last_modified=read.last_modified_of(answer.headers) or last_modified,
+    )
+
+
+def _fetched(page: PageUrl, answer: Response) -> Fetched:
+    """Raises `FetchFailed` for an answer that is no page."""
+    if not answer.complete:
+        raise _refused(page, answer)
+    return Fetched(
+        page.text,
+        data=answer.body,
+        media_type=read.media_type_of(answer.headers),
+        charset=read.charset_of(answer.headers, answer.body),
+        etag=read.etag_of(answer.headers),
+        last_modified=read.last_modified_of(answer.headers),
+    )
+
+
+def _refused(page: PageUrl, answer: Response) -> FetchFailed:
+    try:
+        phrase = f"{answer.status} {http.HTTPStatus(answer.status).phrase}"
+    except ValueError:
+        phrase = str(answer.status)
+    wait = read.retry_after_of(answer.headers)
+    if answer.status in _LOGIN:
+        hint = "If it wants a login, save it in a browser and take in the file."
+    elif answer.status in _GONE:
+        hint = "Look in a browser where the page is now."
+    else:
+        hint = f"Try again in {wait} s." if wait else "Try again later."
+    return FetchFailed(
+        f"{page} cannot be fetched: its server answered {phrase}.",
+        hint=hint,
+        http_status=answer.status,
+        url=page.text,
+        retry_after_s=wait,
+    )

@@ -1,0 +1,146 @@
+"""The pages that a sitemap names (https://www.sitemaps.org/protocol.html)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from vmrag_link.errors import FetchFailed, UsageInvalid
+from vmrag_link.models import Record
+from vmrag_link.terminal_text import one_line
+from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
+from vmrag_link.toolsets.libraries.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.robots import Robots
+from vmrag_link.toolsets.libraries.web.sitemap_file import MOST_LOCATIONS, NotASitemap, SitemapFile, read_sitemap
+from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url, shown_url
+
+MOST_PAGES = 1000
+"""Pages that are taken unless more are asked for."""
+
+MOST_SITEMAPS = 100
+MOST_LEVELS = 3
+"""Sitemaps that name sitemaps; the protocol has two levels."""
+
+
+class Sitemap(Record, frozen=True):
+    """The URLs of pages as they are stored, in the order of the sitemap, each once; and what was
+    left out.
+
+    `elsewhere`: pages and sitemaps of other hosts, for which a sitemap must not speak;
+    `disallowed`: pages that robots.txt keeps this program from; `invalid`: what is no URL; `more`:
+    pages and sitemaps beyond the limits, at which nobody looked. `failures`: a sentence for each
+    further sitemap that could not be read. `delay_s`: the seconds that the host wants between two
+    pages.
+    """
+
+    pages: list[str]
+    elsewhere: int = 0
+    disallowed: int = 0
+    invalid: int = 0
+    more: int = 0
+    failures: tuple[str, ...] = ()
+    delay_s: float = 0.0
+
+
+def urls(url: str, *, limits: FetchLimits, most: int = MOST_PAGES) -> Sitemap:
+    """The pages that the sitemap at a URL names, with those of the sitemaps that it names.
+
+    Raises as `fetch` does for that sitemap and for robots.txt, and `FetchFailed` if it is none.
+    """
+    found = fetch(url, limits=limits)
+    first = parse_url(url)
+    walk = _Walk(limits, most, first, parse_url(found.url))
+    walk.take_first(first, found)
+    walk.read_further()
+    return walk.result()
+
+
+class _Walk:
+    """From sitemap to sitemap, beginning where the first one is and where it redirects to: they
+    speak for the hosts of both.
+    """
+
+    def __init__(self, limits: FetchLimits, most: int, *first: PageUrl) -> None:
+        self._limits = limits
+        self._most = most
+        self._hosts = {each.site for each in first}
+        self._known = {each.text for each in first}
+        self._robots = Robots(limits)
+        self._waiting: deque[tuple[PageUrl, int]] = deque()
+        self._pages: list[str] = []
+        self._elsewhere = self._disallowed = self._invalid = self._more = 0
+        self._failures: list[str] = []
+        self._looked_at = 0
+        self._delay = 0.0
+
+    def take_first(self, sitemap: PageUrl, found: Fetched) -> None:
+        try:
+            self._take(read_sitemap(found.data, self._limits.max_bytes), level=1)
+        except NotASitemap as error:
+            named = self._robots.sitemaps(sitemap)
+            raise FetchFailed(
+                _sentence(sitemap, error),
+                hint=f"Its host names this one: {shown_url(named[0])}"
+                if named
+                else f"{sitemap.site} names none in its robots.txt; name its pages instead.",
+                url=sitemap.text,
+            ) from error
+
+    def read_further(self) -> None:
+        for _ in range(MOST_SITEMAPS - 1):
+            if not self._waiting or len(self._pages) == self._most:
+                break
+            sitemap, level = self._waiting.popleft()
+            try:
+                found = fetch(sitemap.text, limits=self._limits)
+                self._take(read_sitemap(found.data, self._limits.max_bytes), level)
+            except FetchFailed as error:
+                self._failures.append(error.message)
+            except NotASitemap as error:
+                self._failures.append(_sentence(sitemap, error))
+        self._more += len(self._waiting)
+
+    def _take(self, file: SitemapFile, level: int) -> None:
+        room = max(0, MOST_LOCATIONS - self._looked_at)
+        self._more += file.more + len(file.locations[room:])
+        self._looked_at += len(file.locations)
+        for location in file.locations[:room]:
+            try:
+                url = parse_url(location)
+            except UsageInvalid:
+                self._invalid += 1
+                continue
+            if url.text in self._known:
+                continue
+            self._known.add(url.text)
+            if url.site not in self._hosts:
+                self._elsewhere += 1
+            elif not file.index:
+                self._take_page(url)
+            elif level < MOST_LEVELS:
+                self._waiting.append((url, level + 1))
+            else:
+                self._more += 1
+
+    def _take_page(self, url: PageUrl) -> None:
+        if len(self._pages) == self._most:
+            self._more += 1
+        elif not self._robots.allows(url):
+            self._disallowed += 1
+        else:
+            self._pages.append(url.text)
+            self._delay = max(self._delay, self._robots.delay(url))
+
+    def result(self) -> Sitemap:
+        return Sitemap(
+            self._pages,
+            self._elsewhere,
+            self._disallowed,
+            self._invalid,
+            self._more,
+            tuple(self._failures),
+            self._delay,
+        )
+
+
+def _sentence(sitemap: PageUrl, error: NotASitemap) -> str:
+    return f"{sitemap} is no sitemap: it {one_line(str(error))}."

@@ -1,0 +1,11 @@
+"""Thoughts written down step by step, and found again."""
+
+from vmrag_link.toolset import Toolset
+
+TOOLSET = Toolset(
+    "thinking",
+    "thoughts written down step by step, and found again",
+    __name__,
+    tools=(".tools",),
+    settings={"thinking": ".settings:ThinkingSettings"},
+)

@@ -1,0 +1,139 @@
+"""Write a thought down, at its place in a session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import At, Record, content_hash
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system.entries import entry
+from vmrag_link.toolsets.thinking import thoughts
+from vmrag_link.toolsets.thinking.thoughts import Thought, ThoughtPlace
+from vmrag_link.workspace import Workspace
+
+
+class NewThought(Record, frozen=True):
+    """`session` empty: a new one. `branch_from` 0: on the trunk, or further on the branch."""
+
+    text: str
+    number: int
+    total: int
+    session: str = ""
+    branch_from: int = 0
+    branch: str = ""
+    next_needed: bool = False
+    custom: Mapping[str, Any] = {}
+
+
+class Thinking(Record, frozen=True):
+    """The thought that is stored now, and those that lead to it. `replaced`: it took a place that
+    another one had.
+    """
+
+    thought: Thought
+    previous: list[Thought]
+    replaced: bool
+
+
+def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
+    """Store a thought. The same one again changes nothing; another one replaces it.
+
+    Raises `UsageInvalid` for a place that cannot be, `JsonInvalid` for what cannot be stored of
+    `custom`, `Embedding` errors, and as `writing.write`.
+    """
+    session = new.session or str(uuid.uuid4())
+    branch = new.branch or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from else "")
+    doc_id = thoughts.thought_id(session, new.number, branch)
+    if why := id_problem(doc_id):
+        raise UsageInvalid(
+            f"The thought's id {doc_id[:80]!r} {why}.",
+            hint="Take a shorter session_id and branch_id, or leave them out.",
+            parameter="session_id",
+        )
+
+    store = stores.for_tools(ws)
+
+    def plan(at: At) -> Planned[Thinking]:
+        collection, made = collections.find_or_new(store, at, collections.THOUGHTS)
+        session_thoughts = [] if made else thoughts.of_sessions(store, at, [session])
+        place = ThoughtPlace(
+            session_id=session,
+            thought_number=new.number,
+            total_thoughts=new.total,
+            next_thought_needed=new.next_needed,
+            branch_id=branch,
+            branch_from_thought=_branch_from(session_thoughts, new, branch),
+            timestamp=clock.now(),
+        )
+        before = None if made else store.engine.document(at, collection.name, doc_id)
+        row = entry(collection.name, doc_id, new.text, thoughts.metadata(place, new.custom), before=before)
+        was = thoughts.thought_of(before) if before else None
+        if was and (was.place.session_id, was.place.branch_id) != (session, branch):
+            raise _taken(doc_id, was)
+        thought = Thought(doc_id, place, new.text, dict(new.custom))
+        previous = _previous(session_thoughts, place)
+        if before and was and content_hash(new.text) == before.content_hash and _same(was, thought):
+            return Planned(None, Thinking(was, previous, replaced=True))
+        write = collections.prepared(store, [collections.Put(collection, made, [row])])
+        return Planned(write, Thinking(thought, previous, replaced=before is not None))
+
+    return writing.write(store, plan, "write down a thought")
+
+
+def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> int:
+    """The thought at which the branch begins. Raises `UsageInvalid`."""
+    if not branch:
+        return 0
+    others = [each.place for each in session if each.place.branch_id == branch]
+    known = next((each.branch_from_thought for each in others if each.branch_from_thought), 0)
+    if new.branch_from and known not in (0, new.branch_from):
+        raise UsageInvalid(
+            f"Branch {branch!r} begins at thought {known}, not at {new.branch_from}.",
+            hint="Leave branch_from_thought out, or take another branch_id.",
+            parameter="branch_from_thought",
+            value=new.branch_from,
+        )
+    trunk = {each.place.thought_number for each in session if not each.place.branch_id}
+    if new.branch_from and new.branch_from not in trunk:
+        raise UsageInvalid(
+            f"There is no thought {new.branch_from} in the session from which a branch could begin.",
+            hint="Write that thought down first; chroma_get_session_summary shows those that are there.",
+            parameter="branch_from_thought",
+            value=new.branch_from,
+        )
+    return new.branch_from or known
+
+
+def _previous(session: Sequence[Thought], place: ThoughtPlace) -> list[Thought]:
+    """What leads to a place: the trunk, as far as its branch's beginning, and then the branch."""
+    last = place.branch_from_thought if place.branch_id else place.thought_number - 1
+    trunk = [each for each in session if not each.place.branch_id and each.place.thought_number <= last]
+    branch = [
+        each
+        for each in session
+        if place.branch_id
+        and each.place.branch_id == place.branch_id
+        and each.place.thought_number < place.thought_number
+    ]
+    return [*trunk, *branch]
+
+
+def _same(was: Thought, now: Thought) -> bool:
+    return msgspec.structs.replace(was, place=msgspec.structs.replace(was.place, timestamp=now.place.timestamp)) == now
+
+
+def _taken(doc_id: str, was: Thought) -> UsageInvalid:
+    return UsageInvalid(
+        f"The id {doc_id!r} is that of a thought of session {was.place.session_id!r}.",
+        hint="Take another session_id or branch_id.",
+        parameter="session_id",
+    )
