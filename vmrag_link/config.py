@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
 from vmrag_link.settings_file import SettingEntry
 from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings_keys import KEYS, SECTIONS, Key
+from vmrag_link.settings_keys import CORE, KEYS, SECTIONS, Key, Schema
 from vmrag_link.suggest import nearest
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
@@ -41,6 +41,8 @@ _REQUIRES = "requires"
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
+_MISSPELLED = 0.85
+"""So alike, a section's name is another one's with a slip of the finger."""
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
 # Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to
@@ -48,7 +50,10 @@ _BOOLEANS = {"true": True, "false": False}
 _GIT_BOOLEANS = _BOOLEANS | {"yes": True, "on": True, "1": True, "no": False, "off": False, "0": False}
 
 
-class Loaded(Record, frozen=True):
+C = TypeVar("C")
+
+
+class Loaded(Record, Generic[C], frozen=True):
     """The settings that hold, and a sentence about everything that was ignored.
 
     `machine`: those that the environment or git config names, which only this machine's person can;
@@ -56,7 +61,7 @@ class Loaded(Record, frozen=True):
     says of `remote`, agreed to or not.
     """
 
-    config: Config
+    config: C
     warnings: list[str]
     machine: frozenset[str] = frozenset()
     agreed: frozenset[str] = frozenset()
@@ -95,47 +100,48 @@ def load(
     agreed: Mapping[str, Any] | None = None,
     known_remote: Callable[[str], bool] = lambda _: False,
     stand_in: str | None = None,
-) -> Loaded:
+    schema: Schema = CORE,
+) -> Loaded[Any]:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
 
     `overrides` is the section `vmrag.` of git config. `agreed`: what the person agreed to last in
     this repository, as `stated` gave it, by name; None: to nothing. `known_remote` says whether a
     remote was agreed to by itself. `stand_in`: the commit whose settings the agreement is, where
-    no person agreed. Raises `ConfigInvalid`, `ProgramTooOld`.
+    no person agreed. `schema`: which settings; the file's others are passed over. Raises
+    `ConfigInvalid`, `ProgramTooOld`.
     """
-    warnings = _misspelled(overrides)
-    machine = [_from_environment(environ), _from_git(overrides)]
-    found = _from_file(text, path_label) if text else {}
-    own = {name: item.value for name, item in found.items() if KEYS[name].trust_relevant(item.value)}
-    before, agreed = agreed is not None, agreed or {}
+    keys = schema.keys
+    warnings = _misspelled(overrides) if schema is CORE else []
+    machine = [_from_environment(environ, keys), _from_git(overrides, keys)]
+    found = _from_file(text, path_label, schema) if text else {}
+    own = {name: item.value for name, item in found.items() if keys[name].trust_relevant(item.value)}
+    before, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
     if own != agreed:
-        found, ignored = _before_agreement(found, own, agreed, known_remote)
+        found, ignored = _before_agreement(found, own, agreed, known_remote, keys)
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
             warnings.append(_unagreed(path_label, shown_ones, before=before, stand_in=stand_in))
     for source in reversed(machine):
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
-        found |= {name: _added_up(name, item, found.get(name)) for name, item in source.items()}
+        found |= {name: _added_up(keys[name], item, found.get(name)) for name, item in source.items()}
     for name, instead in WITHOUT_EFFECT.items():
         if name in found:
             warnings.append(f"{found[name].place.label}: {name} has no effect any more; see {instead}.")
-    config = _built(found)
-    if config.chunking.overlap >= config.chunking.size:
-        place = (found.get("chunking.overlap") or found["chunking.size"]).place
-        sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
-        raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
+    config = _built(found, schema.struct)
+    if isinstance(config, Config):
+        _require_overlap(config, found)
     kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
     return Loaded(config, warnings, frozenset().union(*machine), kept, own.get("remote"))
 
 
-def stated(text: bytes | None, path_label: str) -> list[Stated]:
+def stated(text: bytes | None, path_label: str, schema: Schema = CORE) -> list[Stated]:
     """The settings of a file that need agreement, in its order. Raises `ConfigInvalid`."""
-    found = _from_file(text, path_label) if text else {}
+    found = _from_file(text, path_label, schema) if text else {}
     return [
         Stated(name, item.value, item.place.details["line"])
         for name, item in found.items()
-        if KEYS[name].trust_relevant(item.value)
+        if schema.keys[name].trust_relevant(item.value)
     ]
 
 
@@ -157,20 +163,37 @@ def own_text(path: Path) -> bytes | None:
         ) from error
 
 
-def _built(found: Mapping[str, _Found]) -> Config:
+def _require_overlap(config: Config, found: Mapping[str, _Found]) -> None:
+    if config.chunking.overlap >= config.chunking.size:
+        place = (found.get("chunking.overlap") or found["chunking.size"]).place
+        sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
+        raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
+
+
+def foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
+    """Sections of a file that the core does not have, with the lines at which they begin."""
+    entries = settings_file.read(text, path_label) if text else []
+    found: dict[str, int] = {}
+    for each in entries:
+        if _is_foreign(each):
+            found.setdefault(_section_of(each), each.line)
+    return found
+
+
+def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
     nested: dict[str, Any] = {}
     for name, item in found.items():
         section, _, leaf = name.rpartition(".")
         (nested.setdefault(section, {}) if section else nested)[leaf] = item.value
-    return msgspec.convert(nested, Config)
+    return msgspec.convert(nested, struct)
 
 
 # -- the three sources
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
+def _from_environment(environ: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
     found = {}
-    for key in KEYS.values():
+    for key in keys.values():
         text = env.setting(key.variable, environ)
         if text is not None:
             hint = f"unset {key.variable}"
@@ -183,9 +206,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
     return found
 
 
-def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
+def _from_git(overrides: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
     found = {}
-    for key in KEYS.values():
+    for key in keys.values():
         if key.in_git and key.git_name in overrides:
             name = key.git_name
             hint = f"git config --unset {name}"
@@ -208,8 +231,8 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 
-def _from_file(data: bytes, label: str) -> dict[str, _Found]:
-    found = {}
+def _from_file(data: bytes, label: str, schema: Schema) -> dict[str, _Found]:
+    found, sections = {}, schema.sections
     entries = settings_file.read(data, label)
     for entry in entries:  # before all others: a program that is too old does not know them
         if entry.key == _REQUIRES:
@@ -217,24 +240,42 @@ def _from_file(data: bytes, label: str) -> dict[str, _Found]:
     for entry in entries:
         hint = "Write the keys of a section below it, indented by two spaces."
         place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
-        if entry.key in SECTIONS:
+        if entry.key in sections:
             if entry.text:
-                raise _invalid(f"{entry.key} is a section with the keys {', '.join(SECTIONS[entry.key])}", place)
-        elif entry.key in KEYS:
-            key = KEYS[entry.key]
-            written = entry.spelled(key.name)
-            hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
-            if key.list_of:
-                hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
-            elif key.kind is tuple:
-                hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows what it names."
-            place = _Place(place.label, hint, place.details)
-            if entry.listed and not key.list_of and key.kind is not tuple:
-                raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
-            found[key.name] = _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
-        else:
-            raise _unknown(entry, place)
+                raise _invalid(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", place)
+        elif entry.key in schema.keys:
+            found[entry.key] = _from_entry(schema.keys[entry.key], entry, place)
+        elif _section_of(entry) in sections or (schema is CORE and not _is_foreign(entry)):
+            raise _unknown(entry, place, schema)
     return found
+
+
+def _from_entry(key: Key, entry: SettingEntry, place: _Place) -> _Found:
+    written = entry.spelled(key.name)
+    hint = f"Write `{written}: {key.default_text}`, which is the default, or delete the line."
+    if key.list_of:
+        hint = f"Write `{written}: [{key.list_of}]`, with the names that are meant, or delete the line."
+    elif key.kind is tuple:
+        hint = f"Write for example `{EXAMPLE_OF_SOURCES}`; then `vmrag sources` shows what it names."
+    place = _Place(place.label, hint, place.details)
+    if entry.listed and not key.list_of and key.kind is not tuple:
+        raise _invalid(f"{shown(key.name)} holds a list; it takes {key.expected}", place)
+    return _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
+
+
+def _section_of(entry: SettingEntry) -> str:
+    return entry.key.partition(".")[0]
+
+
+def _is_foreign(entry: SettingEntry) -> bool:
+    """Whether it stands in a section that the core does not have, and that is not one of its own
+    misspelled: toolsets read theirs, and `vmrag doctor` names those that nobody reads.
+    """
+    name, _, leaf = entry.key.partition(".")
+    if name in SECTIONS or name in KEYS or (not leaf and entry.text is not None):
+        return False
+    near = nearest(name, SECTIONS)
+    return near is None or (f"{near}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)
 
 
 # -- what nobody has agreed to
@@ -245,16 +286,16 @@ def _before_agreement(
     own: Mapping[str, Any],
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
+    keys: Mapping[str, Key],
 ) -> tuple[dict[str, _Found], dict[str, str]]:
     """What counts of a file before it was agreed to as it is; and, by name, what does not.
 
     `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last.
     """
     counting, ignored = dict(found), dict[str, str]()
-    for name in KEYS:
+    for name, key in keys.items():
         if name not in own and name not in agreed:
             continue
-        key = KEYS[name]
         here = found[name].value if name in found else key.default
         before = _agreed_value(key, agreed)
         trusted = name == "remote" and name in own and known_remote(here)
@@ -295,9 +336,8 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str
     return f"{label}: {names} {rest}. To see and agree: {AGREE}"
 
 
-def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
+def _added_up(key: Key, item: _Found, below: _Found | None) -> _Found:
     """The value of the source that takes precedence, with the other one's restrictions added."""
-    key = KEYS[name]
     if not key.adds_up or below is None or key.narrower is None:
         return item
     return _Found(key.narrower(item.value, below.value), item.place)
@@ -351,13 +391,14 @@ def _invalid(reason: str, place: _Place) -> ConfigInvalid:
     return ConfigInvalid(f"{place.label}: {reason}", hint=place.hint, **place.details)
 
 
-def _unknown(entry: SettingEntry, place: _Place) -> ConfigInvalid:
-    name = entry.key
-    spellings = {spelling: key for key in KEYS for spelling in (key.rpartition(".")[2], key)} | {s: s for s in SECTIONS}
+def _unknown(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvalid:
+    name, keys = entry.key, schema.keys
+    spellings = {spelling: key for key in keys for spelling in (key.rpartition(".")[2], key)}
+    spellings |= {section: section for section in schema.sections}
     near = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
     meant = spellings[near] if near else None
     reason = f"there is no setting {shown(name)}" + (f"; the nearest is {meant}" if meant else "")
-    hint = f"Delete the line. There are: {', '.join(KEYS)}."
+    hint = f"Delete the line. There are: {', '.join(keys)}."
     if meant:
         written = entry.spelled(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""

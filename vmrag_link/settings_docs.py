@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vmrag_link import env, settings_file
+from vmrag_link import env, settings_file, toolset
 from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings_keys import KEYS, Key
+from vmrag_link.settings_keys import CORE, KEYS, Key
 
 _PAGE = """\
 # Configuration
@@ -152,15 +152,13 @@ def template() -> str:
 
 
 def documentation() -> str:
-    """docs/configuration.md."""
+    """docs/configuration.md, with the settings of the toolsets that are installed."""
+    keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
     rows = [
         f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Needs agreement.**' * key.needs_agreement} |"
-        for key in KEYS.values()
+        for key in keys
     ]
-    names = [
-        f"| `{key.name}` | `{key.variable}` | {f'`{key.git_name}`' if key.in_git else 'none'} |"
-        for key in KEYS.values()
-    ]
+    names = [f"| `{key.name}` | `{key.variable}` | {f'`{key.git_name}`' if key.in_git else 'none'} |" for key in keys]
     return _PAGE.format(
         keys="\n".join(rows),
         names="\n".join(names),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -79,6 +79,31 @@ class Key(Record, frozen=True):
         return f'"{text}"' if not text or text.endswith(":") else text
 
 
+class Schema(Record, frozen=True):
+    """Settings that are read together: `struct` holds their values, `keys` has each by its dotted
+    name.
+    """
+
+    struct: type[Record]
+    keys: Mapping[str, Key]
+
+    @property
+    def sections(self) -> dict[str, tuple[str, ...]]:
+        """The keys of every section."""
+        return {
+            field: tuple(name for name in self.keys if name.startswith(f"{field}."))
+            for field in self.struct.__struct_encode_fields__
+            if field not in self.keys
+        }
+
+
+def of_sections(sections: Mapping[str, type[Record]]) -> Schema:
+    """The schema of sections that toolsets bring, by their names."""
+    fields = [(name, kind, kind()) for name, kind in sections.items()]
+    struct: Any = msgspec.defstruct("ToolsetSettings", fields, bases=(Record,), frozen=True)
+    return Schema(struct, _declared(struct))
+
+
 def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
     keys: dict[str, Key] = {}
     for field in msgspec.structs.fields(struct):
@@ -101,12 +126,8 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
     return keys
 
 
-KEYS = _declared(Config)
-"""Every setting by its dotted name."""
+CORE = Schema(Config, _declared(Config))
+KEYS = CORE.keys
+"""Every setting of the core by its dotted name."""
 
-SECTIONS = {
-    field: tuple(name for name in KEYS if name.startswith(f"{field}."))
-    for field in Config.__struct_encode_fields__
-    if field not in KEYS
-}
-"""The keys of every section."""
+SECTIONS = CORE.sections

@@ -16,9 +16,12 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import resolve_name
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from vmrag_link.settings_keys import Schema
 
 CONTRACT = 1
 """Raised when a toolset that was written for an earlier one would not work any more."""
@@ -90,6 +93,16 @@ class InstalledToolsets(Record, frozen=True):
         for each in self.toolsets.values():
             for name, command in each.commands.items():
                 yield each, name, command
+
+    def schemas(self) -> list[Schema]:
+        """The settings of each toolset that has some."""
+        from vmrag_link.settings_keys import of_sections  # most of what asks for toolsets has no use for them
+
+        return [
+            of_sections({section: each.load(reference) for section, reference in each.settings.items()})
+            for each in self.toolsets.values()
+            if each.settings
+        ]
 
 
 @cache

@@ -74,7 +74,8 @@ def load_settings(place: Place) -> PlaceSettings:
 
 def _settings_without_files() -> Config:
     with contextlib.suppress(ConfigInvalid):
-        return config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ).config
+        found: Config = config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ).config
+        return found
     return Config()
 
 

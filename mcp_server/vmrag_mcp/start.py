@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from vmrag_link import env, extras
+from vmrag_link import env, extras, toolset
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
@@ -65,6 +65,8 @@ def serve(asked: ServeRequest) -> None:
 
     gc.freeze()
     gc.enable()
+    for each in toolset.installed().problems:
+        log(each)
     if found.problem:
         log(f"{found.problem.message} Hint: {found.problem.hint}")
     session = PlacedSession(place)

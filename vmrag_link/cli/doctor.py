@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import click
 
 from vmrag_hooks import doctor as hooks
+from vmrag_link import toolset
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.upkeep import doctor as operation
-from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding
+from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding, Topic
 from vmrag_link.workspace import Workspace
 
 TOPICS = (*operation.TOPICS, *hooks.TOPICS)
@@ -33,11 +34,16 @@ def command(invocation: Invocation, *, fix: bool) -> int:
     with invocation.progress() as progress:
         workspace = Workspace.open(invocation.directory, progress, patience=PATIENCE)
         try:
-            report = operation.doctor(workspace, TOPICS, fix=fix)
+            report = operation.doctor(workspace, [*TOPICS, *_of_toolsets()], fix=fix)
         finally:
             workspace.close()
     invocation.emit(report, _lines(report, every=invocation.verbosity > 0))
     return 0 if report.healthy else FAILED_CHECK
+
+
+def _of_toolsets() -> Iterator[Topic]:
+    for each in toolset.installed().toolsets.values():
+        yield from (each.load(check) for check in each.checks)
 
 
 def _lines(report: DoctorReport, *, every: bool) -> Iterator[str]:

@@ -7,9 +7,10 @@ import base64
 from vmrag_link import endpoint, env
 from vmrag_link.chroma_server.address import CLOUD_URL, LOCAL_URL, ServerAddress
 from vmrag_link.config import Loaded
+from vmrag_link.settings import Config
 
 
-def server(loaded: Loaded) -> ServerAddress | None:
+def server(loaded: Loaded[Config]) -> ServerAddress | None:
     """The server that the settings name; None where indexes are not shared, or the environment says
     that no service is asked.
 

@@ -8,6 +8,7 @@ from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.embedding.registry import NOTHING, Permission
 from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
+from vmrag_link.settings import Config
 from vmrag_link.trust import agreements
 
 TRUSTED_KEY = "vmrag.trustedService"
@@ -16,7 +17,7 @@ for every repository.
 """
 
 
-def permitted(places: Places, loaded: Loaded) -> Permission:
+def permitted(places: Places, loaded: Loaded[Config]) -> Permission:
     """Which services may be asked, and which of them at an address of this machine's own.
 
     A collection names its service and comes with the knowledge base, so a stranger's row could

@@ -13,10 +13,12 @@ from vmrag_link.git import plumbing
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import CONFIG_NAME, Places
+from vmrag_link.settings import Config
+from vmrag_link.settings_keys import CORE, Schema
 from vmrag_link.trust import agreements
 
 
-def load(places: Places) -> Loaded:
+def load(places: Places) -> Loaded[Config]:
     """Of the environment, git config, and `.vmrag.yaml` as far as this person agreed to it.
 
     Raises `ConfigInvalid`.
@@ -24,7 +26,12 @@ def load(places: Places) -> Loaded:
     return _load(places, config.own_text(places.config), CONFIG_NAME)
 
 
-def load_at(places: Places, ref: str) -> Loaded:
+def load_sections(places: Places, schema: Schema) -> Loaded[Any]:
+    """As `load`, of sections that toolsets bring. Raises `ConfigInvalid`."""
+    return _load(places, config.own_text(places.config), CONFIG_NAME, schema)
+
+
+def load_at(places: Places, ref: str) -> Loaded[Config]:
     """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
 
     Raises `ConfigInvalid`, `GitReferenceMissing`.
@@ -33,7 +40,7 @@ def load_at(places: Places, ref: str) -> Loaded:
     return _load(places, plumbing.blob(places, spec, limit=settings_file.MAX_BYTES), f"{ref}:{CONFIG_NAME}")
 
 
-def _load(places: Places, text: bytes | None, label: str) -> Loaded:
+def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> Loaded[Any]:
     def known(remote: str) -> bool:
         from vmrag_link.transport import trust  # few files name a remote
 
@@ -44,13 +51,14 @@ def _load(places: Places, text: bytes | None, label: str) -> Loaded:
         path_label=label,
         overrides=config_section(places, "vmrag"),
         environ=os.environ,
-        agreed=agreed(places),
+        agreed=agreed(places, schema),
         known_remote=known,
         stand_in=env.settings_from(),
+        schema=schema,
     )
 
 
-def agreed(places: Places) -> dict[str, Any] | None:
+def agreed(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
     """What counts as agreed to in this repository, by name; None: nobody has agreed to anything.
 
     In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
@@ -60,7 +68,7 @@ def agreed(places: Places) -> dict[str, Any] | None:
     if commit is None:
         return agreements.read(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
-    return {each.name: each.value for each in config.stated(_committed(places, commit), label)}
+    return {each.name: each.value for each in config.stated(_committed(places, commit), label, schema)}
 
 
 def _committed(places: Places, commit: str) -> bytes | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vmrag_link import env
+from vmrag_link import env, settings_keys
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
 from vmrag_link.trust import settings as trusted
@@ -31,7 +32,7 @@ class WorkspaceSettings:
         self._patience = patience
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> Loaded[Config]:
         """The settings with where they come from. Raises `ConfigInvalid`."""
         return trusted.load(self._places)
 
@@ -39,6 +40,13 @@ class WorkspaceSettings:
     def config(self) -> Config:
         """The values alone. Raises `ConfigInvalid`."""
         return self.loaded.config
+
+    def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
+        """A section of the settings that a toolset brings; `config` has it as an attribute.
+
+        Raises `ConfigInvalid`.
+        """
+        return trusted.load_sections(self._places, settings_keys.of_sections({name: kind}))
 
     @property
     def lock_timeout(self) -> float:

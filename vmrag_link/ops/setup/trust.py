@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from vmrag_link import config, env
+from vmrag_link import config, env, toolset
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings_keys import CORE
 from vmrag_link.trust import agreements, settings
 from vmrag_link.trust.agreements import Agreements
 from vmrag_link.workspace import Workspace
@@ -54,21 +55,33 @@ class TrustReport(Record, frozen=True):
 
 def examine(ws: Workspace) -> TrustReport:
     """What `agree` would agree to. Contacts nobody, changes nothing. Raises `ConfigInvalid`."""
-    found = config.stated(config.own_text(ws.places.config), CONFIG_NAME)
+    text = config.own_text(ws.places.config)
     remembered = agreements.read(ws.places)
-    own = {each.name: each.value for each in found}
-    last = settings.agreed(ws.places) or {}
-    stated = tuple(
-        StatedSetting(each.name, each.value, each.line, _counting(ws, each.name), KEYS[each.name].doc) for each in found
-    )
-    dropped = tuple(
-        DroppedSetting(name, _counting(ws, name), KEYS[name].default)
-        for name in last
-        if name not in own and name in KEYS
-    )
-    agreed = own == last
+    stated: list[StatedSetting] = []
+    dropped: list[DroppedSetting] = []
+    last: dict[str, Any] = {}
+    for schema in (CORE, *toolset.installed().schemas()):
+        counting = _counting(settings.load_sections(ws.places, schema).config)
+        here = config.stated(text, CONFIG_NAME, schema)
+        agreed = settings.agreed(ws.places, schema) or {}
+        last |= agreed
+        stated += [
+            StatedSetting(each.name, each.value, each.line, counting(each.name), schema.keys[each.name].doc)
+            for each in here
+        ]
+        dropped += [
+            DroppedSetting(name, counting(name), schema.keys[name].default)
+            for name in agreed
+            if name in schema.keys and all(name != each.name for each in here)
+        ]
+    agreed_to_all = {each.name: each.value for each in stated} == last
     return TrustReport(
-        remembered.repository, CONFIG_NAME, agreed, stated, () if agreed else dropped, remembered.services
+        remembered.repository,
+        CONFIG_NAME,
+        agreed_to_all,
+        tuple(sorted(stated, key=lambda each: each.line)),
+        () if agreed_to_all else tuple(dropped),
+        remembered.services,
     )
 
 
@@ -123,9 +136,15 @@ def every() -> list[Agreements]:
     return agreements.every()
 
 
-def _counting(ws: Workspace, name: str) -> Value:
-    found: Any = msgspec.to_builtins(ws.config)
-    for part in name.split("."):
-        found = found[part]
-    value: Value = found
-    return value
+def _counting(values: Any) -> Callable[[str], Value]:
+    """What counts of a setting, by its dotted name."""
+    found = msgspec.to_builtins(values)
+
+    def of(name: str) -> Value:
+        value: Any = found
+        for part in name.split("."):
+            value = value[part]
+        counts: Value = value
+        return counts
+
+    return of

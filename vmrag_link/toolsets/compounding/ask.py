@@ -167,5 +167,5 @@ def _written(
     passages = [Passage(each.file or each.path, each.document.title, each.document.content) for each in sources]
     files = [each.file for each in sources if each.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
-    chat, model = chat_model(ws.settings.loaded), ws.models.of(collection)
+    chat, model = chat_model(ws), ws.models.of(collection)
     return answer.compose(query, passages, linked, model, chat, refused=refused)

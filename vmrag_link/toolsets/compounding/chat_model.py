@@ -15,7 +15,7 @@ import msgspec
 
 from vmrag_link import endpoint, env, extras
 from vmrag_link.models import Record
-from vmrag_link.settings import LlmSettings
+from vmrag_link.toolsets.compounding.settings import LlmSettings
 
 MOST_CHARACTERS = 100_000
 """Of an answer."""

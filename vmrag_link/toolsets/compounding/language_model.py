@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from vmrag_link import env
-from vmrag_link.config import Loaded
 from vmrag_link.toolsets.compounding.chat_model import ChatModel
+from vmrag_link.toolsets.compounding.settings import LlmSettings
+from vmrag_link.workspace import Workspace
 
 
-def chat_model(loaded: Loaded) -> ChatModel | None:
+def chat_model(ws: Workspace) -> ChatModel | None:
     """The model that the settings name; None where none is configured, or the environment says that
     no service is asked.
 
@@ -15,7 +16,8 @@ def chat_model(loaded: Loaded) -> ChatModel | None:
     variable holds a key, and that it goes to an address, the person says outside of any file of a
     repository.
     """
-    settings = loaded.config.llm
+    loaded = ws.settings.section("llm", LlmSettings)
+    settings: LlmSettings = loaded.config.llm
     if settings.provider == "none" or env.without_services():
         return None
     variable = settings.api_key_env if "llm.api_key_env" in loaded.machine else ""

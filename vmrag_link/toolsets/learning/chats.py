@@ -26,6 +26,7 @@ from vmrag_link.ops.system.entries import entry, with_metadata
 from vmrag_link.toolsets.learning import chat_context
 from vmrag_link.toolsets.learning.chat_context import FileChange
 from vmrag_link.toolsets.learning.names import file_name, split
+from vmrag_link.toolsets.learning.settings import LearningSettings
 from vmrag_link.workspace import Workspace
 
 FILE, CHATS_OF_CODE = "file_path", "related_chat_ids"
@@ -122,7 +123,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
         text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
         chat = msgspec.structs.replace(
             entry(collection.name, chat_id, text, metadata),
-            source_key=_raw(request) if ws.config.learning.store_raw else "",
+            source_key=_raw(request) if _stores_raw(ws) else "",
         )
         puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
         return Planned(collections.prepared(store, puts), ChatReport(chat_id, session, links))
@@ -195,3 +196,8 @@ def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> li
         rows.append(with_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
     collection, new = collections.find_or_new(ws, at, collections.CODEBASE)
     return [Put(collection, new, rows)]
+
+
+def _stores_raw(ws: Workspace) -> bool:
+    settings: LearningSettings = ws.settings.section("learning", LearningSettings).config.learning
+    return settings.store_raw

@@ -15,6 +15,7 @@ from vmrag_link.retrieval import thresholds
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import thoughts
+from vmrag_link.toolsets.thinking.settings import ThinkingSettings
 from vmrag_link.toolsets.thinking.thoughts import Thought
 from vmrag_link.workspace import DocumentStore, View, Workspace
 
@@ -150,6 +151,9 @@ def _summary(texts: Sequence[str]) -> str:
 def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return thresholds.threshold(
-        thresholds.Use.THOUGHTS, model, given=given, configured=ws.config.thinking.threshold or None
-    )
+    return thresholds.threshold(thresholds.Use.THOUGHTS, model, given=given, configured=_settings(ws).threshold or None)
+
+
+def _settings(ws: Workspace) -> ThinkingSettings:
+    found: ThinkingSettings = ws.settings.section("thinking", ThinkingSettings).config.thinking
+    return found

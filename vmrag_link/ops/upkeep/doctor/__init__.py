@@ -25,6 +25,7 @@ TOPICS = (
     disk.TOPIC,
     processes.LOCKS,
     configuration.TOPIC,
+    configuration.TOOLSETS,
     knowledge.KNOWLEDGE,
     knowledge.JOURNAL,
     local.TOPIC,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vmrag_link import config, toolset
 from vmrag_link.config import AGREE
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 
 _WITHOUT_EFFECT = re.compile(r"^(git config (\S+)|.*): (\S+) has no effect any more")
@@ -29,3 +31,20 @@ def _fix(warning: str) -> str:
 
 
 TOPIC = Topic("settings", check)
+
+
+def toolsets(ws: Workspace) -> Iterator[Finding]:
+    """Toolsets that cannot be used, and settings that none reads."""
+    found = toolset.installed()
+    for problem in found.problems:
+        yield Finding("TOOLSET_BROKEN", "warning", problem, "Install its package again, or another version of it.")
+    read = {section for each in found.toolsets.values() for section in each.settings}
+    for section, line in config.foreign_sections(config.own_text(ws.places.config), CONFIG_NAME).items():
+        if section not in read:
+            said = f"{CONFIG_NAME}, line {line}: no toolset that is installed here reads the section {section}."
+            yield Finding(
+                "SECTION_UNREAD", "warning", said, "Install the toolset that does, or delete the section.", section
+            )
+
+
+TOOLSETS = Topic("toolsets", toolsets)
