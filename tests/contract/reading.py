@@ -26,7 +26,9 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _read(name: str) -> Any:
-    return yaml.load((FOLDER / f"{name}.yaml").read_text(), LOADER)
+    """A file beside this one, or in the tests of its toolset."""
+    found = [FOLDER / f"{name}.yaml", *FOLDER.parent.glob(f"toolsets/*/{name}.yaml")]
+    return yaml.load(next(path for path in found if path.exists()).read_text(), LOADER)
 
 
 COMMON: dict[str, Any] = _read("_common")

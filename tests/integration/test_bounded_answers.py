@@ -17,8 +17,9 @@ from vmrag_action.github_api import GitHub
 from vmrag_link import endpoint
 from vmrag_link.embedding import registry
 from vmrag_link.errors import EmbeddingFailed, RemoteUnreachable
-from vmrag_link.settings import EmbeddingSettings, LlmSettings
+from vmrag_link.settings import EmbeddingSettings
 from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, Message
+from vmrag_link.toolsets.compounding.settings import LlmSettings
 
 SECONDS = 1
 MOST = 1_000_000

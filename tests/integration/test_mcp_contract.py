@@ -26,10 +26,11 @@ from tests.contract.reading import (
     refusals,
 )
 from tests.support.mcp import Tools
+from vmrag_link.toolset import folder
 from vmrag_mcp.arguments import Parameter, parameters, parse_arguments
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.reference import catalogue_json
-from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, function_of
+from vmrag_mcp.reference import catalogue_json, packages
+from vmrag_mcp.registry import CATALOGUE, CORE, catalogue, function_of, toolsets
 from vmrag_mcp.result_schema import result_keys
 from vmrag_mcp.server import protocol_tools
 
@@ -84,15 +85,15 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
 
 
 def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
-    found = {name: [each.name for each in catalogue().values() if name in each.toolsets] for name in TOOLSETS}
-    expected = {name: [each["name"] for each in TOOLS.values() if name in each["toolsets"]] for name in TOOLSETS}
+    found = {name: [each.name for each in catalogue().values() if name in each.toolsets] for name in toolsets()}
+    expected = {name: [each["name"] for each in TOOLS.values() if name in each["toolsets"]] for name in toolsets()}
     assert {name: sorted(tools) for name, tools in found.items()} == {
         name: sorted(tools) for name, tools in expected.items()
     }
     assert {name: len(tools) for name, tools in found.items()} == {
         name: each["tools"] for name, each in COMMON["toolsets"].items()
     }
-    assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
+    assert list(CORE) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
 
 
 def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
@@ -100,8 +101,9 @@ def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
     assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
 
 
-def test_the_served_catalogue_is_what_the_tools_declare_now():
-    assert CATALOGUE.read_bytes() == catalogue_json(), (
+@pytest.mark.parametrize("package", packages())
+def test_the_served_catalogue_is_what_the_tools_declare_now(package: str):
+    assert (folder(package) / CATALOGUE).read_bytes() == catalogue_json(package), (
         "python -m vmrag_mcp.reference writes it; look at what changes for clients"
     )
 

@@ -105,8 +105,8 @@ HELPERS = {
     "history.revparse.tool_branch_rev",
     "index.index_status.collection_id",
     "index.index_status.indexed",
-    "libraries.files.find",
-    "named_files.shown_source",
+    "documents.named_files.find",
+    "documents.named_files.shown_source",
     "merge.conflict_rows.open_merge",
     "remotes.upstream.upstream",
     "status.kb_status.index_block",
@@ -138,6 +138,7 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
     tools.
     """
     seen = set() if seen is None else seen
+    tools = {each.module for each in catalogue().values()}
     known = function.__globals__
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         match node:
@@ -150,10 +151,10 @@ def operations(function: Callable[..., Any], seen: set[Any] | None = None) -> It
         if not isinstance(found, FunctionType) or found in seen:
             continue
         seen.add(found)
-        if found.__module__.startswith("vmrag_mcp.tools"):
+        if found.__module__.startswith("vmrag_mcp.tools") or found.__module__ in tools:
             yield from operations(found, seen)
-        elif found.__module__.startswith("vmrag_link.ops"):
-            yield f"{found.__module__.removeprefix('vmrag_link.ops.')}.{found.__name__}"
+        elif found.__module__.startswith(("vmrag_link.ops.", "vmrag_link.toolsets.")):
+            yield f"{found.__module__.split('.', 2)[2]}.{found.__name__}"
 
 
 def test_another_name_has_the_effects_of_the_tool_and_every_value_that_does_more_is_known():

@@ -17,7 +17,7 @@ from vmrag_link.settings_keys import KEYS
 from vmrag_mcp import repository
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, catalogue
+from vmrag_mcp.registry import CORE, catalogue, toolsets
 from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.transport import http
 from vmrag_mcp.transport.address import ListenAddress, address, require_safe
@@ -41,7 +41,7 @@ def settings(top: Path) -> McpSettings:
 
 
 def test_without_options_the_default_toolsets_are_there():
-    assert names() == {name for name, each in catalogue().items() if set(each.toolsets) & {*DEFAULT}}
+    assert names() == {name for name, each in catalogue().items() if set(each.toolsets) & {*CORE}}
     assert names() == names(toolsets="default")
 
 
@@ -265,7 +265,7 @@ def codes(kind: type[VmragError]) -> set[str]:
 
 
 def test_the_guide_explains_every_toolset_and_every_setting():
-    wanted = set(TOOLSETS) | {name for name in KEYS if name.startswith("mcp.")}
+    wanted = set(toolsets()) | {name for name in KEYS if name.startswith("mcp.")}
     assert {each for each in wanted if f"`{each}`" not in (DOCS / "mcp.md").read_text()} == set()
 
 

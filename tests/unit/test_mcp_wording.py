@@ -8,7 +8,7 @@ from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, N
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, ToolSelection, selection
 from vmrag_mcp.prompts import PROMPTS, listed
-from vmrag_mcp.registry import TOOLSETS, catalogue
+from vmrag_mcp.registry import catalogue, toolsets
 from vmrag_mcp.server import protocol_tools
 from vmrag_mcp.wording import mentioned, worded
 
@@ -16,7 +16,7 @@ SERVERS = [
     Chosen(),
     Chosen(read_only=True),
     Chosen(toolsets="all", read_only=True),
-    *(Chosen(toolsets=each) for each in TOOLSETS),
+    *(Chosen(toolsets=each) for each in toolsets()),
     *(Chosen(toolsets="all", exclude_tools=each) for each in catalogue()),
 ]
 

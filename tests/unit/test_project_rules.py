@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import re
 import tomllib
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import vmrag_link
-from vmrag_link.cli import reference
-from vmrag_link.cli.main import COMMANDS, MODULES
+from vmrag_link.cli import commands, reference
+from vmrag_link.cli.commands import COMMANDS, MODULES
 from vmrag_mcp.registry import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -133,9 +132,9 @@ def test_lists_of_exact_versions_name_no_host() -> None:
         assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", commands.names())
 def test_every_command_has_help_and_the_common_options(name: str) -> None:
-    command = importlib.import_module(f"vmrag_link.cli.{MODULES.get(name, name)}").command
+    command = commands.find(name)
     assert isinstance(command, click.Command)
     assert command.name == name
     for each in [command, *getattr(command, "commands", {}).values()]:
@@ -157,7 +156,7 @@ def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
 def test_the_list_of_commands_is_up_to_date() -> None:
     written = (ROOT / "docs" / "commands.md").read_text()
     assert written == reference.reference(), "run: python -m vmrag_link.cli.reference > docs/commands.md"
-    assert {f"\n## vmrag {name}\n" for name in COMMANDS} <= {f"\n{line}\n" for line in written.splitlines()}
+    assert {f"\n## vmrag {name}\n" for name in commands.names()} <= {f"\n{line}\n" for line in written.splitlines()}
 
 
 def test_relative_links_between_documents_lead_somewhere() -> None:
@@ -168,7 +167,7 @@ def test_relative_links_between_documents_lead_somewhere() -> None:
 
 def test_every_test_that_shows_what_is_said_of_security_is_there() -> None:
     """`…::name` is in the file that was named before it."""
-    named = re.findall(r"`(?:([a-z0-9_]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text())
+    named = re.findall(r"`(?:([a-z0-9_/]+/\w+\.py)|…)(?:::(\w+))?`", (ROOT / "docs" / "security.md").read_text())
     file = ""
     for path, test in named:
         file = path or file

@@ -1,4 +1,4 @@
-"""Writes what the commands of docs/compounding.md print: `python -m tests.compounding.document`."""
+"""Writes what the commands of docs/compounding.md print: `python -m tests.toolsets.compounding.document`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from vmrag_link.toolsets.learning.evidence import junit, quality, score
 from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
 from vmrag_link.toolsets.learning.evidence.junit import RunCounts
 
-DATA = Path(__file__).parents[1] / "data" / "evidence"
+DATA = Path(__file__).parents[2] / "data" / "evidence"
 
 
 def run(name: str) -> dict[str, junit.Status]:

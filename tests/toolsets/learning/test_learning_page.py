@@ -15,7 +15,7 @@ pytestmark = pytest.mark.hooks("off")
 
 template, project = terminal.template, terminal.project
 
-PAGE = Path(__file__).parents[2] / "docs" / "learning.md"
+PAGE = Path(__file__).parents[3] / "docs" / "learning.md"
 FILES = {
     "before.xml": "own-before.xml",
     "after.xml": "own-after.xml",
