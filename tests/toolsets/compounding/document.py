@@ -1,4 +1,4 @@
-"""Writes what the commands of docs/compounding.md print: `python -m tests.toolsets.compounding.document`."""
+"""Writes the page about compounding: `python -m tests.toolsets.compounding.document`."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from vmrag_link.conversion import front_matter
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, canonical_json
-from vmrag_link.toolsets.compounding import config, doc_types, links, sentences
+from vmrag_link.toolsets.compounding import answer, doc_types, links, project
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
 from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
-from vmrag_link.toolsets.compounding.front_matter_edit import NotEditable, with_key
+from vmrag_link.toolsets.compounding.promotion import NotEditable, with_key
 
 
 @pytest.mark.parametrize(
@@ -210,16 +210,16 @@ def test_a_schema_is_json_or_yaml_and_what_is_none_is_refused() -> None:
     ],
 )
 def test_a_configuration_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "config.json").write_text(text)
+    (tmp_path / "project.json").write_text(text)
     with pytest.raises(UsageInvalid):
-        config.read(tmp_path / "config.json")
+        project.read(tmp_path / "project.json")
 
 
 def test_a_configuration_says_which_of_its_keys_mean_nothing(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(
+    (tmp_path / "project.json").write_text(
         '{"$schema": "x", "project_name": "r", "retrieval": {"k": 1}, "colour": "blue", "external_docs": {"path": "d", "a": 1}}'
     )
-    assert config.read(tmp_path / "config.json").unknown == ("retrieval.k", "colour", "external_docs.a")
+    assert project.read(tmp_path / "project.json").unknown == ("retrieval.k", "colour", "external_docs.a")
 
 
 # -- links and sentences ---------------------------------------------------------------------------
@@ -284,7 +284,7 @@ echo "The battery froze in a program."
 
 
 def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
-    found = [*sentences.sentences(PROSE)]
+    found = [*answer.sentences(PROSE)]
     assert [each.text for each in found] == [
         "The gauge reported nothing in January\nbecause its battery froze.",
         "A third sentence says nothing about it!",
@@ -292,10 +292,10 @@ def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
         "The second item speaks of frozen batteries.",
     ]
     assert all(PROSE[each.start :].startswith(each.text) for each in found)
-    assert sentences.nearest(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
-    assert sentences.nearest(HashModel(), "anything", "# Only a heading\n") == []
+    assert answer.nearest(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
+    assert answer.nearest(HashModel(), "anything", "# Only a heading\n") == []
 
 
 @given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
 def test_every_sentence_stands_in_the_text(text: str) -> None:
-    assert all(text[each.start : each.start + len(each.text)] == each.text for each in sentences.sentences(text))
+    assert all(text[each.start : each.start + len(each.text)] == each.text for each in answer.sentences(text))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from vmrag_link.toolsets.learning.evidence import junit, quality, score
-from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
-from vmrag_link.toolsets.learning.evidence.junit import RunCounts
+from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable, RunCounts
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 

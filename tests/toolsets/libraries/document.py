@@ -1,4 +1,4 @@
-"""Writes what the commands of docs/libraries.md print: `python -m tests.toolsets.libraries.document`."""
+"""Writes the page about libraries: `python -m tests.toolsets.libraries.document`."""
 
 from __future__ import annotations
 

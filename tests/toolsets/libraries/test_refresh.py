@@ -12,8 +12,8 @@ from tests.support import notes
 from tests.support.terminal import SCRIPT
 from tests.support.websites import Website, website
 from vmrag_link.toolsets.libraries import take_pages
-from vmrag_link.toolsets.libraries.refresh import RefreshReport, refresh
-from vmrag_link.toolsets.libraries.take_site import SiteReport, take_site
+from vmrag_link.toolsets.libraries.refresh_command import RefreshReport, refresh
+from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 
 pytestmark = pytest.mark.hooks("off")
 

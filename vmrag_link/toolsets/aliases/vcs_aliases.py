@@ -1,4 +1,4 @@
-"""Shorter names for tools of `dolt`."""
+"""Shorter names for tools of `dolt`, with the results that are not those tools' own."""
 
 from __future__ import annotations
 
@@ -7,26 +7,58 @@ from typing import Annotated
 from msgspec import structs
 
 from vmrag_link.engines.base import reserved
+from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.remotes.upstream import upstream
 from vmrag_link.ops.status import kb_status
-from vmrag_link.toolsets.aliases.vcs_aliases_results import (
-    BranchHead,
-    CommitAliasResult,
-    CreateBranchResult,
-    DeleteBranchResult,
-    GetBranchStatusResult,
-    GetLogResult,
-)
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results.commits import SHORT
+from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results.commits import SHORT, CommitWithStats
+from vmrag_mcp.results.history import StatusResult
 from vmrag_mcp.results.sync import SyncTotals
-from vmrag_mcp.results.working import DoltCheckoutResult
+from vmrag_mcp.results.working import CommitResult, DoltCheckoutResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, working
 from vmrag_mcp.tools.working import Carrying, Message
+
+
+class CommitAliasResult(CommitResult, frozen=True):
+    """`sync`: the commit's own numbers; the chunks are those of what it added and modified."""
+
+    linked: None
+    sync: SyncTotals
+
+
+class CreateBranchResult(ToolResult, frozen=True):
+    """`commit`: where the new branch stands."""
+
+    branch: str
+    commit: str
+
+
+class DeleteBranchResult(ToolResult, frozen=True):
+    """`commit`: where the branch stood, which can still be read by that hash."""
+
+    branch: str
+    commit: str
+
+
+class BranchHead(Record, frozen=True):
+    name: str
+    is_current: bool
+    short_hash: str
+
+
+class GetBranchStatusResult(StatusResult, frozen=True):
+    """`branches`: the local ones."""
+
+    branches: list[BranchHead]
+
+
+class GetLogResult(ToolResult, frozen=True):
+    commits: list[CommitWithStats]
 
 
 @tool("VF", alias_of="dolt_commit")

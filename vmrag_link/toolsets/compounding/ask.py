@@ -1,21 +1,24 @@
-"""Answer a question from a project's documents, or from its other documentation."""
+"""Answer a question from a project's documents, or from its other documentation, by the language
+model that the settings name, if any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmrag_link import env
 from vmrag_link.errors import first_of
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.toolsets.compounding import answer, external, mirror, paths, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
-from vmrag_link.toolsets.compounding.config import USUAL_RESULTS
-from vmrag_link.toolsets.compounding.language_model import chat_model
+from vmrag_link.toolsets.compounding.chat_model import ChatModel
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
-from vmrag_link.toolsets.compounding.project import DocsProject
+from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
 from vmrag_link.toolsets.compounding.search import Match
+from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.workspace import Workspace
 
 
@@ -169,3 +172,19 @@ def _written(
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
     chat, model = chat_model(ws), ws.models.of(collection)
     return answer.compose(query, passages, linked, model, chat, refused=refused)
+
+
+def chat_model(ws: Workspace) -> ChatModel | None:
+    """The model that the settings name; None where none is configured, or the environment says that
+    no service is asked.
+
+    The settings of `llm` count only if this machine's person stated or agreed to them. Which
+    variable holds a key, and that it goes to an address, the person says outside of any file of a
+    repository.
+    """
+    loaded = ws.settings.section("llm", LlmSettings)
+    settings: LlmSettings = loaded.config.llm
+    if settings.provider == "none" or env.without_services():
+        return None
+    variable = settings.api_key_env if "llm.api_key_env" in loaded.machine else ""
+    return ChatModel(settings, keyed="llm.base_url" in loaded.machine, key_variable=variable)

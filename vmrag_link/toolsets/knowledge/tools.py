@@ -1,4 +1,4 @@
-"""Issue logs and documents about tools."""
+"""Tools for issue logs and documents about tools, and their results."""
 
 from __future__ import annotations
 
@@ -13,21 +13,97 @@ from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, r
 from vmrag_link.toolsets.knowledge import search as searching
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
-from vmrag_link.toolsets.knowledge.records import LogType
-from vmrag_link.toolsets.knowledge.results import (
-    AddIssueLogResult,
-    AddKnowledgeDocResult,
-    GetIssueLogResult,
-    ListIssueLogsResult,
-    SearchAllResult,
-    SearchIssuesResult,
-    SearchKnowledgeResult,
-    UpdateIssueLogResult,
-    UpdateKnowledgeDocResult,
-)
+from vmrag_link.toolsets.knowledge.records import ListedLog, LogType
+from vmrag_link.toolsets.knowledge.search import DocHit, EitherHit, IssueHit
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.session import Call
+
+
+class AddIssueLogResult(ToolResult, frozen=True):
+    """`log_id` is the same on every branch that adds this log."""
+
+    log_id: str
+    content_hash: str
+    collection: str
+    chunks_created: int
+
+
+class LogResult(ToolResult, frozen=True):
+    log_id: str
+    project_id: str
+    issue_number: int
+    title: str
+    content_hash: str
+    log_type: str
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any]
+
+
+class UpdateIssueLogResult(LogResult, frozen=True):
+    """`changed` False: it was like that already."""
+
+    changed: bool
+    chunks_created: int
+
+
+class GetIssueLogResult(LogResult, frozen=True):
+    content: str
+
+
+class ListIssueLogsResult(ToolResult, frozen=True):
+    """The latest change first. `total_count`: of all that pass the filter."""
+
+    logs: list[ListedLog]
+    total_count: int
+    has_more: bool
+
+
+class AddKnowledgeDocResult(ToolResult, frozen=True):
+    doc_id: str
+    content_hash: str
+    collection: str
+    chunks_created: int
+
+
+class UpdateKnowledgeDocResult(ToolResult, frozen=True):
+    """`changed` False: it was like that already."""
+
+    doc_id: str
+    category: str
+    tool_name: str
+    tool_version: str
+    title: str
+    content_hash: str
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any]
+    changed: bool
+    chunks_created: int
+
+
+class SearchIssuesResult(ToolResult, frozen=True):
+    """Best first. `searched`: the collections that were asked."""
+
+    results: list[IssueHit]
+    searched: list[str]
+
+
+class SearchKnowledgeResult(ToolResult, frozen=True):
+    """Best first. `searched`: the collections that were asked."""
+
+    results: list[DocHit]
+    searched: list[str]
+
+
+class SearchAllResult(ToolResult, frozen=True):
+    """Best first. `searched`: the collections that were asked."""
+
+    results: list[EitherHit]
+    searched: list[str]
+
 
 R = TypeVar("R")
 

@@ -14,5 +14,5 @@ TOOLSET = Toolset(
             ".command:command",
         )
     },
-    settings={"learning": ".settings:LearningSettings"},
+    settings={"learning": ".chats:LearningSettings"},
 )

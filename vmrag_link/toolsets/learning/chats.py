@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.errors import JsonInvalid
@@ -23,11 +24,23 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.collections import Put
 from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.settings import agreed_setting, first_of
 from vmrag_link.toolsets.learning import chat_context
 from vmrag_link.toolsets.learning.chat_context import FileChange
 from vmrag_link.toolsets.learning.names import file_name, split
-from vmrag_link.toolsets.learning.settings import LearningSettings
 from vmrag_link.workspace import Workspace
+
+
+class LearningSettings(Record, frozen=True):
+    store_raw: Annotated[
+        bool,
+        Meta(
+            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
+            "knowledge base; they may hold secrets.",
+            extra=agreed_setting(first_of(False, True)),
+        ),
+    ] = True
+
 
 FILE, CHATS_OF_CODE = "file_path", "related_chat_ids"
 """Keys of the metadata of a chunk of code: the file that it is from, and the chats about it."""

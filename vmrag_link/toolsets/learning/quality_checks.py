@@ -11,7 +11,7 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence import quality, score
-from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
+from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable
 from vmrag_link.toolsets.learning.evidence.quality import COVERAGE, Measure, Metric
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.workspace import Workspace

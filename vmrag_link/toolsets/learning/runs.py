@@ -14,8 +14,7 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence import junit, score
-from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
-from vmrag_link.toolsets.learning.evidence.junit import RunComparison, RunCounts, Status
+from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable, RunComparison, RunCounts, Status
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.workspace import Workspace
 

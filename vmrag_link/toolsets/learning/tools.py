@@ -1,4 +1,4 @@
-"""Chats, what was learnt in them, and the evidence for it."""
+"""Tools for chats, what was learnt in them, and the evidence for it; and their results."""
 
 from __future__ import annotations
 
@@ -13,28 +13,89 @@ from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.system import collections
 from vmrag_link.toolsets.learning import output_file as outputs
 from vmrag_link.toolsets.learning.chat_context import FileChange
-from vmrag_link.toolsets.learning.chats import ChatRequest, ToolUse, log_chat
+from vmrag_link.toolsets.learning.chats import ChatLinks, ChatRequest, ToolUse, log_chat
 from vmrag_link.toolsets.learning.evidence import score
+from vmrag_link.toolsets.learning.evidence.junit import RunCounts
 from vmrag_link.toolsets.learning.evidence.quality import Metric
-from vmrag_link.toolsets.learning.promotion import PromotionRequest, promote
+from vmrag_link.toolsets.learning.promotion import PromotionRequest, Validation, promote
 from vmrag_link.toolsets.learning.quality_checks import QualityRequest, log_quality_check
-from vmrag_link.toolsets.learning.results import (
-    ChromaLogChatResult,
-    LearningLogErrorResult,
-    LearningLogQualityCheckResult,
-    LearningLogTestResultsResult,
-    LearningPromoteResult,
-    LearningSetupCollectionsResult,
-    LearningValidateEvidenceResult,
-)
-from vmrag_link.toolsets.learning.runs import RunRequest, log_test_results
+from vmrag_link.toolsets.learning.runs import RunRequest, StoredTransition, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorRequest, log_error
 from vmrag_link.toolsets.learning.setup_collections import setup_collections
-from vmrag_link.toolsets.learning.validation import ValidationRequest, validate_evidence
+from vmrag_link.toolsets.learning.validation import EvidenceCounts, ValidationRequest, validate_evidence
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
+
+
+class ChromaLogChatResult(ToolResult, frozen=True):
+    chat_id: str
+    bidirectional_links: ChatLinks
+    session_id: str
+
+
+class LearningSetupCollectionsResult(ToolResult, frozen=True):
+    created: list[str]
+    existing: list[str]
+
+
+class LearningPromoteResult(ToolResult, frozen=True):
+    """`validation`: null where nothing was validated."""
+
+    learning_id: str
+    collection_name: str
+    validation: Validation | None
+    source_chat_updated: bool
+
+
+class LearningLogErrorResult(ToolResult, frozen=True):
+    """`error_id` is `evidence_id`. `affected_files`: as given, else those of the stack trace."""
+
+    evidence_id: str
+    error_id: str
+    evidence_type: str
+    score: float
+    affected_files: list[str]
+
+
+class LearningLogTestResultsResult(ToolResult, frozen=True):
+    """`evidence_id` is `run_id`: the run with all of its transitions and regressions."""
+
+    run_id: str
+    tests: RunCounts
+    transitions: list[StoredTransition]
+    regressions: list[str]
+    validation_score: float
+    meets_threshold: bool
+    evidence_id: str
+
+
+class LearningLogQualityCheckResult(ToolResult, frozen=True):
+    """`improvement_percent`: of coverage, in points. Null: nothing before was given."""
+
+    evidence_id: str
+    tool: str
+    metric_type: str
+    before_value: float | None
+    after_value: float
+    change: float | None
+    improvement_percent: float | None
+    score: float
+
+
+class LearningValidateEvidenceResult(ToolResult, frozen=True):
+    """`output_file`: the absolute path; null for none."""
+
+    score: float
+    threshold: float
+    meets_threshold: bool
+    evidence_types: list[str]
+    counts: EvidenceCounts
+    evidence_id: str
+    output_file: str | None
+
 
 Names = Annotated[list[str] | None, Given("or one text with commas")]
 EvidenceIds = Annotated[list[str] | None, Given("ids of evidence, or one text with commas")]

@@ -3,16 +3,191 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.import_ import ImportRequest, end_lines, skipped_lines
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid, enumerated
-from vmrag_link.models import ChangeCounts
-from vmrag_link.toolsets.libraries import import_sources, library
-from vmrag_link.toolsets.libraries.take_site import SiteReport, take_site
+from vmrag_link.documents import import_base, importing
+from vmrag_link.documents.importing import Skipped
+from vmrag_link.documents.seen_files import FileSelection
+from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
+from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.documents.derived_files import DerivedFiles
+from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.named_files import Source
+from vmrag_link.toolsets.libraries import library, page_hosts, pages
+from vmrag_link.toolsets.libraries.converting import converting
+from vmrag_link.toolsets.libraries.ingest import Ingested, check, held, ingest
+from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 from vmrag_link.toolsets.libraries.web.sitemap import MOST_PAGES
 from vmrag_link.toolsets.libraries.web.sitemap_file import MOST_LOCATIONS
+from vmrag_link.workspace import Workspace
+
+BATCH, BATCH_BYTES = 200, 32_000_000
+"""So many sources are stored at a time: their bytes and texts are in memory together."""
+
+
+_UNREADABLE = (FileFailed, FetchFailed, AccessDenied)
+
+
+class TakenSource(Record, frozen=True):
+    """`source`: as `named_files.shown_source`."""
+
+    status: str
+    doc_id: str
+    source: str
+    title: str
+
+
+class RefusedSource(Record, frozen=True):
+    """A file or page that was named and could not be taken."""
+
+    source: str
+    code: str
+    message: str
+    hint: str
+
+
+class LibraryImport(Record, frozen=True):
+    """`skipped`: what folders hold that cannot become a document. `branch`: where something was
+    stored; None for nothing. `pending`: why the index did not follow yet.
+    """
+
+    library: str
+    taken: list[TakenSource]
+    refused: list[RefusedSource]
+    skipped: list[Skipped]
+    branch: str | None
+    pending: str = ""
+
+
+class _Named(NamedTuple):
+    """A file (its absolute path) or a page (its URL), as it is shown. `inside`: of a folder that
+    was named.
+    """
+
+    what: Path | str
+    shown: str
+    inside: bool = False
+
+
+def import_sources(
+    ws: Workspace,
+    sources: Sequence[Path | str],
+    name: str,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    selection: FileSelection | None = None,
+) -> LibraryImport:
+    """Take files and folders (absolute paths) and pages (URLs) into the library of this name.
+
+    What cannot be taken keeps nothing else from being stored. The reason is raised if it is the
+    only one that is named. Raises `UsageInvalid` for a path where nothing is, and as `ingest`.
+    """
+    check(name, metadata)
+    library.find(ws, writing.place(writing.writable(ws)), name)
+    skipped: list[Skipped] = []
+    named = list(_named(ws, sources, selection or FileSelection(), skipped))
+    failed: dict[_Named, VmragError] = {}
+    taken: list[Ingested] = []
+    branch, pending = None, ""
+    with ws.progress.task("taking in", len(named)) as task, converting(ws) as convert:
+        for batch in _batches(_read(ws, name, named, failed)):
+            refused: dict[str, VmragError] = {}
+            done = ingest(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
+            failed |= {each: refused[source.key] for each, source in batch.items() if source.key in refused}
+            taken += done.report
+            branch, pending = done.branch or branch, done.pending or pending
+            task.advance(len(batch))
+    skipped += [
+        Skipped(terminal_text.one_line(each.shown), _reason(why)) for each, why in failed.items() if each.inside
+    ]
+    outright = {each.shown: why for each, why in failed.items() if not each.inside}
+    if outright and len(sources) == 1:
+        raise next(iter(outright.values()))
+    return LibraryImport(
+        name,
+        [_taken(ws, each) for each in taken],
+        [RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
+        sorted(skipped, key=lambda each: each.name),
+        branch,
+        pending,
+    )
+
+
+def _named(
+    ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
+) -> Iterator[_Named]:
+    """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
+    top, derived = import_base.located(ws.places.top), DerivedFiles(ws)
+    for source in sources:
+        if isinstance(source, str):
+            yield _Named(source, pages.key_of(source))
+            continue
+        found = importing.existing(source)
+        if not found.is_dir():
+            refusal = derived.refusal([found])
+            if refusal and len(sources) == 1:
+                raise refusal
+            if refusal:
+                skipped.append(Skipped(terminal_text.one_line(str(source)), derived.reasons([found])[found]))
+            else:
+                yield _Named(found, str(source))
+            continue
+        base = import_base.of_folder(found, top)
+        scan = importing.scan([found], base, LeavingOut(ws.places, selection, base.origin, derived=derived.reasons))
+        skipped += scan.skipped
+        yield from (_Named(each.path, each.doc_id, inside=True) for each in scan.files)
+
+
+def _read(
+    ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
+) -> Iterator[tuple[_Named, Source]]:
+    """Each source once, however often it is named; why one cannot be read is put into `failed`."""
+    seen: set[str] = set()
+    for each in named:
+        try:
+            source = _source(ws, name, each.what)
+        except _UNREADABLE as error:
+            failed[each] = error
+            continue
+        if source.key not in seen:
+            seen.add(source.key)
+            yield each, source
+
+
+def _source(ws: Workspace, name: str, what: Path | str) -> Source:
+    if isinstance(what, Path):
+        return named_files.read(ws, named_files.named(what))
+    at = writing.place(writing.writable(ws))
+    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), page_hosts.typed(ws))
+
+
+def _batches(read: Iterable[tuple[_Named, Source]]) -> Iterator[dict[_Named, Source]]:
+    batch: dict[_Named, Source] = {}
+    size = 0
+    for named, source in read:
+        batch[named] = source
+        size += len(source.data)
+        if len(batch) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
+
+
+def _reason(why: VmragError) -> str:
+    """What follows the name of a file that is skipped."""
+    return str(why.details.get("reason", why.message))
+
+
+def _taken(ws: Workspace, done: Ingested) -> TakenSource:
+    document = done.document
+    return TakenSource(done.status, document.doc_id, named_files.shown_source(ws, document), document.title)
 
 
 def take(invocation: Invocation, request: ImportRequest) -> int:
@@ -22,7 +197,7 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]
     with invocation.workspace() as ws:
-        report = import_sources.import_sources(ws, named, name, metadata=request.metadata, selection=request.selection)
+        report = import_sources(ws, named, name, metadata=request.metadata, selection=request.selection)
     counts = Counter(each.status for each in report.taken)
     changes = ChangeCounts(added=counts["indexed"], modified=counts["replaced"])
     lines = [f"{name}: {described(changes)}, {counts['skipped']} unchanged"]

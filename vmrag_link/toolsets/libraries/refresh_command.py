@@ -1,19 +1,149 @@
-"""`vmrag refresh`."""
+"""`vmrag refresh`: ask again for the pages of libraries, and store what has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, RemoteNotTrusted, plural
+from vmrag_link.errors import (
+    FAILED_CHECK,
+    CollectionMissing,
+    DocumentMissing,
+    RemoteNotTrusted,
+    UsageInvalid,
+    plural,
+    quoted,
+)
+from vmrag_link.models import At, Record
+from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.toolsets.libraries import refresh as operation
-from vmrag_link.toolsets.libraries.refresh import RefreshReport
-from vmrag_link.toolsets.libraries.take_pages import TakenPage
+from vmrag_link.toolsets.libraries import library, page_hosts
+from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries.take_pages import TakenPage, take_pages
+from vmrag_link.toolsets.libraries.web.limits import limits_of
+from vmrag_link.toolsets.libraries.web.pace import Pace
+from vmrag_link.toolsets.libraries.web.robots import Robots
+from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
+from vmrag_link.workspace import Workspace
+
+
+class RefreshReport(Record, frozen=True):
+    """`replaced`, `unchanged`, `failed`: numbers of pages. After a `dry_run` nothing is stored."""
+
+    pages: list[TakenPage]
+    replaced: int
+    unchanged: int
+    failed: int
+    dry_run: bool
+    branch: str | None
+    pending: str
+
+
+def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) -> RefreshReport:
+    """Ask for the pages that came from URLs, and leave what changed uncommitted.
+
+    `names`: libraries, documents of libraries as `LIBRARY/DOC`, or URLs, whose hosts are agreed to
+    by that; by default all libraries. A host from which nobody here has taken a page is not asked:
+    the knowledge base that names it may be anybody's.
+
+    Raises `CollectionMissing`, `DocumentMissing`, `UsageInvalid` for what came from no URL, and as
+    `take_pages`.
+    """
+    if dry_run:
+        move_and_warn(ws)
+        at = ws.at()
+    else:
+        at = writing.place(writing.writable(ws))
+    wanted = _wanted(ws, at, names)
+    for url in filter(named_files.is_url, names):
+        page_hosts.typed(ws)(parse_url(url))
+    admit = page_hosts.stored(ws)
+    pace = _pace(ws, [url for urls in wanted.values() for url in urls], admit)
+    taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in wanted.items()]
+    pages = [page for each in taken for page in each.pages]
+    numbers = Counter(each.status for each in pages)
+    return RefreshReport(
+        pages,
+        numbers["replaced"],
+        numbers["unchanged"],
+        numbers["failed"],
+        dry_run,
+        next((each.branch for each in taken if each.branch), None),
+        next((each.pending for each in taken if each.pending), ""),
+    )
+
+
+def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]:
+    """The URLs by library, each once."""
+    there = {each.name: _pages_of(ws, at, each.name) for each in library.libraries(ws, at)}
+    if not names:
+        return {name: list(pages.values()) for name, pages in there.items() if pages}
+    wanted: dict[str, dict[str, None]] = {}
+    for name in names:
+        for collection, url in _meant(ws, at, there, name):
+            wanted.setdefault(collection, {})[url] = None
+    return {collection: list(urls) for collection, urls in wanted.items()}
+
+
+def _pages_of(ws: Workspace, at: At, name: str) -> dict[str, str]:
+    """URLs by the ids of their documents."""
+    return {doc_id: source for doc_id, source in ws.engine.sources(at, name) if named_files.is_url(source)}
+
+
+def _meant(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
+    """Libraries and URLs that a name on the command line means."""
+    if named_files.is_url(name):
+        url = parse_url(name).text
+        found = [(each, url) for each, pages in there.items() if url in pages.values()]
+        if not found:
+            raise DocumentMissing(
+                f"No library has a document from {url}.", hint=f"vmrag import {quoted(url)} --library NAME", source=url
+            )
+        return found
+    if name.rstrip("/") in there:
+        collection = name.rstrip("/")
+        return [(collection, url) for url in there[collection].values()]
+    if not document_names.candidates(ws.engine, at, name) and name.partition("/")[0] not in there:
+        raise _no_library(ws, at, name.partition("/")[0])
+    document = document_names.find(ws.engine, [at], name)
+    if document.collection not in there:
+        raise _no_library(ws, at, document.collection)
+    url = there[document.collection].get(document.doc_id, "")
+    if not url:
+        raise UsageInvalid(
+            f"{document} came from a file, not from a URL.",
+            hint=f"vmrag import FILE --library {quoted(document.collection)}",
+            doc_id=document.doc_id,
+        )
+    return [(document.collection, url)]
+
+
+def _no_library(ws: Workspace, at: At, name: str) -> CollectionMissing | UsageInvalid:
+    if any(each.name == name for each in ws.engine.collections(at)):
+        return UsageInvalid(
+            f"The collection {name!r} is no library: its documents came from no URL.",
+            hint="vmrag list",
+            collection_name=name,
+        )
+    return CollectionMissing(f"There is no library {name!r}.", hint="vmrag list", collection_name=name)
+
+
+def _pace(ws: Workspace, urls: Sequence[str], admit: Admit) -> Pace:
+    """As slow as robots.txt asks for, where a host is asked for several pages."""
+    robots = Robots(limits_of(ws.config.ingest, admit))
+    hosts = Counter(url.partition("://")[2].partition("/")[0] for url in urls)
+
+    def delay(page: PageUrl) -> float:
+        return robots.delay(page) if hosts[page.site] > 1 else 0.0
+
+    return Pace(delay)
 
 
 @vmrag_command("refresh")
@@ -28,7 +158,7 @@ def command(invocation: Invocation, *, names: tuple[str, ...], dry_run: bool) ->
     code 1 if there is such a page.
     """
     with invocation.workspace() as ws:
-        report = operation.refresh(ws, names, dry_run=dry_run)
+        report = refresh(ws, names, dry_run=dry_run)
     invocation.emit(report, _lines(report))
     return FAILED_CHECK if report.failed else 0
 

@@ -1,19 +1,136 @@
-"""Search in libraries, by meaning and by words at once, ranked as every other query is."""
+"""Search in libraries, by meaning and by words at once, ranked as every other query is.
+
+A filter has keys, each with the one value that a passage must have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from vmrag_link import clock
 from vmrag_link.documents import origin
-from vmrag_link.models import Document, Record
+from vmrag_link.errors import FilterInvalid
+from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.models import At, Collection, Document, Record
 from vmrag_link.ops.documents import named_files
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.toolsets.libraries import library, paging, search_filter
+from vmrag_link.toolsets.libraries import library, paging
+from vmrag_link.toolsets.libraries.paging import NO_PAGE, has_pages, pages_of
 from vmrag_link.workspace import View, Workspace
+
+Filter = Mapping[str, str | int]
+
+_TIMES = ("created_at", "last_modified")
+_OF_DOCUMENT = ("doc_id", "source", "content_hash", "title", "file_type", *_TIMES)
+_NUMBERS = ("chunk_index", "page")
+KEYS = ("id", *_OF_DOCUMENT, "library", "content", *_NUMBERS)
+
+_LOOKED_UP = frozenset((*_OF_DOCUMENT, "page"))
+"""What the index does not hold."""
+
+
+def parse(given: Mapping[str, Any]) -> Filter:
+    """Raises `FilterInvalid` for another key than `KEYS`, and a value that is no text and no whole
+    number.
+    """
+    return {key: _value(key, value) for key, value in given.items()}
+
+
+def narrow(ws: Workspace, at: At, asked: Query, libraries: Mapping[str, Collection], wanted: Filter) -> Query | None:
+    """The query of these libraries with the filter in it; None if no passage can pass.
+
+    What the index does not hold of a document is looked up in the knowledge base.
+    """
+    among = {name: each for name, each in libraries.items() if wanted.get("library", name) == name}
+    where: list[dict[str, Any]] = []
+    if "id" in wanted:
+        where += _of_chunk(ws, at, among, str(wanted["id"]))
+    if "chunk_index" in wanted:
+        where.append({"chunk_index": wanted["chunk_index"]})
+    if wanted.keys() & _LOOKED_UP:
+        found = _looked_up(ws, at, among, wanted)
+        where.append({"$or": found})
+        among = among if found else {}
+    if not among:
+        return None
+    text = {"$regex": rf"\A{re.escape(str(wanted['content']))}\z"} if "content" in wanted else None
+    return msgspec.structs.replace(
+        asked, collections=tuple(among), where={"$and": where} if where else None, where_document=text
+    )
+
+
+def _looked_up(ws: Workspace, at: At, among: Mapping[str, Collection], wanted: Filter) -> list[dict[str, Any]]:
+    """Conditions of which a passage meets one if its document and its page are those wanted."""
+    whole: list[str] = []
+    some: list[dict[str, Any]] = []
+    for name, collection in among.items():
+        for document in ws.engine.documents(at, collection=name):
+            if not _passes(ws, document, wanted):
+                continue
+            page = wanted.get("page")
+            if page is None or (page == NO_PAGE and not has_pages(document)):
+                whole.append(document.doc_id)
+            elif has_pages(document):
+                pages = pages_of(ws, collection, document)
+                chunks = [number for number, each in enumerate(pages) if each == page]
+                some += [{"source_id": document.doc_id, "chunk_index": {"$in": chunks}}] if chunks else []
+    return [*([{"source_id": {"$in": whole}}] if whole else []), *some]
+
+
+def _value(key: str, value: Any) -> str | int:
+    if key not in KEYS:
+        raise FilterInvalid(
+            f"The filter asks for {key!r}, which a search cannot filter by.",
+            hint=f"It takes {', '.join(sorted(KEYS))}.",
+            key=key,
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise FilterInvalid(
+            f"The filter compares {key!r} with {json.dumps(value)}, which is neither a text nor a whole number.",
+            hint='For example: {"file_type": "pdf"}',
+            key=key,
+        )
+    if key in _NUMBERS and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
+        return int(value)
+    if key in _TIMES:
+        return _moment(str(value))
+    return value if key in _NUMBERS else str(value)
+
+
+def _moment(text: str) -> str:
+    """A time in whatever zone, as it is stored; what is no time stays, and equals nothing."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return clock.at((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
+
+
+def _of_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> list[dict[str, Any]]:
+    """What a chunk's name means: a document that has it, else a chunk of one."""
+    found = parse_chunk_id(name)
+    if found is None or any(ws.engine.document(at, each, name) for each in names):
+        return [{"source_id": name}]
+    doc_id, number = found
+    return [{"source_id": doc_id}, {"chunk_index": number}]
+
+
+def _passes(ws: Workspace, document: Document, wanted: Filter) -> bool:
+    """A source may be given as it is shown, or as it is stored."""
+    for key in _OF_DOCUMENT:
+        values = (getattr(document, key), *((named_files.shown_source(ws, document),) if key == "source" else ()))
+        if key in wanted and wanted[key] not in values:
+            return False
+    return True
 
 
 class LibraryPassage(Record, frozen=True):
@@ -48,12 +165,12 @@ def search(
     without a character, `FilterInvalid`, `Embedding` errors, `IndexFailed`.
     """
     require_query(text)
-    wanted = search_filter.parse(where or {})
+    wanted = parse(where or {})
 
     def look(searcher: Searcher, view: View) -> LibraryPassages:
         there = library.libraries(ws, view.at)
         libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
-        narrowed = search_filter.narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
+        narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
         paged = [row for row in rows.values() if row and paging.has_pages(row)]

@@ -1,29 +1,108 @@
-"""Libraries: taking in files and pages, searching, listing."""
+"""Tools for libraries: taking in files and pages, searching, listing; and their results."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
-from vmrag_link.errors import plural
+from vmrag_link.errors import plural, quoted
+from vmrag_link.git.ignored import refuse_ignored
 from vmrag_link.ops.commits.tables import TABLES
-from vmrag_link.ops.documents import named_files
+from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.system import stores
+from vmrag_link.toolsets.libraries import library, listing, page_hosts, pages
 from vmrag_link.toolsets.libraries import library as libraries
-from vmrag_link.toolsets.libraries import listing, page_hosts, take
 from vmrag_link.toolsets.libraries import search as searching
-from vmrag_link.toolsets.libraries.ingest import Ingested
-from vmrag_link.toolsets.libraries.results import (
-    IngestResult,
-    ListDocumentsResult,
-    ListLibrariesResult,
-    SearchResult,
-)
+from vmrag_link.toolsets.libraries.converting import converting
+from vmrag_link.toolsets.libraries.ingest import Ingested, check, held, ingest
+from vmrag_link.toolsets.libraries.listing import LibrarySize, ListedDocument
+from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries.search import LibraryPassage
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
+from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.session import Call
+
+
+def file(
+    ws: Workspace,
+    name: str,
+    path: str,
+    *,
+    agreed: Collection[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> Landed[Ingested]:
+    """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
+
+    Raises `AccessDenied` for one that git ignores, `SourceReadOnly` for one that is a document of
+    a source, and as `files.find`, `files.read` and `ingest`.
+    """
+    found = files.find(ws, path)
+    own = f"vmrag import {quoted(path)} --library {quoted(name)}"
+    hint = f"Only the user can take it all the same: {own}"
+    refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
+    if derived := DerivedFiles(ws).refusal([found.path]):
+        raise derived
+    return _one(ws, name, files.read(ws, found), metadata)
+
+
+def page(
+    ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
+) -> Landed[Ingested]:
+    """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
+    stored. `admit`: as of `page_hosts`.
+
+    Raises as `pages.read` and `ingest`.
+    """
+    check(name, metadata)
+    key = pages.key_of(url)
+    at = writing.place(writing.writable(ws))
+    library.find(ws, at, name)
+    return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
+
+
+def _one(ws: Workspace, name: str, source: Source, metadata: Mapping[str, Any] | None) -> Landed[Ingested]:
+    with converting(ws) as convert:
+        done = ingest(ws, name, [source], convert, metadata=metadata)
+    return Landed(done.report[0], done.branch, done.pending, done.chunks)
+
+
+class IngestResult(ToolResult, frozen=True):
+    """`source`: the absolute path of the file, or the page's URL without credentials."""
+
+    status: Literal["indexed", "replaced", "skipped"]
+    doc_id: str
+    source: str
+    library: str
+    chunk_count: int
+
+
+class SearchResult(ToolResult, frozen=True):
+    """Best first."""
+
+    results: list[LibraryPassage]
+
+
+class ListDocumentsResult(ToolResult, frozen=True):
+    """`count`: of this page; `total`: of all."""
+
+    documents: list[ListedDocument]
+    count: int
+    total: int
+
+
+class ListLibrariesResult(ToolResult, frozen=True):
+    """By name."""
+
+    libraries: list[LibrarySize]
+
 
 Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"team": "core"}; left out: what was given before stays')]
 
@@ -40,7 +119,7 @@ def ingest_file(
     changed replaces its document. Keep it with dolt_commit.
     """
     stores.require_stored(call.ws, library)
-    return _ingested(call, take.file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
+    return _ingested(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
 @tool("WN", idempotent=True)
@@ -55,7 +134,7 @@ def ingest_url(
     searched. The user is asked about each new host. Keep it with dolt_commit.
     """
     stores.require_stored(call.ws, library)
-    return _ingested(call, take.page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
+    return _ingested(call, page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
 
 
 def _admitted(call: Call) -> page_hosts.Admit:

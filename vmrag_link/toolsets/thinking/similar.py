@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from vmrag_link.models import DocumentHeader, Record, metadata_of
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -15,9 +17,21 @@ from vmrag_link.retrieval import thresholds
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import thoughts
-from vmrag_link.toolsets.thinking.settings import ThinkingSettings
 from vmrag_link.toolsets.thinking.thoughts import Thought
 from vmrag_link.workspace import DocumentStore, View, Workspace
+
+
+class ThinkingSettings(Record, frozen=True):
+    threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
+            "embedding model.",
+        ),
+    ] = 0.0
+
 
 SUMMARY = 300
 """Characters of a session's summary."""

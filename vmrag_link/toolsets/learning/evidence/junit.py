@@ -11,7 +11,11 @@ from typing import Any, Literal, NoReturn
 from xml.parsers import expat
 
 from vmrag_link.models import Record
-from vmrag_link.toolsets.learning.evidence.flaws import OutputUnreadable
+
+
+class OutputUnreadable(Exception):
+    """Its text completes `FILE …`."""
+
 
 Status = Literal["pass", "fail", "error", "skip"]
 

@@ -1,11 +1,28 @@
-"""One request and its answer, over httpcore."""
+"""One request and its answer, over httpcore.
+
+Connections of httpcore: to addresses that were checked, and within one limit of time.
+
+httpcore gives the reading of HTTP and a documented place to put one's own network in; httpx and
+urllib3 decompress what they get without a limit, and open sockets by names.
+
+The proxy that the environment names for a URL, as other programs of this machine use it.
+
+A proxy resolves names by itself, so nobody here can check where a name leads behind it. It is used
+all the same: where one is set there is often no other way out, and it is the person that set it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpcore
+from httpcore import SOCKET_OPTION, NetworkBackend, NetworkStream
 
+from vmrag_link import hosts
 from vmrag_link.errors import FetchFailed, shortened
 from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.models import Record
@@ -13,11 +30,97 @@ from vmrag_link.terminal_text import one_line
 from vmrag_link.toolsets.libraries.web import headers as read
 from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.certificates import certificates
-from vmrag_link.toolsets.libraries.web.connection import CheckedNetwork
 from vmrag_link.toolsets.libraries.web.deadline import Deadline
 from vmrag_link.toolsets.libraries.web.limits import FetchLimits
-from vmrag_link.toolsets.libraries.web.proxies import proxy_for
-from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl
+from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
+
+
+def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
+    """None: the page's host is asked directly. Raises `FetchFailed` for a proxy of another kind."""
+    from urllib import request  # reads the variables as curl and git do, and macOS's own settings
+
+    proxies = request.getproxies()
+    text = proxies.get(url.scheme) or proxies.get("all")
+    if not text or hosts.is_loopback(url.host) or request.proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in ("http", "https"):
+        raise FetchFailed(
+            f"The proxy {shown_url(text)} of the environment cannot be used for {url}: it is no http:// or https:// one.",
+            hint=f"Name an HTTP proxy in {url.scheme}_proxy, or none for this host: export no_proxy={url.host}",
+        )
+    where = httpcore.URL(scheme=parts.scheme, host=host, port=port, target="/")
+    auth = (unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or "")) if parts.username else None
+    return httpcore.Proxy(where, auth=auth, ssl_context=certificates() if parts.scheme == "https" else None)
+
+
+Addresses = Callable[[str, Deadline], list[str]]
+"""The addresses of a host, as `Resolver.addresses`."""
+
+
+class CheckedNetwork(NetworkBackend):
+    """TCP to the addresses that `addresses` gives for a host, in their order."""
+
+    def __init__(self, addresses: Addresses, deadline: Deadline) -> None:
+        self._addresses = addresses
+        self._deadline = deadline
+        self._sockets = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002  the deadline is stricter
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> NetworkStream:
+        """Raises as `addresses` does, the last address's failure, and `TimeoutError`."""
+        addresses = self._addresses(host, self._deadline)
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            try:
+                stream = self._sockets.connect_tcp(
+                    address, port, self._deadline.left() / left, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if left == 1:
+                    raise
+            else:
+                return _TimedStream(stream, self._deadline)
+        raise AssertionError  # there is an address, and the last one returns or raises
+
+
+class _TimedStream(NetworkStream):
+    """A stream of which no step goes on beyond the deadline, however slowly bytes drip in."""
+
+    def __init__(self, stream: NetworkStream, deadline: Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        return self._stream.read(max_bytes, self._deadline.left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._stream.write(buffer, self._deadline.left())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> NetworkStream:
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._deadline.left())
+        return _TimedStream(stream, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
 
 _COMPLETE = (200, 203)
 
