@@ -38,6 +38,7 @@ WITHOUT_EFFECT = {"index.keep": "index.keep_mb"}
 """Settings of earlier versions that are accepted, and what there is instead."""
 
 _REQUIRES = "requires"
+_IN_GIT = "vmrag"  # the section of git config, whose keys are no settings of the file
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
@@ -272,7 +273,7 @@ def _is_foreign(entry: SettingEntry) -> bool:
     misspelled: toolsets read theirs, and `vmrag doctor` names those that nobody reads.
     """
     name, _, leaf = entry.key.partition(".")
-    if name in SECTIONS or name in KEYS or (not leaf and entry.text is not None):
+    if name in (*SECTIONS, *KEYS, _IN_GIT) or (not leaf and entry.text is not None):
         return False
     near = nearest(name, SECTIONS)
     return near is None or (f"{near}.{leaf}" not in KEYS and nearest(name, SECTIONS, cutoff=_MISSPELLED) is None)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -107,16 +108,21 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
 
 
+OWN_TOOLSETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vmrag.toolsets"]
+
+
 def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
     assert entry_points.replace(" ", "").split() == [
         "[console_scripts]",
-        "chroma-mcp-client=vmrag_link.cli.main:learning",
+        "chroma-mcp-client=vmrag_link.toolsets.learning.command:main",
         "vmrag=vmrag_link.cli.main:main",
         "vmrag-link=vmrag_link.cli.mcp:main",
         "vmrag-mcp=vmrag_link.cli.mcp:main",
         "[pytest11]",
         "vmrag=vmrag_link.pytest_plugin.plugin",
+        "[vmrag.toolsets]",
+        *(f"{name}={value}" for name, value in sorted(OWN_TOOLSETS.items())),
     ]
 
 

@@ -56,7 +56,7 @@ def test_a_tool_of_two_toolsets_comes_with_either_and_once():
     shared = {name for name, each in catalogue().items() if each.toolsets[1:]}
     assert shared == {"get_document", "delete_document"}
     assert shared == names(toolsets="knowledge") & names(toolsets="ingest")
-    with pytest.raises(ToolDisabled, match="'knowledge' and 'ingest'") as caught:
+    with pytest.raises(ToolDisabled, match="'ingest' and 'knowledge'") as caught:
         selection(Chosen()).tool("get_document")
     assert "get_document" in names(toolsets=caught.value.details["enable_with"].partition("=")[2])
 

@@ -13,6 +13,7 @@ from tests.support import terminal
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
+from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.trust import agreements, services
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.session import Behaviour, Session
@@ -100,8 +101,8 @@ def agreed_on_two_branches(project: Project) -> None:
 
 def reins(project: Project) -> tuple[bool, str, str, str]:
     with terminal.opened(project) as ws:
-        found = ws.config
-        return found.mcp.read_only, found.llm.provider, found.llm.base_url, found.hooks.on_dirty
+        found, llm = ws.config, ws.section("llm", LlmSettings).config.llm
+        return found.mcp.read_only, llm.provider, llm.base_url, found.hooks.on_dirty
 
 
 def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agreement(project):
@@ -111,7 +112,9 @@ def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agree
     assert reins(project) == (True, "none", "", "block")
     said = project.vmrag("list").err
     assert said.count("\n") == 1
-    assert "mcp.read_only (gone), llm.provider (line 3) and llm.base_url (line 4) count as you last agreed" in said
+    assert "mcp.read_only (gone) counts as you last agreed" in said
+    said = project.vmrag("ask", "What?", code=None).err
+    assert "llm.provider (line 3) and llm.base_url (line 4) count as you last agreed" in said
     shown = project.vmrag("trust", code=1).out
     assert "llm.provider: openai   (now: none)" in shown
     assert "mcp.read_only: false   (now: true)" in shown

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
 
 
-def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.Loaded:
+def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> config.Loaded[Any]:
     """The settings where nobody agreed to anything but `agreed`."""
     return config.load(
         text.encode() if isinstance(text, str) else text,
@@ -32,7 +33,7 @@ def cloned(text=None, *, overrides=None, environ=None, agreed=None, **more) -> c
     )
 
 
-def load(text=None, **sources) -> config.Loaded:
+def load(text=None, **sources) -> config.Loaded[Any]:
     """The settings where somebody agreed to all that the file states."""
     data = text.encode() if isinstance(text, str) else text
     agreed = {each.name: each.value for each in config.stated(data, ".vmrag.yaml")}
@@ -110,13 +111,10 @@ def test_the_defaults_are_these():
             "convert_mb": 2000,
             "text_mb": 20,
         },
-        "llm": {"provider": "none", "model": "", "base_url": "", "api_key_env": "", "timeout_s": 60},
         "system": {"versioned": True},
         "sources": (),
         "sources_untracked": False,
         "sources_max_bytes": 1_000_000,
-        "thinking": {"threshold": 0.0},
-        "learning": {"store_raw": True},
     }
 
 
@@ -230,7 +228,6 @@ _TEXTS = {
     "dolt.authorities": "/evil/ca.pem",
     "dolt.server": "evil.example:3306",
     "ingest.allowed_roots": "/etc",
-    "llm.base_url": "http://evil.example/v1",
     "chroma.url": "http://evil.example:8000",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
@@ -254,7 +251,6 @@ def leaf(found, name):
         ("auto_pin: false", "auto_pin", False),
         ("mcp.read_only: true", "mcp.read_only", True),
         ("ingest.max_bytes: 1000", "ingest.max_bytes", 1000),
-        ("learning.store_raw: false", "learning.store_raw", False),
         ("mcp.exclude_tools: dolt_push", "mcp.exclude_tools", "dolt_push"),
     ],
 )
@@ -337,7 +333,9 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("\nretrieval:\n  kk: 3\n", 3, "there is no setting 'retrieval.kk'; the nearest is retrieval.k"),
         ("keep: 3\n", 1, "the nearest is index.keep"),
         ("index:\n  store-documents: true\n", 2, "the nearest is index.store_documents"),
-        ("plugins: {}\n", 1, "there is no setting 'plugins'"),
+        ("plugins: 3\n", 1, "there is no setting 'plugins'"),
+        ("retreival.foo: 3\n", 1, "there is no setting 'retreival.foo'"),
+        ("chunk:\n  size: 3\n", 2, "the nearest is chunking.size"),
         ("7: x\n", 1, "there is no setting '7'"),
         ('"\\e[31m": x\n', 1, "there is no setting '\\x1b[31m'"),
         ("index:\n  keep: lots\n", 2, "index.keep must be a whole number from 0 to 1000; found 'lots'"),

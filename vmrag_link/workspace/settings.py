@@ -42,10 +42,7 @@ class WorkspaceSettings:
         return self.loaded.config
 
     def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
-        """A section of the settings that a toolset brings; `config` has it as an attribute.
-
-        Raises `ConfigInvalid`.
-        """
+        """As `Workspace.section`, in silence."""
         return trusted.load_sections(self._places, settings_keys.of_sections({name: kind}))
 
     @property

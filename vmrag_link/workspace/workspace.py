@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.config import Loaded
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
@@ -16,7 +17,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.journal import Journal
-from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Working
+from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.retrieval import fusion
@@ -127,6 +128,15 @@ class Workspace:
     def config(self) -> Config:
         """Raises `ConfigInvalid`."""
         return self.settings.config
+
+    def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
+        """A section of the settings that a toolset brings; `config` has it as an attribute. Says what
+        was ignored of it. Raises `ConfigInvalid`.
+        """
+        loaded = self.settings.section(name, kind)
+        for warning in loaded.warnings:
+            self.progress.note(warning)
+        return loaded
 
     @property
     def ranking(self) -> Ranking:

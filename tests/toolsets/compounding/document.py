@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support import pages
 from tests.support.terminal import Project
 
-PAGE = pages.DOCS / "compounding.md"
+PAGE = pages.DOCS / "toolsets" / "compounding.md"
 
 FILES = {
     ".vmrag-docs/config.json": '{"project_name": "shop", "external_docs": {"path": "./handbook"}}\n',
@@ -40,7 +40,7 @@ STEPS = (
 
 
 def page() -> str:
-    """docs/compounding.md with what the program prints today."""
+    """docs/toolsets/compounding.md with what the program prints today."""
     with pages.newcomer(FILES) as project:
         printed = pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
     return pages.filled(PAGE, {"printed": pages.console(printed)})

@@ -1,4 +1,4 @@
-"""docs/compounding.md shows what the commands print."""
+"""docs/toolsets/compounding.md shows what the commands print."""
 
 from __future__ import annotations
 

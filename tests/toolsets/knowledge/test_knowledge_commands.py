@@ -1,4 +1,4 @@
-"""`vmrag issue` and `vmrag doc`, as a person types them and docs/knowledge.md shows them."""
+"""`vmrag issue` and `vmrag doc`, as a person types them and their page shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.hooks("off")
 
 template, project, tools = notes.template, notes.project, notes.tools
 
-PAGE = ROOT / "docs" / "knowledge.md"
+PAGE = ROOT / "docs" / "toolsets" / "knowledge.md"
 CHANGING = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{7,8}\b|\b20\d\d-\d\d-\d\d\b")
 """Ids, revisions and dates."""
 

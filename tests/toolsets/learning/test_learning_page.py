@@ -1,4 +1,4 @@
-"""docs/learning.md shows what the commands print."""
+"""docs/toolsets/learning.md shows what the commands print."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.hooks("off")
 
 template, project = terminal.template, terminal.project
 
-PAGE = Path(__file__).parents[3] / "docs" / "learning.md"
+PAGE = Path(__file__).parents[3] / "docs" / "toolsets" / "learning.md"
 FILES = {
     "before.xml": "own-before.xml",
     "after.xml": "own-after.xml",

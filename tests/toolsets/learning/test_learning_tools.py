@@ -380,7 +380,7 @@ def test_a_person_names_any_file_and_the_exit_code_says_whether_it_is_enough(out
     path = tmp_path / "results.xml"
     path.write_text((DATA_FOLDER / "pytest-after.xml").read_text())
     outputs.vmrag("learning", "setup-collections", "-vv")
-    alias = (sys.executable, "-c", "from vmrag_link.cli.main import learning; learning()")
+    alias = (sys.executable, "-c", "from vmrag_link.toolsets.learning.command import main; main()")
     done = start(outputs, "setup-collections", "--json", program=alias).done()  # as `chroma-mcp-client`
     assert (done.code, done.json["created"], len(done.json["existing"])) == (0, [], 6)
     done = outputs.ask("learning", "log-test-results", str(path), "--before-xml", "out/pytest-before.xml")

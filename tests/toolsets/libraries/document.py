@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support import pages
 from tests.support.terminal import Project
 
-PAGE = pages.DOCS / "libraries.md"
+PAGE = pages.DOCS / "toolsets" / "libraries.md"
 
 GUIDE = "# Deploying\n\nA release is deployed on Tuesdays.\n\nAsk Ada for the key of the server.\n"
 CHANGED = GUIDE.replace("Tuesdays", "Thursdays")
@@ -31,7 +31,7 @@ FILES = {"docs/deploying.md": GUIDE, "docs/questions.html": FAQ}
 
 
 def page() -> str:
-    """docs/libraries.md with what the program prints today."""
+    """docs/toolsets/libraries.md with what the program prints today."""
     with pages.newcomer(FILES) as project:
         printed = pages.session(STEPS, lambda program, arguments: _run(project, program, arguments))
     return pages.filled(PAGE, {"printed": pages.console(printed)})

@@ -1,4 +1,4 @@
-"""docs/libraries.md shows what the commands print."""
+"""docs/toolsets/libraries.md shows what the commands print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer of numbered sources: by a language model, or else of their own sentences, word for word."""
+"""An answer of numbered sources: by a language model, or of their own sentences, word for word."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def chat_model(ws: Workspace) -> ChatModel | None:
     variable holds a key, and that it goes to an address, the person says outside of any file of a
     repository.
     """
-    loaded = ws.settings.section("llm", LlmSettings)
+    loaded = ws.section("llm", LlmSettings)
     settings: LlmSettings = loaded.config.llm
     if settings.provider == "none" or env.without_services():
         return None

@@ -96,7 +96,7 @@ def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
     except (ValueError, msgspec.ValidationError) as error:
         raise JsonInvalid(
             f"{source.name} is no list as it is wanted here: {error}.",
-            hint="docs/learning.md shows one.",
+            hint="docs/toolsets/learning.md shows one.",
             value=source.key,
         ) from None
 
@@ -212,5 +212,5 @@ def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> li
 
 
 def _stores_raw(ws: Workspace) -> bool:
-    settings: LearningSettings = ws.settings.section("learning", LearningSettings).config.learning
+    settings: LearningSettings = ws.section("learning", LearningSettings).config.learning
     return settings.store_raw

@@ -299,7 +299,7 @@ def learning_log_quality_check(
 def learning_validate_evidence(
     call: Call,
     *,
-    evidence_file: Annotated[str, Given("JSON, as docs/learning.md shows")] = "",
+    evidence_file: Annotated[str, Given("JSON, as docs/toolsets/learning.md shows")] = "",
     test_transitions: EvidenceIds = None,
     runtime_errors: EvidenceIds = None,
     code_quality: EvidenceIds = None,

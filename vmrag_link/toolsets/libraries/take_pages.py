@@ -1,5 +1,5 @@
-"""Many pages for a library in one run: those of a list, or that a site's sitemap names. What fails is
-told, and the rest is stored.
+"""Many pages for a library in one run, from a list or a site's sitemap. What fails is told, and the
+rest is stored.
 """
 
 from __future__ import annotations

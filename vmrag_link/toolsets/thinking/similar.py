@@ -169,5 +169,5 @@ def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
 
 
 def _settings(ws: Workspace) -> ThinkingSettings:
-    found: ThinkingSettings = ws.settings.section("thinking", ThinkingSettings).config.thinking
+    found: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
     return found

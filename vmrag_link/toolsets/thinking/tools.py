@@ -1,4 +1,4 @@
-"""Tools for thoughts, step by step: writing them down, and finding earlier ones; and their results."""
+"""Tools for thoughts, step by step: to write them down, and to find earlier ones; their results."""
 
 from __future__ import annotations
 

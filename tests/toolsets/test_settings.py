@@ -1,0 +1,64 @@
+"""Sections of `.vmrag.yaml` that toolsets bring count by the same rules as the core's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_link import config, toolset
+from vmrag_link.errors import ConfigInvalid
+from vmrag_link.settings_keys import KEYS, of_sections
+
+template, project = terminal.template, terminal.project
+
+ALL = of_sections(
+    {
+        section: each.load(reference)
+        for each in toolset.installed().toolsets.values()
+        for section, reference in each.settings.items()
+    }
+)
+
+
+def cloned(text: str) -> config.Loaded[Any]:
+    """The settings of all toolsets where nobody agreed to anything."""
+    return config.load(text.encode(), path_label=".vmrag.yaml", overrides={}, environ={}, schema=ALL)
+
+
+def test_no_toolset_takes_a_name_of_the_core():
+    assert ALL.keys
+    assert not ALL.keys.keys() & KEYS.keys()
+
+
+@pytest.mark.parametrize("name", [name for name, key in ALL.keys.items() if key.needs_agreement])
+def test_what_needs_agreement_does_not_count_from_a_clone(name: str):
+    key = ALL.keys[name]
+    given = key.choices[-1] if key.choices else {bool: "true", str: "http://evil.example/v1"}.get(key.kind, "1")
+    if key.flaw and key.flaw(given):
+        given = "evil"
+    section, leaf = name.split(".")
+    value = getattr(getattr(cloned(f"{name}: {given}\n").config, section), leaf)
+    assert value == key.default or (key.narrower is not None and value == key.before_agreement(value, key.default))
+
+
+def test_what_narrows_counts_at_once_and_without_a_word():
+    loaded = cloned("learning.store_raw: false\n")
+    assert (loaded.config.learning.store_raw, loaded.warnings) == (False, [])
+
+
+def test_a_slip_in_a_section_is_refused_with_the_nearest_and_the_cores_are_not_its_business():
+    with pytest.raises(ConfigInvalid, match=r"line 2: there is no setting 'llm\.modell'; the nearest is llm\.model"):
+        cloned("index.keep_mb: nonsense\nllm.modell: x\n")
+
+
+def test_the_core_passes_over_sections_of_others_and_doctor_names_those_that_nobody_reads(project: Project):
+    (project.top / ".vmrag.yaml").write_text("llm:\n  timeout_s: 5\nweather:\n  units: metric\n")
+    with terminal.opened(project) as ws:
+        assert ws.settings.loaded.warnings == []
+    found = project.vmrag("doctor", "--json", code=None).json
+    unread = [each for topic in found["topics"] for each in topic["findings"] if each["code"] == "SECTION_UNREAD"]
+    assert [(each["subject"], each["level"]) for each in unread] == [("weather", "warning")]
+    assert ".vmrag.yaml, line 3" in unread[0]["message"]
