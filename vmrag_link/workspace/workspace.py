@@ -130,8 +130,8 @@ class Workspace:
         return self.settings.config
 
     def section(self, name: str, kind: type[Record]) -> Loaded[Any]:
-        """A section of the settings that a toolset brings; `config` has it as an attribute. Says what
-        was ignored of it. Raises `ConfigInvalid`.
+        """A section of the settings that a toolset brings; `config` has it as an attribute. It
+        tells what was ignored. Raises `ConfigInvalid`.
         """
         loaded = self.settings.section(name, kind)
         for warning in loaded.warnings:
