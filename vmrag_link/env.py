@@ -230,21 +230,6 @@ def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return SILENCED if environ.get(UNATTENDED) else {}
 
 
-CLIENT_KEYS = "DOLTLITE_CREDS_DIR"
-"""The folder of this user's keys for https remotes; the engine reads it, too."""
-
-CLIENT_KEY = "DOLTLITE_CREDS_KID"
-"""The id of the key to use where there are several."""
-
-
-def client_keys(environ: Mapping[str, str] = os.environ) -> tuple[Path, str | None]:
-    """The folder of this user's keys for https remotes, and the id of the one to use; None: the
-    only one.
-    """
-    folder = environ.get(CLIENT_KEYS) or Path.home() / ".doltlite" / "creds"
-    return Path(folder), environ.get(CLIENT_KEY) or None
-
-
 DOLT_PASSWORD = "VMRAG_DOLT_PASSWORD"  # noqa: S105  a name
 """The password of a Dolt server's user. No setting, so that it stands in no file."""
 

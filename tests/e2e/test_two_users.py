@@ -11,15 +11,13 @@ import sys
 
 import pytest
 
-from tests.integration import test_serve
 from tests.support import people
 from tests.support.cli import start
-from tests.support.dolt import embedded
 from tests.support.people import DATA, User, World
 from tests.support.repos import ENGINE
 from tests.support.terminal import SCRIPT
 
-shared, world, serve = people.shared, people.world, test_serve.serve
+shared, world = people.shared, people.world
 
 COMING = "This repository's knowledge base is not here yet; it is fetched from origin.\n"
 NO_HOOKS = (
@@ -202,13 +200,11 @@ def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, ho
     assert world.hub.git("fsck", "--full") == ""
 
 
-@pytest.mark.parametrize("kind", [pytest.param("http", marks=embedded), "file"])
-@pytest.mark.sample(1 if ENGINE == "doltlite" else 2)
-def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
+def test_the_same_with_a_remote_that_is_no_git_repository(world):
     ada = world.ada
     folder = world.top / "knowledge"
     folder.mkdir()
-    url = serve(folder).url("handbook") if kind == "http" else f"file://{folder}/handbook"
+    url = f"file://{folder}/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\n")
     ada.vmrag("remote", "--trust", url)
     ada.git("commit", "-q", "-am", "the knowledge lies elsewhere")
@@ -220,10 +216,9 @@ def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
     done = bob.vmrag("query", "where", code=2)
     assert "was not contacted: nobody here has agreed to it." in done.err
     bob.vmrag("trust", "--yes")
-    if kind == "file":  # the settings name it, but not on Bob's machine
-        done = bob.vmrag("query", "where", code=2)
-        assert f"git config --add vmrag.fileRoot {folder}" in done.err
-        bob.git("config", "vmrag.fileRoot", str(world.top))
+    done = bob.vmrag("query", "where", code=2)  # the settings name it, but not on Bob's machine
+    assert f"git config --add vmrag.fileRoot {folder}" in done.err
+    bob.git("config", "vmrag.fileRoot", str(world.top))
     assert bob.start("install").err == COMING.replace("origin", url)
     assert_alike(ada, bob)
     story(ada, bob, "merge")

@@ -169,14 +169,6 @@ def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
     assert "There is no dolt on PATH" in said
 
 
-def test_a_folder_of_dolts_is_not_served(project, tmp_path):
-    (tmp_path / "served" / "kb" / DOLT_FOLDER).mkdir(parents=True)
-    for folder in (tmp_path / "served", tmp_path / "served" / "kb"):
-        said = project.vmrag("serve", str(folder), code=2).err
-        assert "only embedded knowledge bases are served" in said
-        assert "hint: dolt sql-server --remotesapi-port 50051" in said
-
-
 def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
     old = tmp_path / "dolt"
     old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from tests.integration.test_travel_tampering import Data
 from tests.support import people, travel
-from tests.support.cli import VMRAG
+from tests.support.doltlite_server import doltlite_server
 from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.people import User
 from tests.support.repos import Repo
@@ -254,13 +253,8 @@ def reached(file: Path, kind: str) -> Iterator[str]:
     if kind == "file":
         yield f"file://{file}"
         return
-    command = [*VMRAG, "serve", str(file.parent), "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        try:
-            yield f"{json.loads(server.stdout.readline())['url']}/{file.name}"
-        finally:
-            server.terminate()
+    with doltlite_server(file.parent) as url:
+        yield f"{url}/{file.name}"
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])

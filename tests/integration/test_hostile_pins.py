@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.doltlite_server import doltlite_server
 from tests.support.outside import PROGRAMS, Outside
 from tests.support.repos import isolate
 from tests.support.strangers import (
@@ -39,7 +40,6 @@ from tests.support.strangers import (
     members,
 )
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
-from vmrag_link.engines.doltlite import server
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 
@@ -511,11 +511,11 @@ def test_a_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "served").mkdir(parents=True)
     with (
-        server.serving(elsewhere / "served") as url,
+        doltlite_server(elsewhere / "served") as url,
         ThreadingHTTPServer(("127.0.0.1", 0), type("", (Distorting,), {"url": url})) as distorting,
     ):
         threading.Thread(target=distorting.serve_forever, daemon=True).start()
-        victim.vmrag("push", f"{url}/kb")
+        victim.vmrag("push", f"file://{elsewhere}/served/kb")
         said = {}
         for port in (url.rpartition(":")[2], distorting.server_port):
             victim.git("clone", "-q", "../origin.git", f"../elsewhere/{port}")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration import test_serve
 from tests.support import people
 from tests.support.dolt import embedded
 from tests.support.people import User, World
 
 pytestmark = pytest.mark.hooks("off")
 
-shared, world, serve = people.shared, people.world, test_serve.serve
+shared, world = people.shared, people.world
 
 FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
 
@@ -330,11 +329,10 @@ def test_a_name_is_free_again_once_it_is_deleted(ada, bob):
     assert (moved["branch"], moved["old"]) == ("fix", None)
 
 
-@pytest.mark.parametrize("kind", ["file", pytest.param("http", marks=embedded)])
-def test_a_branch_is_deleted_where_git_does_not_carry_it_too(world, ada, kind, serve):
+def test_a_branch_is_deleted_where_git_does_not_carry_it_too(world, ada):
     folder = world.top / "kbs"
     folder.mkdir()
-    url = serve(folder).url("handbook") if kind == "http" else f"file://{folder}/handbook"
+    url = f"file://{folder}/handbook"
     draft = topic(ada, "draft", "draft.md")
     ada.vmrag("push", url, "--all")
     ada.vmrag("push", url, "--delete", "draft")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support import travel
-from tests.support.cli import VMRAG
+from tests.support.doltlite_server import doltlite_server
 from tests.support.engines import document, guide, head, root, store
 from tests.support.repos import Repo
 from tests.support.travel import DATA, Pair, git_clone
@@ -526,13 +526,8 @@ def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
         served = pair.folder / "served"
         served.mkdir(mode=0o700)
         shutil.copy(file, served / "strange")
-        command = [*VMRAG, "serve", "served", "--port", "0", "--json"]
-        with subprocess.Popen(command, cwd=pair.folder, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout
-            try:
-                yield f"{json.loads(server.stdout.readline())['url']}/strange", revision
-            finally:
-                server.terminate()
+        with doltlite_server(served) as url:
+            yield f"{url}/strange", revision
 
 
 @pytest.mark.parametrize("kind", ["git", "file", "http"])

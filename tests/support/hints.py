@@ -34,8 +34,19 @@ _GIT = (
     "add branch checkout cherry-pick clone commit config diff fetch fsck gc grep log merge mv pull push rebase reflog "
     "remote repack reset restore revert rev-parse rm show stash status switch tag update-index worktree"
 ).split()
-_FOR_A_PERSON = ("vmrag resolve", "vmrag mcp", "vmrag demo", "vmrag trust", "vmrag commit", "git commit", "git push")
-"""They ask, wait for ever, or need a message: how it goes on after them is a person's."""
+_FOR_A_PERSON = (
+    "vmrag resolve",
+    "vmrag mcp",
+    "vmrag demo",
+    "vmrag trust",
+    "vmrag commit",
+    "vmrag push git",
+    "git commit",
+    "git push",
+)
+"""They ask, wait for ever, need a message, or do it elsewhere: how it goes on after them is a
+person's.
+"""
 
 _LOOKING = "status list log diff show doctor remote links branch config query check verify path grep blame sources help --help".split()
 

@@ -62,7 +62,6 @@ TOPICS = {
         "pull": "Fetch, and merge what others wrote on this branch.",
         "push": "Push the knowledge that the code pins.",
         "adopt": "Take the knowledge that a fork's code pins.",
-        "serve": "Let others clone, fetch and push knowledge bases over HTTP.",
     },
     "Agents and tests": {
         "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",

@@ -351,8 +351,8 @@ class Engine(Protocol):
         that refuses, and nothing is pushed.
 
         Missing branches are created; an empty revision deletes. Raises `RemoteMoved` for what is no
-        fast-forward (with `force`: for a branch that moved since it was last fetched), and as
-        `fetch`.
+        fast-forward (with `force`: for a branch that moved since it was last fetched),
+        `RemoteInvalid` for a server that is only fetched from, and as `fetch`.
         """
 
     def forget_remote(self, remote: str) -> None:

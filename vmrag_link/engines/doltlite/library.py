@@ -35,24 +35,6 @@ TRANSIENT = ctypes.c_void_p(-1)
 """SQLite copies a bound value before the call returns."""
 
 
-class ServeOptions(ctypes.Structure):
-    """`DoltliteServeOpts` of version 0.51.3. An absent text is None; the library copies the texts.
-
-    Paths are as the system encodes them.
-    """
-
-    _fields_ = (
-        ("folder", ctypes.c_char_p),
-        ("port", ctypes.c_int),
-        ("bind", ctypes.c_char_p),
-        ("certificate", ctypes.c_char_p),
-        ("key", ctypes.c_char_p),
-        ("clients", ctypes.c_char_p),
-        ("audience", ctypes.c_char_p),
-        ("timeout_ms", ctypes.c_int),
-    )
-
-
 _REINSTALL = f"Install the engine again: python -m pip install --force-reinstall doltlite=={VERSION}"
 
 
@@ -96,15 +78,9 @@ class Library:
         self.column_text = self._function("column_text", handle, handle, number)
         self.column_blob = self._function("column_blob", handle, handle, number)
         self.column_bytes = self._function("column_bytes", number, handle, number)
-        self.serve = self._symbol("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
-        self.server_port = self._symbol("doltliteServerPort", number, handle)
-        self.server_stop = self._symbol("doltliteServerStop", None, handle)
 
     def _function(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
-        return self._symbol(f"sqlite3_{name}", result, *arguments)
-
-    def _symbol(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
-        function = self._dll[name]
+        function = self._dll[f"sqlite3_{name}"]
         function.restype = result
         function.argtypes = arguments
         return function

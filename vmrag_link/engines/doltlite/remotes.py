@@ -33,7 +33,7 @@ _DEFAULT = "main"
 """What doltlite takes for the default branch of every remote, whatever is pushed there first."""
 
 _MOST_SAID = 200
-_ERROR, _CANTOPEN, _TOO_BIG, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 18, 19, 23
+_ERROR, _CANTOPEN, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 19, 23
 _DAMAGED = (11, 26)
 
 
@@ -129,6 +129,19 @@ def file_of(url: str) -> Path | None:
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
+def require_file(url: str) -> None:
+    """Raises `RemoteInvalid` for a server. The engine's own knows one right: who may push there may
+    overwrite everything.
+    """
+    if file_of(url) is None:
+        raise RemoteInvalid(
+            f"Knowledge is fetched from a doltlite server, not pushed to it: {url}.",
+            hint='vmrag push git:   (for pins to say so, too: remote: "git:" in .vmrag.yaml, '
+            "then vmrag trust && vmrag pin && git commit -am MESSAGE)",
+            remote=url,
+        )
+
+
 def forget(connection: Connection, remote: str) -> None:
     """The remote with all that was known of its branches."""
     name = _name(remote)
@@ -181,7 +194,7 @@ def _failure(error: EngineFailed, url: str) -> VmragError:
     told = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
     details = {"remote": url, "said": told}
     if code == _UNAUTHORIZED:
-        hint = "Who runs the server must know your key: vmrag serve --export-key FOLDER"
+        hint = "Who runs the server must have the public half of your key: ls ~/.doltlite/creds"
         return AuthenticationFailed(f"{url} did not let us in: {told}.", hint=hint, **details)
     if code == _CONSTRAINT and "fast-forward" in told:
         return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
@@ -196,7 +209,7 @@ def _failure(error: EngineFailed, url: str) -> VmragError:
             hint="vmrag remote (shows what is contacted)",
             **details,
         )
-    return _of_server(code, told, url, details) if served else error
+    return _of_server(told, url, details) if served else error
 
 
 def _may_be_there(url: str) -> bool:
@@ -204,9 +217,7 @@ def _may_be_there(url: str) -> bool:
     return not url.startswith(_FILE) or Path(url.removeprefix(_FILE)).exists()
 
 
-def _of_server(code: int, told: str, url: str, details: Mapping[str, str]) -> VmragError:
-    if code == _TOO_BIG:
-        return _refusal(url, told, details)
+def _of_server(told: str, url: str, details: Mapping[str, str]) -> VmragError:
     if "failed to open remote" in told:
         return RemoteInvalid(f"{url} is no address of a knowledge base.", hint="http://HOST:PORT/NAME", **details)
     return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=f"See who answers: curl -sS {url}", **details)

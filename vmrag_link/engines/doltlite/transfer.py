@@ -22,6 +22,7 @@ def fetch(session: DoltliteSession, remote: str, url: str) -> None:
 
 
 def push(session: DoltliteSession, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
+    remotes.require_file(url)
     with session.writing(f"push to {remote}"), session.connection(None) as connection:
         if remotes.heads(connection, remote) and not remotes.is_at(connection, remote, url):
             with contextlib.suppress(RemoteMissing):  # its copy here was moved: what it has stays known

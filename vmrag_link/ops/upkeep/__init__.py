@@ -1,1 +1,1 @@
-"""Upkeep: garbage collection, doctor, bug logs, serving."""
+"""Upkeep: garbage collection, doctor, bug logs."""
