@@ -1,4 +1,4 @@
-"""Titles, front matter and HTML."""
+"""Titles and front matter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from vmrag_link.conversion.front_matter import FrontMatterRefused
-from vmrag_link.conversion.nesting import NestedTooDeeply
 from vmrag_link.conversion.reading import markdown_title, page, rst_title
 from vmrag_link.models import canonical_json
 
@@ -277,74 +276,3 @@ def test_dashes_further_down_or_never_closed_are_no_front_matter() -> None:
     for source in ("\n---\na: 1\n---\n", "---\na: 1\n", "----\na: 1\n----\n", "text"):
         assert page(source, "markdown").content == source
         assert page(source, "markdown").metadata == {}
-
-
-HTML = """<!doctype html><html><head><title> The
- Title </title><style>p {}</style></head><body>
-<script>var x = "no";</script>
-<h1>Head<em>ing</em></h1>
-<p>One <b>bold</b>
-word.<br>Next line</p><!-- no -->
-<ul><li>first</li> <li>second <i>item</i></li></ul>
-<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
-<pre>
-def f():
-    return 1
-</pre>last &amp; least</body></html>"""
-
-
-def test_html_becomes_the_text_that_a_reader_sees() -> None:
-    found = page(HTML, "html")
-    assert found.title == "The Title"
-    assert found.content == (
-        "Heading\n\nOne bold word.\nNext line\n\nfirst\nsecond item\n\na\tb\n1\t2\n\ndef f():\n    return 1\n\n\nlast & least"
-    )
-
-
-def test_html_without_a_title_is_named_by_its_first_heading() -> None:
-    assert page("<h1>Head <em>ing</em></h1>text", "html").title == "Head ing"
-    assert page("<title> </title><p>text", "html").title == ""
-    assert page("", "html").content == ""
-    assert page("plain", "html").content == "plain"
-
-
-def test_html_may_nest_as_deeply_as_the_stack() -> None:
-    assert page("<div>" * 1000 + "deep" + "</div>" * 1000 + "<p>after", "html").content == "deep\n\nafter"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "<div>" * 5000,
-        "".join(f"<b a{number}>" for number in range(5000)),
-        "<div><!--</div>-->" * 5000,
-        "<div a='</div>'>" * 5000,
-        "<div><table></div></table>" * 5000,
-        "<div><script></div></script>" * 5000,
-        '<x "><div><div>">' * 5000,
-        '<x ="><div><div>">' * 5000,
-        "<ul><li>" * 5000,
-        "<span><div></span>" * 5000,
-        "<form><div></form>" * 5000,
-        "<body><div></body>" * 5000,
-        "<div><!x </div>" * 5000,
-        "<div></ </div>" * 5000,
-        f"<!-->{'<div>' * 5000}-->",
-        f"<!-- --!>{'<div>' * 5000}-->",
-        f"<svg><title>{'<div>' * 5000}</title></svg>",
-        "<div><script><!--<script></script></div>--></script>" * 5000,
-    ],
-)
-def test_a_page_that_nests_without_end_is_refused_before_it_is_built(source: str) -> None:
-    with pytest.raises(NestedTooDeeply):
-        page(source, "html")
-
-
-def test_long_pages_of_whatever_order_are_read() -> None:
-    untidy = "<p>one <b>two <i>three</b> four</i><li>five<div>six</p></div><br><img src=x><td>seven"
-    table = f"<table>{'<tr><td>a<td>b' * 3000}</table>"
-    again = "".join(f"<p><b a{number}></p>" for number in range(3000))  # gigabytes, where formatting is opened again
-    assert page(f"<title>The <b> element</title><body>{again}", "html").title == "The <b> element"
-    text = page(f"<body>{untidy * 300}{table}<p>end <code>&lt;b&gt;</code>", "html").content
-    assert text.startswith("one two three four\n\nfive\nsix\n\nseven\n\none")
-    assert text.endswith("end <b>")

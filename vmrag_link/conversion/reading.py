@@ -49,7 +49,7 @@ class FileText(Record, frozen=True):
 def page(text: str, file_type: str) -> FileText:
     """`file_type` as in `formats.FORMATS`, one of `_READERS`.
 
-    The content is the text, except front matter and HTML tags. Raises `ContentUnreadable`.
+    The content is the text without front matter. Raises `ContentUnreadable`.
     """
     return _READERS[file_type](text)
 
@@ -73,13 +73,6 @@ def _rst(text: str) -> FileText:
     return FileText(rst_title(text), text, {})
 
 
-def _html(text: str) -> FileText:
-    from vmrag_link.conversion import html  # other texts do not wait for its parser
-
-    title, content = html.text_of(text)
-    return FileText(title, content, {})
-
-
 def _asciidoc(text: str) -> FileText:
     """Front matter is what site generators put on top of AsciiDoc, too."""
     metadata, content = front_matter.split(text)
@@ -90,7 +83,6 @@ _READERS: dict[str, Callable[[str], FileText]] = {
     "markdown": _markdown,
     "text": _text,
     "rst": _rst,
-    "html": _html,
     "asciidoc": _asciidoc,
     "mdx": _markdown,
 }

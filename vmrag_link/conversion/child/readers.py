@@ -6,8 +6,7 @@ from vmrag_link.conversion.child import archives
 from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.frames import ConversionTask
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.reading import FileText, page
-from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.unreadable import ContentUnreadable
 
 _ARCHIVES = {
@@ -40,7 +39,7 @@ def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTex
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     match task.file_type:
         case "html":
-            return page(decode(data, task.charset, is_html=True), "html")
+            from vmrag_link.conversion.child.html_text import html_text as native
         case "csv":
             from vmrag_link.conversion.child.tables import csv_text as native
         case "json":

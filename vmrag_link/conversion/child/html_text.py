@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from vmrag_link.conversion import nesting
+from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.text_bytes import decode
 
 _IGNORED = frozenset(("script", "style", "template", "head", "noscript", "svg", "iframe", "object"))
 _PARAGRAPHS = frozenset(
@@ -19,17 +20,21 @@ _STRENGTHS = ("", " ", "\t", "\n", "\n\n")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
-def text_of(source: str) -> tuple[str, str]:
-    """Title (`<title>`, else the first `<h1>`, else empty) and text.
+def html_text(data: bytes, charset: str, limit: int) -> FileText:  # noqa: ARG001  no text grows
+    """The title is `<title>`, else the first `<h1>`, else empty.
 
-    Paragraphs are separated by an empty line, cells by a tab. Raises `nesting.NestedTooDeeply`.
+    Paragraphs are separated by an empty line, cells by a tab. Raises `ContentUnreadable`, and
+    `MemoryError`: the standard has formatting elements opened again in each paragraph, so 62 kB of
+    `<p><b a1></p><p><b a2></p>…` take 2.6 GB.
     """
-    if nesting.nests_too_deeply(source):
-        raise nesting.NestedTooDeeply
-    tree = LexborHTMLParser(nesting.without_formatting(source))
+    source = decode(data, charset, is_html=True)
+    try:
+        tree = LexborHTMLParser(source)
+    except SelectolaxError as error:  # it takes any text, as far as memory reaches
+        raise MemoryError from error
     titles = (tree.css_first("head > title"), tree.css_first("h1"))
     title = next((words for node in titles if node and (words := _one_line(node.text()))), "")
-    return nesting.with_names_back(title), nesting.with_names_back(_text(tree.body) if tree.body else "")
+    return FileText(title, _text(tree.body) if tree.body else "", {})
 
 
 def _one_line(text: str) -> str:
