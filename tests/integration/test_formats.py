@@ -5,9 +5,6 @@ made again.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from tests.support import formerly
 from tests.support.formerly import Formerly, entries, program, version
 from tests.support.repos import isolate
 from tests.support.terminal import Project
-from vmrag_link import locks, models
+from vmrag_link import models
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import SchemaTooNew
@@ -150,112 +147,6 @@ def test_it_travels_by_git_and_by_file(world: Formerly) -> None:
     newcomer.vmrag("clone", "origin")
     assert "plants.md" in marks(newcomer)
     assert newcomer.answers() == bob.answers()
-
-
-# -- indexes of former formats, a whole one for each revision
-
-
-@pytest.fixture
-def ada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    isolate(monkeypatch, tmp_path / "home")
-    return formerly.unpack_indexes(tmp_path / "world")
-
-
-def test_a_former_index_is_made_again_and_says_once_which_given_vectors_are_gone(ada: Project) -> None:
-    binding = json.loads((ada.own / "workspace.json").read_bytes())
-    assert (binding["format"], binding["revision"]) == (1, ada.pinned)
-    assert ada.status()["state"] == "drift"
-    done = ada.vmrag("query", "plants on Mondays", "--json")
-    assert done.json["results"][0]["doc_id"] == "plants.md"
-    assert f"Embeddings that a client gave on {ada.pinned[:7]} are not taken over" in done.err
-    assert "earlier version" not in ada.vmrag("query", "plants on Mondays").err
-    assert "earlier version" not in ada.vmrag("sync").err
-    assert ada.status()["state"] == "in_sync"
-    assert ada.consistent()
-
-
-def idle(project: Project) -> None:
-    """Nobody has used the indexes of former formats for days."""
-    for name in ("snapshots", "working"):
-        for path in (project.shared / name).iterdir():
-            os.utime(path, (0, 0))
-
-
-def test_former_indexes_go_when_no_work_tree_is_bound_to_one_any_more(ada: Project, tmp_path: Path) -> None:
-    former = [ada.shared / name for name in ("snapshots", "working")]
-    there = {path: path.read_bytes() for root in former for path in root.rglob("*") if path.is_file()}
-    assert {path.name for path in there} >= {"manifest.sqlite", "floats-1.f32"}
-    ada.git("worktree", "add", "-q", str(tmp_path / "aside"), "winter")
-    aside = Project(tmp_path / "aside")
-    binding = json.loads((ada.own / "workspace.json").read_bytes())
-    [snapshot] = [path.name for path in former[0].glob(f"{aside.pinned}-*") if path.is_dir()]
-    aside.own.mkdir(exist_ok=True)
-    (aside.own / "workspace.json").write_text(
-        json.dumps(binding | {"revision": aside.pinned, "snapshot": snapshot})
-    )  # as the former program left it there
-    idle(ada)
-    ada.vmrag("sync")
-    ada.vmrag("gc", "--apply")
-    assert {path: path.read_bytes() for path in there} == there, "the former program answers from them there"
-    for name in ("snapshots", "working"):
-        os.utime(next(path for path in (ada.shared / name).iterdir() if path.is_dir()))
-    aside.vmrag("sync")
-    assert all(root.exists() for root in former), "an earlier program may have used them a moment ago"
-    idle(ada)
-    aside.vmrag("sync")
-    assert not any(root.exists() for root in former)
-    assert ada.status()["state"] == aside.status()["state"] == "in_sync"
-    assert ada.consistent()
-    assert aside.consistent()
-
-
-def test_a_former_index_that_somebody_reads_stays_until_the_next_sync(ada: Project) -> None:
-    idle(ada)
-    [copy] = [path for path in (ada.shared / "working").iterdir() if path.is_dir()]
-    with locks.shared(copy.with_name(f"{copy.name}.lock"), purpose="read uncommitted documents", timeout=0):
-        ada.vmrag("sync")
-        assert (copy.is_dir(), (ada.shared / "snapshots").exists()) == (True, False)
-    ada.vmrag("sync", "--rebuild")
-    assert not (ada.shared / "working").exists()
-
-
-REMOVING = """
-import sys
-from pathlib import Path
-from vmrag_link.index import former
-print("ready", flush=True)
-for shared in sys.stdin:
-    former.remove_all(Path(shared.strip()), heads=(), note=print)
-"""
-
-
-def test_several_processes_remove_former_indexes_at_once(tmp_path: Path) -> None:
-    """A hook in the background, and the command that follows it."""
-    folders = [tmp_path / f"{turn}" for turn in range(40)]
-    for folder in folders:
-        for number in range(6):
-            (folder / "working" / f"{number:016}").mkdir(parents=True)
-            os.utime(folder / "working" / f"{number:016}", (0, 0))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    running = [subprocess.Popen([sys.executable, "-c", REMOVING], text=True, **pipes) for _ in range(3)]
-    for each in running:
-        assert each.stdout
-        assert each.stdout.readline() == "ready\n"
-    for each in running:
-        assert each.stdin
-        each.stdin.writelines(f"{folder}\n" for folder in folders)
-        each.stdin.flush()
-    assert [each.communicate()[1] for each in running] == [""] * len(running)
-    assert not any((folder / "working").exists() for folder in folders)
-
-
-def test_documents_of_this_machine_are_found_and_their_former_index_goes(ada: Project) -> None:
-    [former] = [path for path in (ada.shared / "local" / "index").iterdir() if path.is_dir()]
-    asked = ("query", "owls", "--collection", "thinking_sessions_v1")
-    assert [each["doc_id"] for each in ada.ask(*asked)["results"]] == ["thought_plan_1"]
-    ada.vmrag("gc", "--apply")
-    assert not former.exists()
-    assert [each["doc_id"] for each in ada.ask(*asked)["results"]] == ["thought_plan_1"]
 
 
 # -- the way to version 2, and back

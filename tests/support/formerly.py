@@ -69,14 +69,6 @@ def unpack(top: Path) -> Formerly:
     return Formerly(top)
 
 
-def unpack_indexes(top: Path) -> Person:
-    """A work tree with indexes of format 3, below `top`, which does not exist yet."""
-    top.mkdir()
-    with tarfile.open(DATA / "formats-3.tar.xz") as archive:
-        archive.extractall(top, filter="tar")
-    return Person(top / "ada")
-
-
 def unpack_former_model(top: Path) -> Person:
     """A work tree with indexes of format 4, by the default model of before, below `top`, which does
     not exist yet.

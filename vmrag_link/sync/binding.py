@@ -102,15 +102,6 @@ def bound_views(places: Places) -> set[Path]:
     return {places.views / binding.view for binding in bound_everywhere(places)}
 
 
-def former_is_bound(places: Places) -> bool:
-    """Whether some work tree is bound to an index of an earlier version of the program."""
-    for path in _files(places):
-        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
-            if msgspec.json.decode(path.read_bytes(), type=dict[str, object]).get("format") != BINDING_FORMAT:
-                return True
-    return False
-
-
 def _files(places: Places) -> Iterator[Path]:
     yield places.common / "vmrag" / WORKSPACE
     yield from places.common.glob(f"worktrees/*/vmrag/{WORKSPACE}")

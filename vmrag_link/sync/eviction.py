@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import Busy
-from vmrag_link.index import former, verify, working
+from vmrag_link.index import verify, working
 from vmrag_link.paths import sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease, source_views
@@ -24,9 +24,6 @@ def tidy(context: SyncContext) -> None:
     context.chroma.tidy()
     working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
     evict(context)
-    if former.roots(context.places.shared) and not bindings.former_is_bound(context.places):
-        heads = {branch.head for branch in context.engine.branches()}
-        former.remove_all(context.places.shared, heads=heads, note=context.progress.note)
     sweep_temporaries(context.places.own, context.places.journal)
     lease.sweep(context.places)
 

@@ -26,7 +26,6 @@ from vmrag_link.errors import (
     MassDeletion,
 )
 from vmrag_link.git.ignored import Repositories
-from vmrag_link.index import directories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.verify import damaged_segments
@@ -227,9 +226,6 @@ def _build(ws: Workspace, docs: ExternalDocs, found: Views) -> None:
             found.discard(each)
     found.segments.sweep()
     found.segments.collect([found.root])
-    for former in found.root.parent.iterdir():  # whole indexes, of earlier versions
-        if former.is_dir() and former not in (found.root, found.segments.root):
-            directories.remove(former)
 
 
 def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, base: Path | None) -> None:
