@@ -262,21 +262,6 @@ def test_uses_are_noted_once_a_day(tmp_path, days):
     assert path.read_bytes() == noted
 
 
-def test_a_file_from_before_uses_were_noted_goes_on_working_and_its_vectors_count_as_used_now(tmp_path, days):
-    path, vectors = tmp_path / "e.sqlite", large("v", 300)
-    cache = EmbeddingCache(path)
-    cache.put("model", vectors)
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE uses")
-        database.execute("PRAGMA user_version = 0")
-    days(100)
-    assert cache.excess(megabytes=0, days=10).number == 0
-    assert cache.get("model", list(vectors), dimensions=256) == vectors
-    days(200)
-    assert cache.prune(megabytes=0, days=99).number == 300
-    assert cache.get("model", list(vectors), dimensions=256) == {}
-
-
 def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(tmp_path, days):
     path, vectors = tmp_path / "e.sqlite", large("v", 300)
     cache = EmbeddingCache(path)

@@ -3,8 +3,7 @@
 One SQLite file for all work trees (`cache_file`), derived data.
 
 A row with a wrong checksum counts as absent; it is embedded again and replaced (two microseconds
-per row). Older rows have no checksum. Those that a service was paid for get one; those of a local
-model are made again. The tables are in `cache_table`.
+per row). The tables are in `cache_table`.
 """
 
 from __future__ import annotations
@@ -48,20 +47,16 @@ class EmbeddingCache:
         self._path = path
         self._file = CacheFile(path, progress)
 
-    def get(
-        self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int, adopt: bool = False
-    ) -> dict[str, Vector]:
+    def get(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
         """The vectors that are there.
 
-        Damaged ones, and ones not `dimensions` long, count as absent. `adopt`: rows without a
-        checksum count and get one, because their vectors were paid for.
+        Damaged ones, and ones not `dimensions` long, count as absent.
         """
         names = {_key(model_fingerprint, chunk): chunk for chunk in hashes}
 
         def read(connection: sqlite3.Connection) -> dict[str, Vector]:
             found: dict[bytes, Vector] = {}
             used: set[int] = set()
-            unproven: list[int] = []
             for keys in _batches(sorted(names), KEYS_A_QUERY):  # neighbours in the index are read together
                 marks = ",".join("?" * len(keys))
                 rows = connection.execute(
@@ -72,10 +67,6 @@ class EmbeddingCache:
                     used.add(row // table.BLOCK)
                     if table.is_proven(key, vector, checksum):
                         found[key] = vector
-                    elif checksum is None:
-                        unproven.append(row)
-            if adopt and unproven:
-                found |= table.adopt(connection, unproven)
             table.note(connection, used)
             size = dimensions * table.FLOAT32
             return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
@@ -145,7 +136,7 @@ class EmbeddingCache:
 
         try:
             with self._file.shared("check the embedding cache"):
-                found, wrong = self._file.on_connection(look, upgrade=False)
+                found, wrong = self._file.on_connection(look)
         except UnusableCache as damage:
             return str(damage)
         if found != "ok":
@@ -154,7 +145,7 @@ class EmbeddingCache:
         return f"{number} cannot be trusted: not what was stored." if wrong else ""
 
     def mend(self) -> None:
-        """Keep only the rows that are sound or older than checksums, in a new file if need be."""
+        """Keep only the rows that are sound, in a new file if need be."""
 
         def remove(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":

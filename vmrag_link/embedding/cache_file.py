@@ -66,11 +66,8 @@ class CacheFile:
     def unreachable(self, error: OSError) -> FileFailed:
         return FileFailed(f"Cannot use the embedding cache {self._path}: {error}", path=str(self._path))
 
-    def on_connection(self, action: Callable[[sqlite3.Connection], T], *, new: bool = False, upgrade: bool = True) -> T:
-        """Raises `UnusableCache` for a missing, damaged or foreign file, unless it is `new`.
-
-        `upgrade`: add checksums to an older file.
-        """
+    def on_connection(self, action: Callable[[sqlite3.Connection], T], *, new: bool = False) -> T:
+        """Raises `UnusableCache` for a missing, damaged or foreign file, unless it is `new`."""
         if not new and not self._path.exists():
             raise UnusableCache("There is no embedding cache yet.")
         try:
@@ -80,10 +77,6 @@ class CacheFile:
             with contextlib.closing(connection):
                 if not new and connection.execute("PRAGMA application_id").fetchone() != (table.APPLICATION_ID,):
                     raise UnusableCache(f"{self._path} is a database of another program or version.")
-                if not new and connection.execute("PRAGMA user_version").fetchone() == (0,):
-                    table.begin_noting(connection)  # a file from before uses were noted
-                if not new and upgrade:
-                    table.require_checksums(connection)
                 return action(connection)
         except sqlite3.Error as error:
             raise self._public_error(error) from error

@@ -1,9 +1,7 @@
 """The tables of the cache of vectors, on an open connection: rows with checksums, and their last
 use.
 
-A checksum covers a row's key (which names model and text) and its vector. Rows without one are
-older than checksums, or were written by an older program, which knows the table without that
-column.
+A checksum covers a row's key (which names model and text) and its vector.
 
 `uses` holds the day of the last use for each block of 64 neighbouring rows, because rows that are
 stored together are mostly used together. A day per vector would make finding 10,000 of them a third
@@ -19,7 +17,7 @@ import itertools
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +31,7 @@ BLOCK = 64
 MEGABYTE = 1_000_000
 DAY_SECONDS = 86_400
 
-# A rowid table: WITHOUT ROWID is four times as slow. Older programs made it without the checksum,
-# and leave that out when they write.
+# A rowid table: WITHOUT ROWID is four times as slow.
 _VECTORS = "vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, checksum BLOB)"
 STORE = "INSERT OR REPLACE INTO vectors (key, vector, checksum) VALUES (?, ?, ?)"
 _USES = "uses (block INTEGER PRIMARY KEY, day INTEGER NOT NULL)"
@@ -45,12 +42,10 @@ _BLOCKS = f"FROM vectors LEFT JOIN uses ON uses.block = vectors.rowid / {BLOCK}"
 
 
 class Row(NamedTuple):
-    """`checksum` None: the row is from before there were checksums."""
-
     id: int
     key: bytes
     vector: Vector
-    checksum: bytes | None
+    checksum: bytes
 
     @property
     def proven(self) -> bool:
@@ -68,13 +63,8 @@ class Boundary(Record, frozen=True):
 def create(connection: sqlite3.Connection) -> None:
     with transaction(connection):
         connection.execute(f"CREATE TABLE {_VECTORS}")
+        connection.execute(f"CREATE TABLE {_USES}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    begin_noting(connection)
-
-
-def begin_noting(connection: sqlite3.Connection) -> None:
-    with transaction(connection):
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {_USES}")
         connection.execute(f"PRAGMA user_version = {_today()}")
 
 
@@ -99,36 +89,6 @@ def _digest(key: bytes, vector: Vector) -> bytes:
     return hashlib.blake2b(vector, digest_size=8, key=key).digest()
 
 
-def require_checksums(connection: sqlite3.Connection) -> None:
-    """Add the column for checksums to a table without it. Older programs can still use the file."""
-    there = "SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'"
-    if connection.execute(there).fetchone()[0]:
-        return
-    with transaction(connection):
-        if not connection.execute(there).fetchone()[0]:  # another process may have been faster
-            connection.execute("ALTER TABLE vectors ADD COLUMN checksum BLOB")
-
-
-def adopt(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
-    """Give rows without a checksum one. Returns their vectors by key.
-
-    They are read from the table itself: an index's key does not prove which row is behind it.
-    """
-    found: dict[bytes, Vector] = {}
-    for one in ids:
-        row = connection.execute("SELECT key, vector FROM vectors NOT INDEXED WHERE rowid = ?", (one,)).fetchone()
-        if row and all(isinstance(value, bytes) for value in row) and checksum(*row):
-            found[row[0]] = row[1]
-    connection.execute("PRAGMA busy_timeout = 0")
-    # Busy, read-only, disk full: the next one does it. What was found is found.
-    with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
-        connection.executemany(
-            "UPDATE vectors SET checksum = ? WHERE key = ? AND checksum IS NULL",
-            [(checksum(key, vector), key) for key, vector in found.items()],
-        )
-    return found
-
-
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     connection.text_factory = lambda text: text.decode(errors="replace")  # where damage has made a text of a blob
@@ -141,16 +101,15 @@ def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator
     Raises `sqlite3.Error` where the file is damaged.
     """
     order = "DESC" if backwards else "ASC"
-    has = connection.execute("SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'").fetchone()[0]
     rows = connection.execute(
-        f"SELECT rowid, key, vector, {'checksum' if has else 'NULL'} FROM vectors NOT INDEXED ORDER BY rowid {order}"  # noqa: S608
+        f"SELECT rowid, key, vector, checksum FROM vectors NOT INDEXED ORDER BY rowid {order}"  # noqa: S608
     )
     return map(Row._make, rows)
 
 
 def damaged_rows(connection: sqlite3.Connection) -> list[int]:
-    """The rows that are not what was stored. Rows without a checksum are not among them."""
-    return [row.id for row in rows(connection) if row.checksum is not None and not row.proven]
+    """The rows that are not what was stored."""
+    return [row.id for row in rows(connection) if not row.proven]
 
 
 def is_ours(file: Path) -> bool:

@@ -32,13 +32,12 @@ def vectors_for(
 ) -> tuple[dict[str, Vector], Counts]:
     """The vector of every text, by `models.content_hash`.
 
-    Each batch is stored at once, so a kill loses one. Cached rows older than checksums count only
-    if they were paid for. `elsewhere` is called before a service is asked; it returns whether it
-    put vectors into the cache. Raises `EmbeddingFailed`.
+    Each batch is stored at once, so a kill loses one. `elsewhere` is called before a service is
+    asked; it returns whether it put vectors into the cache. Raises `EmbeddingFailed`.
     """
 
     def cached(names: list[str]) -> dict[str, Vector]:
-        return cache.get(model.fingerprint, names, dimensions=model.dimensions, adopt=not model.local)
+        return cache.get(model.fingerprint, names, dimensions=model.dimensions)
 
     vectors = cached(list(texts))
     missing = [chunk for chunk in texts if chunk not in vectors]

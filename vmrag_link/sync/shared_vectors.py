@@ -81,7 +81,6 @@ class SharedVectors:
                     model.fingerprint,
                     [*{each.hash for each in wanted.values()}],
                     dimensions=model.dimensions,
-                    adopt=True,
                 )
                 self._asked[asked] = self._downloaded(_Lookup(collection, name, model, wanted, have, digests))
         return self._asked[asked]

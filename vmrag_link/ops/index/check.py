@@ -252,7 +252,7 @@ def _batches(rows: Iterator[tuple[str, HeldRow]]) -> Iterator[list[tuple[str, He
 def _equal_vectors(ws: Workspace, model: Model, rows: Sequence[HeldRow]) -> list[bool | None]:
     """Whether each vector is the cache's; None where the cache has none."""
     hashes = [content_hash(row.text) for row in rows]
-    cached = ws.embedding_cache.get(model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local)
+    cached = ws.embedding_cache.get(model.fingerprint, hashes, dimensions=model.dimensions)
     known = [name for name in hashes if name in cached]
     whole = quantise(b"".join(cached[name] for name in known))  # together: ten times as fast as one by one
     size = model.dimensions
