@@ -52,8 +52,9 @@ class Toolset(Record, frozen=True):
     written by `python -m vmrag_mcp.reference PACKAGE`. `settings`: sections of `.vmrag.yaml`, each
     a frozen `Record` declared as those of `vmrag_link.settings` are. `imports`: by the scheme of an
     address, what `vmrag import` calls with it (`cli.import_.ImportRequest`). `documents`: by the
-    suffix of a file, such as `.ics`, a function that makes Markdown of its bytes; it runs in the
-    confined child. `checks`: a `Topic` of `vmrag doctor` each.
+    suffix of a file, such as `.ics`, a function that makes Markdown of its bytes; the confined
+    child imports its module, which therefore imports nothing of the core. `checks`: a `Topic` of
+    `vmrag doctor` each.
     """
 
     name: str

@@ -113,7 +113,8 @@ def test_an_older_file_that_was_agreed_to_takes_back_nothing_of_the_latest_agree
     said = project.vmrag("list").err
     assert said.count("\n") == 1
     assert "mcp.read_only (gone) counts as you last agreed" in said
-    said = project.vmrag("ask", "What?", code=None).err
+    with terminal.opened(project) as ws:
+        (said,) = ws.settings.section("llm", LlmSettings).warnings
     assert "llm.provider (line 3) and llm.base_url (line 4) count as you last agreed" in said
     shown = project.vmrag("trust", code=1).out
     assert "llm.provider: openai   (now: none)" in shown

@@ -90,7 +90,7 @@ class Converter:
             raise ContentUnreadable("was not converted, because others took too long")
         from vmrag_link.conversion.frames import ConversionTask
 
-        answer = self._running().convert(ConversionTask(found.file_type, charset), data)
+        answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)
 
     def _running(self) -> ConvertingProcess:

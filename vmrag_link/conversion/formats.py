@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from collections.abc import Mapping
 from typing import Literal
 
 from vmrag_link import extras
@@ -21,7 +22,7 @@ installs.
 
 class Format(Record, frozen=True):
     """`file_type` is the name that documents bear; `needs`: the modules without which its `extra`
-    is not installed.
+    is not installed. `reader`: a toolset's function that makes Markdown of the bytes.
     """
 
     file_type: str
@@ -30,6 +31,7 @@ class Format(Record, frozen=True):
     media_types: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     extra: str = "convert"
+    reader: str = ""
 
 
 _OPEN_XML = "application/vnd.openxmlformats-officedocument"
@@ -65,8 +67,22 @@ _UNSPECIFIC = frozenset(("", "text/plain", "application/octet-stream", "binary/o
 
 
 def by_suffix(name: str) -> Format | None:
-    """The format that the ending of a file's name tells, whatever its case."""
-    return _BY_SUFFIX.get(_suffix(name))
+    """The format that the ending of a file's name tells, whatever its case: one of ours, or else
+    one that a toolset reads.
+    """
+    suffix = _suffix(name)
+    return _BY_SUFFIX.get(suffix) or (_of_toolsets().get(suffix) if suffix else None)
+
+
+@functools.cache
+def _of_toolsets() -> Mapping[str, Format]:
+    from vmrag_link import toolset  # nothing waits for it that has only files of ours
+
+    return {
+        suffix: Format(suffix.removeprefix("."), "child", (suffix,), reader=each.absolute(reference))
+        for each in toolset.installed().toolsets.values()
+        for suffix, reference in each.documents.items()
+    }
 
 
 def _suffix(name: str) -> str:

@@ -17,10 +17,11 @@ _LENGTH = struct.Struct(">Q")
 
 
 class ConversionTask(Record, frozen=True):
-    """A file to convert; its bytes are the next frame."""
+    """A file to convert; its bytes are the next frame. `reader`: as of a `Format`."""
 
     file_type: str
     charset: str
+    reader: str = ""
 
 
 class Answer(Record, frozen=True):

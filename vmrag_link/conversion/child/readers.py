@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+
+from vmrag_link.conversion import reading
 from vmrag_link.conversion.child import archives
 from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.frames import ConversionTask
@@ -37,6 +40,9 @@ def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTex
 
 
 def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
+    if task.reader:
+        module, _, name = task.reader.partition(":")
+        return reading.page(getattr(importlib.import_module(module), name)(data), "markdown")
     match task.file_type:
         case "html":
             from vmrag_link.conversion.child.html_text import html_text as native

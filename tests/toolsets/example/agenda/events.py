@@ -1,0 +1,12 @@
+"""What stands in calendars."""
+
+from __future__ import annotations
+
+from vmrag_link.ops.documents.grep import Pattern, grep
+from vmrag_link.workspace import Workspace
+
+
+def events(ws: Workspace, day: str) -> list[str]:
+    """What documents at the checked-out revision hold for a day (YYYYMMDD)."""
+    found = grep(ws, Pattern(f"* {day} ", fixed=True))
+    return [line.text.removeprefix(f"* {day} ") for each in found.documents for line in each.lines]

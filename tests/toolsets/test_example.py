@@ -1,0 +1,110 @@
+"""`example/` is a toolset of somebody else's: a package of its own, installed into a fresh
+environment, that brings a tool, a command and a kind of document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_mcp.registry import CATALOGUE
+
+EXAMPLE = Path(__file__).parent / "example"
+CALENDAR = """BEGIN:VCALENDAR
+BEGIN:VEVENT
+DTSTART:20261201T090000Z
+SUMMARY:Release of the kettle
+END:VEVENT
+BEGIN:VEVENT
+DTSTART;VALUE=DATE:20261202
+SUMMARY:Descaling
+END:VEVENT
+END:VCALENDAR
+"""
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of an environment with this program, what it requires, and the example."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    Path(packages, "all-of-ours.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index", str(EXAMPLE)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), *install], check=True)
+    return str(folder / "bin/python")
+
+
+def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: str) -> None:
+    def vmrag(*arguments: str) -> str:
+        argv = [python, "-m", "vmrag_link.cli.main", *arguments]
+        done = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    project.write("team.ics", CALENDAR)
+    assert "notes: 1 document added" in vmrag("import", "team.ics", "--collection", "notes")
+    assert vmrag("show", "notes/team.ics").count("\n* 2026") == 2
+    assert vmrag("agenda", "20261202") == "Descaling\n"
+    assert json.loads(vmrag("query", "when is the kettle released", "--json"))["hits"][0]["doc_id"] == "team.ics"
+    assert "  agenda " in vmrag("--help")
+    assert "is not supported" in project.vmrag("import", "team.ics", "--collection", "other", code=None).err
+
+
+def test_an_agent_finds_its_tool_when_it_is_asked_for(project: Project, python: str) -> None:
+    async def ask() -> tuple[str, object]:
+        server = StdioServerParameters(
+            command=python,
+            args=["-m", "vmrag_link.cli.main", "mcp", "--toolsets", "agenda"],
+            cwd=project.top,
+            env=dict(os.environ),
+        )
+        async with Client(server) as client:
+            listed = await client.list_tools()
+            answer = await client.call_tool("show_agenda", {"day": "20261201"})
+            return ",".join(each.name for each in listed.tools), answer.structured_content
+
+    names, answer = asyncio.run(ask())
+    assert names == "show_agenda"
+    assert isinstance(answer, dict)
+    assert answer["success"] is True
+    assert answer["events"] == []
+
+
+def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
+    code = "import vmrag_mcp.reference as r; import sys; sys.stdout.buffer.write(r.catalogue_json('agenda'))"
+    written = subprocess.run([python, "-c", code], capture_output=True, check=True).stdout
+    assert written == (EXAMPLE / "agenda" / CATALOGUE).read_bytes(), "python -m vmrag_mcp.reference agenda"
+
+
+def test_one_that_cannot_be_used_is_told_of_and_stops_nothing(project: Project, python: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken-1.dist-info"
+    broken.mkdir()
+    (broken / "entry_points.txt").write_text("[vmrag.toolsets]\nnowhere = no_such_module:TOOLSET\n")
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    argv = [python, "-m", "vmrag_link.cli.main", "doctor"]
+    done = subprocess.run(
+        argv,
+        cwd=project.top,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert "The toolset 'nowhere' cannot be loaded (no_such_module:TOOLSET)" in done.stdout
+    argv = [python, "-m", "vmrag_link.cli.main", "agenda", "20261202"]
+    subprocess.run(argv, cwd=project.top, check=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
