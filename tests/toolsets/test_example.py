@@ -60,9 +60,9 @@ def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: st
     assert "notes: 1 document added" in vmrag("import", "team.ics", "--collection", "notes")
     assert vmrag("show", "notes/team.ics").count("\n* 2026") == 2
     assert vmrag("agenda", "20261202") == "Descaling\n"
-    assert json.loads(vmrag("query", "when is the kettle released", "--json"))["hits"][0]["doc_id"] == "team.ics"
+    assert json.loads(vmrag("query", "when is the kettle released", "--json"))["results"][0]["doc_id"] == "team.ics"
     assert "  agenda " in vmrag("--help")
-    assert "is not supported" in project.vmrag("import", "team.ics", "--collection", "other", code=None).err
+    assert "its type .ics is not supported" in project.vmrag("import", "team.ics", "--collection", "other").out
 
 
 def test_an_agent_finds_its_tool_when_it_is_asked_for(project: Project, python: str) -> None:
