@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
 
+from vmrag_action import cache_policy
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
@@ -67,6 +68,7 @@ OUTPUTS: Mapping[str, str] = {
     "report": _BOOLEAN,
     "restore": _BOOLEAN,
     "save": _BOOLEAN,
+    "save-packages": _BOOLEAN,
     "packed": _BOOLEAN,
     "cache-path": _PATH,
     "cache-key": r"[A-Za-z0-9_.-]{1,512}",
@@ -100,7 +102,6 @@ class WorkflowJob(NamedTuple):
     workspace: Path
     system: str
     architecture: str
-    hosted: bool
     event: str
     ref: str
     run: str
@@ -115,10 +116,9 @@ class WorkflowJob(NamedTuple):
             Path(environ.get("GITHUB_WORKSPACE") or "."),
             environ.get("RUNNER_OS", ""),
             environ.get("RUNNER_ARCH", ""),
-            environ.get("RUNNER_ENVIRONMENT") == "github-hosted",
             environ.get("GITHUB_EVENT_NAME", ""),
             environ.get("GITHUB_REF", ""),
-            f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}",
+            cache_policy.run(environ),
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from vmrag_action import cache_policy, inputs, install, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
@@ -35,7 +37,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.annotate("warning", warning)
         if not about.trusted:
             runner.annotate("notice", _UNTRUSTED)
-        access = cache_policy.access(job, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        access = cache_policy.access(os.environ, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        runner.output("save-packages", access.write)
         _cache(runner, job, ws, access)
     for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
         runner.output(mode, mode in modes)
