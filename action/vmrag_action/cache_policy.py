@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # the installation asks before any of it can be imported
-    from vmrag_action.runner import WorkflowJob
+if TYPE_CHECKING:  # the installation asks before any of ours can be imported
     from vmrag_link.settings import Config
 
 LAYOUT = "vmrag-2"
@@ -37,12 +36,14 @@ class Access(NamedTuple):
     write: bool
 
 
-def folder(job: WorkflowJob) -> Path:
-    """Where the cache lies while the job runs: outside of the repository, and never served from."""
-    return job.temp / "vmrag-cache"
+def folder(temp: Path) -> Path:
+    """Where the vectors lie while the job runs: outside of the repository, and never served
+    from.
+    """
+    return temp / "vmrag-cache"
 
 
-def keys(job: WorkflowJob, config: Config, revision: str) -> Keys:
+def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
     """By system, architecture, format of the index, settings, revision. All of them have a known
     form.
     """
@@ -60,18 +61,17 @@ def keys(job: WorkflowJob, config: Config, revision: str) -> Keys:
         }
     )
     settings = hashlib.sha256(decisive.encode()).hexdigest()[:16]
-    machine = "-".join((LAYOUT, _plain(job.system), _plain(job.architecture), SUFFIX))
+    machine = "-".join((LAYOUT, *_machine(environ), SUFFIX))
     pinned = f"{machine}-{settings}-{revision}"
-    return Keys(f"{pinned}-{_plain(job.run)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
+    return Keys(f"{pinned}-{_run(environ)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
 
 
-def keys_of_packages(environ: Mapping[str, str], digest: str) -> tuple[str, str]:
-    """A key to write, and its beginning to read. `digest` says which packages, for which machine and
-    Python; of the Action's own code nothing is kept.
+def keys_of_packages(environ: Mapping[str, str], digest: str) -> Keys:
+    """`digest` says which packages, for which machine and Python. Of the Action's own code nothing
+    is kept.
     """
-    machine = (_plain(environ.get(name, "")) for name in ("RUNNER_OS", "RUNNER_ARCH"))
-    prefix = "-".join((LAYOUT_OF_PACKAGES, *machine, digest[:32], ""))
-    return f"{prefix}{_plain(run(environ))}", prefix
+    prefix = "-".join((LAYOUT_OF_PACKAGES, *_machine(environ), digest[:32], ""))
+    return Keys(prefix + _run(environ), (prefix,))
 
 
 def access(environ: Mapping[str, str], asked: str, *, saves: bool) -> Access:
@@ -86,9 +86,13 @@ def access(environ: Mapping[str, str], asked: str, *, saves: bool) -> Access:
     return Access(read=True, write=saves)
 
 
-def run(environ: Mapping[str, str]) -> str:
+def _machine(environ: Mapping[str, str]) -> tuple[str, str]:
+    return _plain(environ.get("RUNNER_OS", "")), _plain(environ.get("RUNNER_ARCH", ""))
+
+
+def _run(environ: Mapping[str, str]) -> str:
     """What no other run is called."""
-    return f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}"
+    return _plain(f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}")
 
 
 def _plain(text: str) -> str:

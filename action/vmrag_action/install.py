@@ -26,7 +26,7 @@ from typing import NamedTuple
 if __name__ == "__main__":  # isolated: nothing is looked for beside this file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from vmrag_action import cache_policy, packages  # noqa: E402
+from vmrag_action import cache_policy, packages
 
 UV_BY_HASH = packages.ROOT / ".ci" / "uv.txt"
 OLDEST_UV = (0, 5)
@@ -52,7 +52,7 @@ class Refused(Exception):
     """A sentence about an input that cannot be used, or an installation that failed."""
 
 
-class Wanted(NamedTuple):
+class InstallRequest(NamedTuple):
     """What shall be installed: a version from the index, or else packages for this checkout."""
 
     version: str
@@ -84,14 +84,14 @@ def library(environ: Mapping[str, str] = os.environ) -> Path:
 # -- what is wanted --------------------------------------------------------------------------------
 
 
-def wanted(environ: Mapping[str, str]) -> Wanted:
+def wanted(environ: Mapping[str, str]) -> InstallRequest:
     """For this use of the Action; what an earlier one in the job installed stays."""
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
     modes = [each.strip() for each in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
     extras = packages.of_modes(modes).union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
-    return Wanted(version, tuple(sorted(extras.union(_marked(home(environ) / MARKER)[1]))))
+    return InstallRequest(version, tuple(sorted(extras.union(_marked(home(environ) / MARKER)[1]))))
 
 
 def parse_version(text: str) -> str:
@@ -107,11 +107,11 @@ def parse_extras(text: str) -> list[str]:
     return found
 
 
-def mark(folder: Path, chosen: Wanted) -> None:
+def mark(folder: Path, chosen: InstallRequest) -> None:
     (folder / MARKER).write_text(f"{chosen.digest} {','.join(chosen.extras)}\n")
 
 
-def is_marked(folder: Path, chosen: Wanted) -> bool:
+def is_marked(folder: Path, chosen: InstallRequest) -> bool:
     """Whether all of it is there: the marker is written last."""
     return _marked(folder / MARKER) == (chosen.digest, list(chosen.extras))
 
@@ -133,9 +133,10 @@ def choose(environ: Mapping[str, str]) -> None:
     readable = cache_policy.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
     _output(environ, "restore", readable and not there and not chosen.version)
     if not chosen.version:
-        key, prefix = cache_policy.keys_of_packages(environ, chosen.digest)
-        for name, value in {"path": str(folder), "key": key, "restore-keys": prefix}.items():
-            _output(environ, name, value)
+        keys = cache_policy.keys_of_packages(environ, chosen.digest)
+        _output(environ, "path", str(folder))
+        _output(environ, "key", keys.key)
+        _output(environ, "restore-keys", "\n".join(keys.prefixes))
 
 
 def install(environ: Mapping[str, str]) -> None:
@@ -176,7 +177,7 @@ def _run_from_here(environment: Path, shelf: Path) -> None:
 # -- uv, or else pip -------------------------------------------------------------------------------
 
 
-def _bring(folder: Path, chosen: Wanted, shelf: Path | None = None) -> None:
+def _bring(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
     """Install what is wanted on a shelf, or else into the environment in `folder`."""
     asked = folder / "requirements.txt"
     asked.write_text(chosen.listed)
@@ -244,11 +245,15 @@ def _output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
         file.write(f"{name}<<{end}\n{text}\n{end}\n")
 
 
+def _require_platform() -> None:
+    if sys.platform not in PLATFORMS:
+        raise Refused("vmrag runs on Linux and macOS: runs-on must be one of those.")
+
+
 def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     step = {"choose": choose, "install": install}[argv[0]]
     try:
-        if sys.platform not in PLATFORMS:
-            raise Refused("vmrag runs on Linux and macOS: runs-on must be one of those.")
+        _require_platform()
         step(environ)
     except Refused as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -34,7 +34,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 _ACTION = "action"
 _NOT_OFFERED = {_ACTION, "dev"}
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _VIA = re.compile(r"^ +#(?: via|  ) +([A-Za-z0-9._-]+)", re.MULTILINE)
 
 
@@ -120,6 +119,4 @@ def _required(extra: str) -> set[str]:
 
 def _canonical(requirement: str) -> str:
     """The name at its start, as indexes compare names."""
-    found = _NAME.match(requirement)
-    assert found, requirement  # noqa: S101
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]).lower()

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
 
-from vmrag_action import cache_policy
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
@@ -100,11 +99,8 @@ class WorkflowJob(NamedTuple):
 
     temp: Path
     workspace: Path
-    system: str
-    architecture: str
     event: str
     ref: str
-    run: str
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
@@ -114,11 +110,8 @@ class WorkflowJob(NamedTuple):
         return cls(
             Path(environ["RUNNER_TEMP"]),
             Path(environ.get("GITHUB_WORKSPACE") or "."),
-            environ.get("RUNNER_OS", ""),
-            environ.get("RUNNER_ARCH", ""),
             environ.get("GITHUB_EVENT_NAME", ""),
             environ.get("GITHUB_REF", ""),
-            cache_policy.run(environ),
         )
 
 

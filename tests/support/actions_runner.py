@@ -406,7 +406,7 @@ def installed(temp: Path, inputs: Mapping[str, str]) -> None:
 
 @functools.cache
 def _files(name: str) -> list[Path]:
-    """What a package has at the top of the folder of packages; nothing where this Python needs none."""
+    """What a package has at the top of its folder; nothing where this Python needs none of it."""
     entries = [entry.partition("\\")[0] for entry in packages.locked()[name].entries]
     markers = [Requirement(each).marker for each in entries]
     if not any(each is None or each.evaluate() for each in markers):

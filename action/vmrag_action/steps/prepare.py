@@ -47,14 +47,14 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 
 def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy.Access) -> None:
     """Without a pin there is nothing to cache; the step that needs the pin says what is wrong."""
-    folder = cache_policy.folder(job)
+    folder = cache_policy.folder(job.temp)
     remove(folder)  # of an earlier use in this job
     revision = _pinned(ws)
     useful = revision is not None and "sync" in inputs.modes()
     runner.output("restore", useful and access.read)
     runner.output("save", useful and access.write)
     if revision and useful:
-        found = cache_policy.keys(job, ws.config, revision)
+        found = cache_policy.keys(os.environ, ws.config, revision)
         runner.output("cache-path", str(folder))
         runner.output("cache-key", found.key)
         runner.output("restore-keys", "\n".join(found.prefixes))
