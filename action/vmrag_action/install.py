@@ -91,7 +91,8 @@ def wanted(environ: Mapping[str, str]) -> InstallRequest:
     extras = packages.of_modes(modes).union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
-    return InstallRequest(version, tuple(sorted(extras.union(_marked(home(environ) / MARKER)[1]))))
+    earlier = _marked(home(environ)).rpartition(" ")[2].split(",")
+    return InstallRequest(version, tuple(sorted(extras.union(filter(None, earlier)))))
 
 
 def parse_version(text: str) -> str:
@@ -107,18 +108,23 @@ def parse_extras(text: str) -> list[str]:
     return found
 
 
-def mark(folder: Path, chosen: InstallRequest) -> None:
-    (folder / MARKER).write_text(f"{chosen.digest} {','.join(chosen.extras)}\n")
+def mark(shelf: Path, chosen: InstallRequest) -> None:
+    """Say, when all packages are there, which ones these are."""
+    (shelf / MARKER).write_text(chosen.digest)
 
 
-def is_marked(folder: Path, chosen: InstallRequest) -> bool:
-    """Whether all of it is there: the marker is written last."""
-    return _marked(folder / MARKER) == (chosen.digest, list(chosen.extras))
+def mark_environment(folder: Path, chosen: InstallRequest) -> None:
+    (folder / MARKER).write_text(_of_environment(chosen))
 
 
-def _marked(marker: Path) -> tuple[str, list[str]]:
-    digest, _, extras = (marker.read_text().strip() if marker.is_file() else "").partition(" ")
-    return digest, [each for each in extras.split(",") if each]
+def _of_environment(chosen: InstallRequest) -> str:
+    """The packages, the checkout that runs beside them, and the extras."""
+    return f"{chosen.digest} {packages.ROOT} {','.join(chosen.extras)}"
+
+
+def _marked(folder: Path) -> str:
+    marker = folder / MARKER
+    return marker.read_text() if marker.is_file() else ""
 
 
 # -- the steps -------------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ def _marked(marker: Path) -> tuple[str, list[str]]:
 def choose(environ: Mapping[str, str]) -> None:
     """Make room for packages that are not there yet, and say by which keys the cache has them."""
     chosen, folder = wanted(environ), library(environ)
-    there = is_marked(folder, chosen)
+    there = _marked(folder) == chosen.digest
     if not there:
         shutil.rmtree(folder, ignore_errors=True)
     readable = cache_policy.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
@@ -143,13 +149,13 @@ def install(environ: Mapping[str, str]) -> None:
     """Make the environment, unless an earlier use of the Action in this job made the same one."""
     chosen, folder, shelf = wanted(environ), home(environ), library(environ)
     fresh = False
-    if not is_marked(folder, chosen):
+    if _marked(folder) != _of_environment(chosen):
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder / "venv", symlinks=True)
         if chosen.version:
             _bring(folder, chosen)
         else:
-            fresh = not is_marked(shelf, chosen)
+            fresh = _marked(shelf) != chosen.digest
             if fresh:
                 _bring(folder, chosen, shelf)
                 mark(shelf, chosen)
@@ -159,7 +165,7 @@ def install(environ: Mapping[str, str]) -> None:
         commands.mkdir()
         for name in COMMANDS:
             (commands / name).symlink_to(folder / "venv" / "bin" / name)
-        mark(folder, chosen)
+        mark_environment(folder, chosen)
     _output(environ, "fresh", fresh)
 
 

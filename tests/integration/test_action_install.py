@@ -215,10 +215,22 @@ def test_a_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Mac
     environ = {"RUNNER_TEMP": str(machine.folder), "INPUT_MODE": "check"}
     home = install.home(environ)
     home.mkdir()
-    install.mark(home, install.wanted(environ))
+    install.mark_environment(home, install.wanted(environ))
     assert install.wanted(environ | {"INPUT_MODE": "link"}).extras == ("code", "index", "web")
     assert install.wanted(environ | {"INPUT_MODE": "report"}).extras == ("code", "index", "report", "web")
     assert machine.step("install", INPUT_MODE="link") == (0, {"fresh": "false"})
+    assert not (home / "venv").exists()
+
+
+def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Machine, monkeypatch) -> None:
+    machine.shelf.mkdir()
+    install.mark(machine.shelf, machine.asked)
+    environment = install.home({"RUNNER_TEMP": str(machine.folder)}) / "venv"
+    for root in (packages.ROOT, machine.folder / "other"):
+        monkeypatch.setattr(packages, "ROOT", root)
+        assert machine.step("install") == (0, {"fresh": "false"})
+        [paths] = environment.rglob("vmrag.pth")
+        assert paths.read_text().splitlines()[1] == str(root)
 
 
 # -- the cache
