@@ -35,7 +35,7 @@ BEGIN, END = "<!-- what installing costs -->\n", "<!-- end of what installing co
 TOOLS = Path(sys.executable).parent
 BROUGHT = {"pip", "setuptools"}
 """What `python -m venv` puts into an environment by itself."""
-ROUNDS = 5
+ROUNDS = 3
 TOGETHER = ("link,verify", "repair,update", "sync,check", "report")
 """Modes that need the same."""
 SHOWN = ("", "index", "web", "report", "pdf", "code", "mcp", "chroma", "dolt", "minilm", "convert", "action", "all")
