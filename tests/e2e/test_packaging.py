@@ -179,7 +179,7 @@ def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str
 def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
-        "print(sorted({'msgspec', 'yaml', 'rich', 'git', 'sqlite3', 'subprocess'} & set(sys.modules)))"
+        "print(sorted({'msgspec', 'yaml', 'rich', 'sqlite3', 'subprocess'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""The few git calls of the hot path, without GitPython, and the names of `heads` and `settings`."""
+"""The few git calls of the hot path, and the names of `heads` and `settings`."""
 
 from __future__ import annotations
 
