@@ -124,6 +124,14 @@ def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None
     return demand(places, "cat-file", "blob", name).stdout
 
 
+def holds(places: Places, spec: str, content: bytes) -> bool:
+    """Whether a file of exactly these bytes is at `HEAD:path` or `REF:path`."""
+    from vmrag_link.git import objects
+
+    found = _look_up(places, spec)
+    return found is not None and found[:2] == (objects.blob_name(content, like=found[0]), "blob")
+
+
 def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
     """Hash, kind and size in bytes of the first of these objects that exists."""
     if any("\n" in spec or "\0" in spec for spec in specs):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.ancestry import reached
 
 
 class AheadBehind(Record, frozen=True):
@@ -35,6 +34,8 @@ class Distances:
         return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
     def _ancestors(self, heads: Iterable[str]) -> set[str]:
+        from vmrag_link.ops.commits.ancestry import reached
+
         return set(reached(self._parents, [each for each in heads if each in self._parents]))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from pathlib import Path
 
-from vmrag_link.code import languages
 from vmrag_link.documents import import_base
 from vmrag_link.errors import (
     CollectionMissing,
@@ -22,9 +21,7 @@ from vmrag_link.errors import (
 from vmrag_link.models import Document
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import coverage, documents, texts, work_tree
 from vmrag_link.sources.files import SourceListing
-from vmrag_link.sources.untracked import untracked_files
 from vmrag_link.workspace import DocumentStore, Workspace
 
 _TRACK = "git add"
@@ -45,10 +42,14 @@ class DerivedFiles:
     @cached_property
     def sources(self) -> tuple[SourceSettings, ...]:
         """Without code, where that cannot be cut here."""
+        from vmrag_link.code import languages
+
         return tuple(each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem())
 
     @cached_property
     def _listing(self) -> SourceListing:
+        from vmrag_link.sources import work_tree
+
         config, places = self._ws.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.sources_untracked
         cache = places.source_state / _CACHE
@@ -56,6 +57,8 @@ class DerivedFiles:
 
     @cached_property
     def _untracked(self) -> set[str]:
+        from vmrag_link.sources.untracked import untracked_files
+
         with contextlib.suppress(LimitExceeded):  # more than anybody has written
             return set().union(*untracked_files(self._ws.places, self.sources))
         return set()
@@ -69,6 +72,8 @@ class DerivedFiles:
 
     def documents(self, paths: Collection[str]) -> dict[str, Document]:
         """The documents that these files are, by path; code is not cut."""
+        from vmrag_link.sources import documents, texts
+
         found: dict[str, Document] = {}
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
@@ -97,6 +102,8 @@ class DerivedFiles:
         """Why nothing is stored of these files, which are `import_base.located`; without others."""
         if not self.sources:
             return {}
+        from vmrag_link.sources import coverage
+
         top = import_base.located(self._ws.places.top)
         below = {each.relative_to(top).as_posix(): each for each in files if each.is_relative_to(top)}
         named = {path: source for path in below if (source := coverage.source_of(self.sources, path))}
@@ -158,6 +165,8 @@ def _meant(sources: Iterable[SourceSettings], name: str, within: str | None) -> 
     """The collections and paths that a name may mean, as `document_names.select` takes names; a
     path is empty where the collection is meant.
     """
+    from vmrag_link.sources import coverage
+
     for source in sources:
         collection = source.collection
         if within is None and name.rstrip("/") == collection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, is_in
@@ -12,6 +13,9 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import listing
 from vmrag_link.git.ignored import Repositories
 from vmrag_link.paths import Places
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 IGNORED = "is ignored by git"
 EXCLUDED = "is excluded"
@@ -40,14 +44,7 @@ class LeavingOut:
     """
 
     def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
-        from pathspec import GitIgnoreSpec  # only where files are imported
-
-        try:
-            self._excluded = GitIgnoreSpec.from_lines(selection.exclude)
-        except ValueError as error:
-            raise UsageInvalid(
-                f"--exclude: {terminal_text.one_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
-            ) from None
+        self._excluded = _patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
         self._derived = derived
         self._origin = origin
@@ -72,6 +69,8 @@ class LeavingOut:
 
     def _matched(self, folders: Sequence[Path], files: Sequence[Path]) -> Iterator[Path]:
         """What the patterns name."""
+        if self._excluded is None:
+            return
         for ending, paths in (("/", folders), ("", files)):
             for path in paths:
                 name = path.relative_to(self._origin).as_posix()
@@ -81,6 +80,17 @@ class LeavingOut:
     def _is_taken(self, path: Path) -> bool:
         """Whether it was named, or lies in what was, although git ignores that."""
         return bool(self.named_ignored) and not self.named_ignored.isdisjoint((path, *path.parents))
+
+
+def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise UsageInvalid(
+            f"--exclude: {terminal_text.one_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
+        ) from None
 
 
 def private(

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link.models import ChangeKind, Document, DocumentHeader, HeaderChange
 from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts, TextReader
-from vmrag_link.ops.history.known import KnownPlace
 from vmrag_link.workspace.source_tree import Key, SourceTree
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.known import KnownPlace
 
 _AT_ONCE = 250
 """Files whose texts are in memory at the same time."""

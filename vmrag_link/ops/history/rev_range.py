@@ -16,7 +16,6 @@ from typing import NamedTuple
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import At
-from vmrag_link.ops.history.merge_base import pinned, shown_base
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 from vmrag_link.workspace import Workspace
 
@@ -98,6 +97,8 @@ def parsed(name: str) -> NamedRange | None:
 
 def _base(ws: Workspace, asked: NamedRange) -> str:
     """The merge base; of the commits, too, if both names are git's."""
+    from vmrag_link.ops.history.merge_base import shown_base
+
     names = asked.old, HEAD if asked.new == WORKING else asked.new
     old, new = (resolve_rev(ws, name) for name in names)
     commits = _commit(ws, names[0], old), _commit(ws, names[1], new)
@@ -106,6 +107,8 @@ def _base(ws: Workspace, asked: NamedRange) -> str:
 
 def _commit(ws: Workspace, name: str, revision: str) -> str | None:
     """The commit of git's that a name means, if it is one that pins the revision."""
+    from vmrag_link.ops.history.merge_base import pinned
+
     if ws.engine.has_revision(name):
         return None
     with contextlib.suppress(GitReferenceMissing):

@@ -19,7 +19,6 @@ from vmrag_link.ops.follow.ranked_place import RankedRevision
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.sync import eviction
 from vmrag_link.workspace import ReadableStore, View, Workspace, twins
 
 T = TypeVar("T")
@@ -100,6 +99,8 @@ def searching(
 
 def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
     """An index that proves damaged is built again, once."""
+    from vmrag_link.sync import eviction
+
     view: View | None = None
     for last in (False, True):
         try:

@@ -6,7 +6,6 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.errors import RemoteEmpty, RemoteError
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes import destinations
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -26,6 +25,8 @@ class Upstream(Record, frozen=True):
 
 def upstream(ws: Workspace) -> Upstream | None:
     """The first remote of pin and settings; None where git knows no remote. Uses no network."""
+    from vmrag_link.ops.remotes import destinations
+
     text = destinations.stated_remote(ws)
     try:
         address = destinations.named(ws, text)[0]
