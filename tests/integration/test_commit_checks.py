@@ -360,7 +360,8 @@ def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monk
         (tmp_path / "trace").unlink()
         return found
 
-    assert git_processes(tips) == git_processes(tips[-1:]) < 20
+    git_processes(tips)  # what git is configured with is remembered from here on
+    assert git_processes(tips) == git_processes(tips[-1:]) <= 5
 
 
 def test_a_push_without_a_new_pin_starts_no_python(remote):

@@ -5,7 +5,7 @@ a time, 500 pins take eight times as long.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
@@ -87,14 +87,14 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     of its parents. Contents above 8 KiB pin nothing and are left out. `also`: further commits,
     which may be gone. The index and the work tree are no commits.
     """
-    commits = _commits_that_touch_the_pin(places, also, reflogs=reflogs)
-    partial.bring_at(places, commits, PIN_NAME)
-    return _by_content(introduced(places, commits))
+    touching = _touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
+    partial.bring_at(places, touching, PIN_NAME)
+    return _by_content(_read(places, touching)[0])
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
-    return _pins_of(places, tips, "--not", "--remotes")
+    return _by_content(_read(places, _touching(places, tips, *_NO_REMOTE))[0])
 
 
 def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
@@ -102,7 +102,27 @@ def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]
 
     A tip that begins with ^ excludes what it reaches.
     """
-    return _pins_of(places, tips)
+    return _by_content(_read(places, _touching(places, tips))[0])
+
+
+class PushedPins(NamedTuple):
+    """`new` as `new_pins`; `coming`: of the commits that nothing reaches which was there before;
+    `at` as `pins_of` the tips.
+    """
+
+    new: dict[bytes, list[str]]
+    coming: dict[bytes, list[str]]
+    at: dict[str, bytes]
+
+
+def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
+    """What a push of these tips is about, in place of commits that the other side has `before`."""
+    asked = list(dict.fromkeys(tips))
+    new = _touching(places, asked, *_NO_REMOTE)
+    coming = _touching(places, [*asked, *(f"^{each}" for each in before)])
+    found, at = _read(places, new | coming, asked)
+    first, second = (_by_content({each: found[each] for each in some if each in found}) for some in (new, coming))
+    return PushedPins(first, second, at)
 
 
 def pins_after(places: Places, commit: str) -> dict[str, bytes]:
@@ -113,10 +133,17 @@ def pins_after(places: Places, commit: str) -> dict[str, bytes]:
     return introduced(places, _answer(places, "rev-list", *options, "--", PIN_NAME).text.split())
 
 
-def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, list[str]]:
-    # --stdin first: some versions of git would take its lines for exclusions as well.
-    options = ("--full-history", "--ignore-missing", "--stdin", *without, "--", PIN_NAME)
-    return _by_content(introduced(places, _answer(places, "rev-list", *options, lines=tips).text.split()))
+_NO_REMOTE = ("--not", "--remotes")
+
+
+def _touching(places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """The commits that touch the pin, newest first, with their parents."""
+    # Without --full-history git skips side branches whose pin a merge dropped. --parents would name
+    # the next ones that touch the pin. --stdin first: some versions of git would take its lines for
+    # exclusions as well.
+    options = (*before, "--full-history", "--ignore-missing", "--format=%H %P", "--stdin", *without, "--", PIN_NAME)
+    lines = map(str.split, _answer(places, "rev-list", *options, lines=tips).text.splitlines())
+    return {commit: parents for commit, *parents in lines if commit != "commit"}
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
@@ -126,9 +153,7 @@ def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
 
 def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """As `pins_at`, by the given name. Commits without a pin are left out."""
-    asked = list(dict.fromkeys(commits))
-    blobs = {commit: blob for commit, blob in zip(asked, _pin_blobs(places, asked), strict=True) if blob}
-    return dict(zip(blobs, _contents(places, blobs.values()), strict=True))
+    return _read(places, {}, commits)[1]
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
@@ -136,17 +161,25 @@ def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
 
     Missing commits are left out.
     """
-    parents = _parents(places, commits)
-    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
+    return _read(places, _parents(places, commits))[0]
+
+
+def _read(
+    places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """As `introduced` by the commits with these parents, and as `pins_of` the tips."""
+    ends = list(tips)
+    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values()), *ends])
     blobs = dict(zip(trees, _pin_blobs(places, trees), strict=True))
     new = {
         commit: blob
         for commit, before in parents.items()
         if (blob := blobs[commit]) and blob not in [blobs[each] for each in before]
     }
-    names = dict.fromkeys(new.values())
+    at = {tip: blob for tip in ends if (blob := blobs[tip])}
+    names = dict.fromkeys([*new.values(), *at.values()])
     contents = dict(zip(names, _contents(places, names), strict=True))
-    return {commit: contents[blob] for commit, blob in new.items()}
+    return {commit: contents[blob] for commit, blob in new.items()}, {tip: contents[blob] for tip, blob in at.items()}
 
 
 def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
@@ -195,13 +228,6 @@ def _answer(places: Places, *arguments: str, lines: Iterable[str] | None = None)
         said = done.failure
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said)
     return done
-
-
-def _commits_that_touch_the_pin(places: Places, also: Iterable[str], *, reflogs: bool) -> list[str]:
-    sources = ("--all", "--reflog") if reflogs else ("--all",)
-    # Without --full-history git skips side branches whose pin a merge dropped.
-    options = ("--ignore-missing", "--stdin", "--full-history")
-    return _answer(places, "rev-list", *sources, *options, "--", PIN_NAME, lines=also).text.split()
 
 
 def _reached(places: Places, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:

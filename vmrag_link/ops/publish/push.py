@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
@@ -55,7 +56,7 @@ def push(
         _pins(ws),
         force=heads if force else (),
         replace_map=force,
-        superseded=_former_pins(ws, heads),
+        superseded=functools.partial(_former_pins, ws),
         links=share.of_head(ws) if ws.config.link.share else (),
     )
     places = destinations.to_push(ws, remote)
@@ -221,16 +222,13 @@ def _pins(ws: Workspace) -> list[str]:
     return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
 
 
-def _former_pins(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
-    """All that the code branches of these KB branches ever pinned, here or not."""
+def _former_pins(ws: Workspace, name: str) -> list[str]:
+    """All that the code branch of a KB branch ever pinned, here or not."""
     codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
-    found = {}
-    for name in names:
-        try:
-            found[name] = _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
-        except GitReferenceMissing:
-            continue  # no code branch writes on it
-    return found
+    try:
+        return _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
+    except GitReferenceMissing:
+        return []  # no code branch writes on it
 
 
 def _history(ws: Workspace, commit: str) -> list[str]:
