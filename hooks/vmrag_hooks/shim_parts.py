@@ -262,7 +262,7 @@ while [ -z "$chained" ] && [ $lines -lt 64 ] && IFS= read -r line; do # without 
     lines=$((lines + 1))
 done
 [ $lines -lt 64 ] || input=$input$newline$(cat)
-moves() { # Of git's lines: each commit that is pushed, as BEFORE...COMMIT where one was there
+moves() { # Of git's lines: each commit that is pushed, and BEFORE...COMMIT where one was there
     while IFS= read -r line; do
         before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
         line=${line% *}
@@ -271,10 +271,8 @@ moves() { # Of git's lines: each commit that is pushed, as BEFORE...COMMIT where
         case "${line##* } $ref" in
         *" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) echo ours ;;
         *[!0]*" "*) # not deleted
-            case $before in
-            *[!0]*) echo "$before...${line##* }" ;;
-            *) echo "${line##* }" ;;
-            esac
+            echo "${line##* }" # on its own, too: git ignores the whole line where it does not have BEFORE
+            case $before in *[!0]*) echo "$before...${line##* }" ;; esac
             ;;
         esac
     done
@@ -325,8 +323,11 @@ fi
 new_pin() { # Does a pin go out that no remote-tracking branch has? Where that cannot be told: yes
     [ "$moved" != unknown ] || return 0
     new=$(echo "$moved" | while IFS= read -r line; do
-        case $line in (*...*) echo "^${line%%.*}" ;; esac # bash 3.2 (macOS) needs both brackets in $()
-        [ "$line" = ours ] || echo "${line##*.}"
+        case $line in # bash 3.2 (macOS) needs both brackets in $()
+        (*...*) echo "^${line%%.*}" ;;
+        (ours) ;;
+        (*) echo "$line" ;;
+        esac
     done | git rev-list -1 --full-history --ignore-missing --stdin --not --remotes -- .dolt-version 2>&1)
     [ -n "$new" ]
 }

@@ -107,12 +107,19 @@ def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]
 
 class PushedPins(NamedTuple):
     """`new` as `new_pins`; `coming`: of the commits that nothing reaches which was there before;
-    `at` as `pins_of` the tips.
+    `at` as `pins_of` the tips. `read`: what each commit introduces that was looked at.
     """
 
     new: dict[bytes, list[str]]
     coming: dict[bytes, list[str]]
     at: dict[str, bytes]
+    read: dict[str, bytes | None]
+
+    def reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+        """As `reachable_pins`; git is asked for what is not known yet."""
+        touching = _touching(places, tips)
+        found = self.read | _read(places, {each: touching[each] for each in touching.keys() - self.read})[0]
+        return _by_content({each: pin for each in touching if (pin := found.get(each)) is not None})
 
 
 def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
@@ -122,7 +129,7 @@ def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> P
     coming = _touching(places, [*asked, *(f"^{each}" for each in before)])
     found, at = _read(places, new | coming, asked)
     first, second = (_by_content({each: found[each] for each in some if each in found}) for some in (new, coming))
-    return PushedPins(first, second, at)
+    return PushedPins(first, second, at, {each: found.get(each) for each in (*new, *coming)})
 
 
 def pins_after(places: Places, commit: str) -> dict[str, bytes]:

@@ -30,7 +30,7 @@ class _Urls(NamedTuple):
 
 def _all(places: Places) -> dict[str, _Urls]:
     found: dict[str, _Urls] = {}
-    for line in demand(places, "remote", "--verbose").text.removesuffix("\n").split("\n"):
+    for line in filter(None, demand(places, "remote", "--verbose").text.split("\n")):
         name, _, rest = line.partition("\t")
         urls = found.setdefault(name, _Urls([], []))
         if told := re.fullmatch(_LISTED, rest):

@@ -50,7 +50,8 @@ def make(places: Places, folder: Path) -> Places:
     own = folder / "config.own"
     permissions.make_file(own)
     own.write_text(_SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE))
-    demand(apart, "config", "--local", "--add", "include.path", own.name)
+    with (folder / "config").open("a") as config:
+        config.write(f"[include]\n\tpath = {own.name}\n")
     return apart
 
 

@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import credentials, heads, objects, remote_errors
+from vmrag_link.git import credentials, heads, remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
@@ -159,10 +159,8 @@ def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = N
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
-    """The commits of the other side's branches now, as far as they are here. Raises as `fetch`."""
-    there = dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values())
-    missing = objects.missing_commits(places, there)
-    return [commit for commit in there if commit not in missing]
+    """The commits of the other side's branches now, here or not. Raises as `fetch`."""
+    return list(dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values()))
 
 
 def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:

@@ -25,6 +25,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import history, plumbing, remotes, transfer, versions
 from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.history import PushedPins
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
 from vmrag_link.ops.documents import stale
@@ -97,7 +98,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     if push.remote is None or any(each.blocks for each in flaws):
         return PushCheckReport(tuple(flaws))
     sent, ends = [], list(_ends(ws, push, pushed.at))
-    for where, wanted in _publish_requests(ws, ends, _coming(ws, push, pushed.coming)):
+    for where, wanted in _publish_requests(ws, ends, _coming(ws, push, pushed)):
         try:
             ref = destinations.own_ref(ws, where)
             if ref and ws.engine.shared:
@@ -196,10 +197,8 @@ def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
 
 
 class _End(NamedTuple):
-    """A branch that is pushed to, and the pin that it ends with, whose revision is here.
-
-    `follows`: whether the tip has among its ancestors what was there; None where nothing was, or
-    this clone has never seen it.
+    """A branch that is pushed to, and the pin that it ends with, whose revision is here. `follows`:
+    whether the tip descends from what was there; None where nothing was, or it is not known here.
     """
 
     ref: Ref
@@ -249,18 +248,18 @@ def _moved(pin: Pin, last: Sequence[str]) -> Pin:
     return pin if stays else msgspec.structs.replace(pin, dolt_remote=own[0])
 
 
-def _coming(ws: Workspace, push: Push, new: Iterable[bytes]) -> Iterable[bytes]:
-    """The pins that come to the other side with this push; `new`: those that its refs lacked.
+def _coming(ws: Workspace, push: Push, pushed: PushedPins) -> Iterable[bytes]:
+    """The pins that come to the other side with this push.
 
     One that was never asked may have got its code, with all pins, from a host that copied it: who
     clones only that needs all of them.
     """
     own = _own(ws, push, destinations.code_ref(ws))
-    if not new or own.peer is None or last_seen(ws.places, own.key):
-        return new
+    if not pushed.coming or own.peer is None or last_seen(ws.places, own.key):
+        return pushed.coming
     with contextlib.suppress(RemoteError):  # who cannot be asked cannot be pushed to: that is said then
-        return history.reachable_pins(ws.places, [*_tips(push), *transfer.branches(ws.places, own.peer)])
-    return new
+        return pushed.reachable(ws.places, [*_tips(push), *transfer.branches(ws.places, own.peer)])
+    return pushed.coming
 
 
 def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool:
