@@ -15,7 +15,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import confinement
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import engine_of
-from vmrag_link.errors import ConfigInvalid, DoltMissing
+from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
@@ -27,7 +27,7 @@ GIT_NEEDED = (2, 34)
 def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
-    yield from _dolt(ws)
+    yield from _engine(ws)
     yield from _conversion()
     yield from _chroma(ws)
 
@@ -41,17 +41,16 @@ def _git(ws: Workspace) -> Iterator[Finding]:
         yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
 
 
-def _dolt(ws: Workspace) -> Iterator[Finding]:
-    """Where the knowledge base is Dolt's: whether this machine can run it."""
-    if engine_of(ws.places.kb) != "dolt":
-        return
-    from vmrag_link.engines.dolt import program
-
+def _engine(ws: Workspace) -> Iterator[Finding]:
+    """Whether this machine can run the engine of the knowledge base, or of the one to come."""
+    there = engine_of(ws.places.kb)
     try:
-        opening.require("dolt", ws.settings.dolt_access)
-    except (ConfigInvalid, DoltMissing) as error:
-        yield Finding(error.code, "error", error.message, error.hint, str(ws.places.kb))
-    if find_spec("doltcli") is None:
+        opening.require(there or ws.config.engine, ws.settings.dolt_access)
+    except (ConfigInvalid, DoltMissing, EngineFailed) as error:
+        yield Finding(error.code, "error" if there else "warning", error.message, error.hint, str(ws.places.kb))
+    if there == "dolt" and find_spec("doltcli") is None:
+        from vmrag_link.engines.dolt import program
+
         message = "doltcli is not installed: Dolt's program is run without it."
         install = program.how_to_install_doltcli(sys.version_info[:2])
         yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
