@@ -1,9 +1,10 @@
 """`python -m bench.extras [EXTRA …]`: what installing costs, written into docs/installing.md.
 
 Each extra of a wheel that is built first, in an environment of its own: with pip, as a person does,
-and with uv. Nothing comes from a cache unless it says so. Then an MCP client starts the server by
-`uvx`, with an empty cache and once more. Of extras that are named only their rows are written anew.
-Needs `uv` beside this Python, and the package index.
+and with uv. Nothing comes from a cache unless it says so. Before each, numpy alone is installed in
+the same way: the ratio says what the network and the machine's load do not change. Then an MCP
+client starts the server by `uvx`, with an empty cache and once more. Of extras that are named only
+their rows are written anew. Needs `uv` beside this Python, and the package index.
 
 `python -m bench.extras --modes`: what the Action's steps `choose` and `install` take for each mode,
 written into docs/ci.md: on a runner without uv whose caches are empty, and on one that gets the
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         [wheel] = (home / "dist").glob("*.whl")
         rows = [_row(extra, wheel, home) for extra in extras]
         seconds = _initialized(wheel, home) if tuple(extras) == SHOWN else None
-    table = ["| extra | packages | MB | seconds, pip | seconds, uv |", "|---|---|---|---|---|", *rows]
+    heads = ["extra", "packages", "MB", "seconds, pip", "of numpy's", "seconds, uv"]
+    table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
     print("\n".join(table))
     if seconds:
         text = (
@@ -135,8 +137,9 @@ def _row(extra: str, wheel: Path, home: Path) -> str:
     """Numbers with `python -m venv`'s own pip, which counts in MB and not as a package."""
     wanted = f"{wheel}[{extra}]" if extra else str(wheel)
     environment = home / f"env-{extra}"
-    _run([sys.executable, "-m", "venv", str(environment)])
-    pip = _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", wanted])
+    numpy = _by_pip(home / "env-numpy", "numpy")
+    _run(["rm", "-rf", str(home / "env-numpy")])
+    pip = _by_pip(environment, wanted)
     names = {path.name.partition("-")[0] for path in environment.rglob("*.dist-info")} - BROUGHT
     size = sum(path.lstat().st_size for path in environment.rglob("*") if path.is_file())
     _run(["rm", "-rf", str(environment)])
@@ -146,7 +149,13 @@ def _row(extra: str, wheel: Path, home: Path) -> str:
     took = _timed(uv)
     _run(["rm", "-rf", str(environment), str(cache)])
     title = f"`[{extra}]`" if extra else "none"
-    return f"| {title} | {len(names)} | {size / 1e6:.0f} | {pip:.0f} | {took:.0f} |"
+    return f"| {title} | {len(names)} | {size / 1e6:.0f} | {pip:.0f} | {pip / numpy:.1f} | {took:.0f} |"
+
+
+def _by_pip(environment: Path, wanted: str) -> float:
+    """Seconds, in an environment that is made for it first."""
+    _run([sys.executable, "-m", "venv", str(environment)])
+    return _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", wanted])
 
 
 def _initialized(wheel: Path, home: Path) -> list[float]:
