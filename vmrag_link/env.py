@@ -67,6 +67,8 @@ TEMPORARY = "TMPDIR"
 _LIBRARY_FOLDERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 EXECUTABLES = "PATH"
+GITPYTHON_PROGRAM = "GIT_PYTHON_GIT_EXECUTABLE"
+"""The git that GitPython starts."""
 
 ENVIRONMENT = "VIRTUAL_ENV"
 """The virtual environment that this shell has activated; other programs do not look into it."""

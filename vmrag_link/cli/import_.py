@@ -152,7 +152,9 @@ def command(
             others |= {"--exclude": exclude, "--include-ignored": include_ignored}
             others |= {"--include-generated": include_generated}
         _refuse_together(others, "--sitemap" if of_site else "--library")
-        return _hand_over(invocation, ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site))
+        return _hand_over(
+            invocation, ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site)
+        )
     if collection is None:
         raise UsageInvalid(
             "Nothing says where to store the documents.",

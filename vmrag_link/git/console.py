@@ -1,0 +1,52 @@
+"""GitPython's git, in the environment of `git.run`, for questions that no hook and no hot path
+asks: importing it takes 170 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed
+from vmrag_link.paths import Places
+
+
+def _git(folder: Path | None = None) -> str:
+    return proc.find("git", folder) or os.devnull  # never one that GitPython would find
+
+
+env.add({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
+import git  # noqa: E402
+
+env.forget((env.GITPYTHON_PROGRAM,))
+
+_ENV = "/usr/bin/env"
+
+
+class Console(git.Git):
+    """Runs git's commands as methods: `console.rev_list("--all")`."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places.top)
+        self._top = places.top
+        self.set_persistent_git_options(git_dir=str(places.git_dir))
+
+    def execute(self, command: Any, *args: Any, **options: Any) -> Any:
+        """As GitPython's, which can add variables to the environment, but leave none out."""
+        without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
+        path = f"{env.EXECUTABLES}={proc.path(self._top)}"
+        return super().execute([_ENV, *without, path, _git(self._top), *command[1:]], *args, **options)
+
+
+@contextlib.contextmanager
+def console(places: Places) -> Iterator[Console]:
+    """GitPython's git on this repository. Raises `GitFailed`."""
+    try:
+        yield Console(places)
+    except git.GitCommandError as error:
+        said = str(error.stderr).strip()
+        raise GitFailed(f"git failed: {said}", hint="git fsck", said=said) from error
