@@ -10,7 +10,6 @@ from vmrag_link.documents.importing import Skipped
 from vmrag_link.models import ChangeCounts, Record
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.documents.put import PutCounts
     from vmrag_link.ops.documents.writing import Landed
 
 Kind = Literal["added", "modified", "removed"]
@@ -36,6 +35,15 @@ class Renamed(Record, frozen=True):
     doc_id: str
     before: str
     now: str
+
+
+class PutCounts(Record, frozen=True):
+    """Numbers of documents; `created`: whether the collection is new."""
+
+    collection: str
+    created: bool
+    changes: ChangeCounts
+    unchanged: int
 
 
 class ImportReport(Record, frozen=True):

@@ -15,6 +15,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
 from vmrag_link.ops.documents import collections, names, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
+from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, overwriting_refusal
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -56,15 +57,6 @@ class PutRequest(Record, frozen=True):
     arrange: Callable[[At, Collection], Arranged] | None = None
     follow: bool = True
     embed_first: bool = False
-
-
-class PutCounts(Record, frozen=True):
-    """Numbers of documents; `created`: whether the collection is new."""
-
-    collection: str
-    created: bool
-    changes: ChangeCounts
-    unchanged: int
 
 
 def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
