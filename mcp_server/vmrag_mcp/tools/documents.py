@@ -15,7 +15,8 @@ from vmrag_link.ops.documents import document_pages
 from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
 from vmrag_link.ops.documents.document_selection import Selection
 from vmrag_link.ops.documents.drafts import New, new_documents
-from vmrag_link.ops.documents.put import PutCounts, PutRequest, put
+from vmrag_link.ops.documents.import_reports import PutCounts
+from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
