@@ -170,7 +170,7 @@ def catalogue() -> Mapping[str, ToolInfo]:
 
 
 def _listed() -> Iterator[ToolInfo]:
-    """What the packages list; one of somebody else's that lists nothing legible has no tools here."""
+    """What the packages list. One whose list cannot be read has no tools here, and is told of."""
     for package in dict.fromkeys(each.package for each in toolsets().values() if each.tools):
         try:
             content = (toolset.folder(package) / CATALOGUE).read_bytes()
