@@ -2,23 +2,29 @@
 
 An answer holds the text of errors of `vmrag_link.errors`, which are written for people; of other
 exceptions it holds nothing.
+
+No answer is longer than a client can take: lists are cut, and what is left out is counted.
+
+Tools that read page by page end their pages by themselves. This is for all others, and for what
+they could not foresee. A text is never cut here: one document that was asked for comes whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
-from vmrag_mcp import bounds
-from vmrag_mcp.results.base import KbAnswer, ToolResult, ToolWarning
+from vmrag_mcp.results import KbAnswer, ToolResult, ToolWarning
 
-if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+if TYPE_CHECKING:
     from vmrag_link.ops.follow.provenance import KbBlock
     from vmrag_mcp.options import ToolSelection
+
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
@@ -104,7 +110,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     }
     if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
         envelope["local_changes"] = details.setdefault("local_changes", {})
-    if most is not None and (left := bounds.cut(envelope, most)):
+    if most is not None and (left := cut(envelope, most)):
         details["left_out"] = left
     return envelope
 
@@ -159,7 +165,7 @@ def success(
     answer = {"success": True, **msgspec.to_builtins(result)}
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, stale=stale))
-    if most is not None and (left := bounds.cut(answer, most)):
+    if most is not None and (left := cut(answer, most)):
         answer["left_out"] = left
         if "has_more" in answer:
             answer["has_more"] = True
@@ -186,3 +192,75 @@ def internal(incident: str, log: str) -> VmragError:
         incident=incident,
         log=log,
     )
+
+
+SLACK = 4_000
+"""Characters of JSON beyond the bound, for what every answer says besides."""
+
+_TOLD = 1_000
+"""Of these, what an answer needs to say that something is left out."""
+
+_KEPT = ("warnings", "suggestions", "kb")
+"""Never cut."""
+
+
+class _Column(NamedTuple):
+    """A list of an answer, and the lists beside it that are as long: columns of one table."""
+
+    path: str
+    beside: dict[str, list[Any]]
+
+    @property
+    def weights(self) -> list[int]:
+        return [sum(map(_weight, row)) for row in zip(*self.beside.values(), strict=True)]
+
+
+def cut(answer: dict[str, Any], most: int) -> dict[str, int]:
+    """Cut the ends of an answer's lists until its JSON has no more than `most` characters and
+    `SLACK`; returns how many items of which list are left out.
+    """
+    left: dict[str, int] = {}
+    if _weight(answer) <= most + SLACK:
+        return left
+    room = most + SLACK - _TOLD
+    while (over := _weight(answer) - room) > 0:
+        heaviest = max(_columns(answer, ""), key=lambda each: sum(each.weights), default=None)
+        if heaviest is None:
+            break
+        weights = heaviest.weights
+        kept, saved = len(weights), 0
+        while kept > 1 and saved < over:
+            kept -= 1
+            saved += weights[kept] + 1
+        for name, items in heaviest.beside.items():
+            path = f"{heaviest.path}.{name}" if heaviest.path else name
+            left[path] = left.get(path, 0) + len(items) - kept
+            del items[kept:]
+    return left
+
+
+def _columns(value: Any, path: str) -> Iterator[_Column]:
+    """The tables in a value that have several rows, those within their rows, too."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _columns(each, path)
+    if not isinstance(value, dict):
+        return
+    by_length: dict[int, dict[str, list[Any]]] = {}
+    for name, below in value.items():
+        if name in _KEPT:
+            continue
+        yield from _columns(below, f"{path}.{name}" if path else name)
+        if isinstance(below, list) and len(below) > 1:
+            by_length.setdefault(len(below), {})[name] = below
+    for beside in by_length.values():
+        if any(isinstance(each, dict | str) for items in beside.values() for each in items[:1]):
+            yield _Column(path, beside)
+
+
+def _weight(value: Any) -> int:
+    """Characters of its JSON. A path that is not UTF-8 is escaped later, which makes it longer."""
+    try:
+        return len(msgspec.json.encode(value).decode())
+    except UnicodeEncodeError:
+        return len(json.dumps(value, ensure_ascii=False))

@@ -24,7 +24,7 @@ from vmrag_mcp import envelope
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
-from vmrag_mcp.results.base import ToolWarning
+from vmrag_mcp.results import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model

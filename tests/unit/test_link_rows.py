@@ -8,7 +8,7 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from vmrag_link.merging.link_rows import additions, joined
+from vmrag_link.merging.rows import additions, joined
 from vmrag_link.models import Link
 
 ONE, OTHER = "a" * 40, "b" * 40

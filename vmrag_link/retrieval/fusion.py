@@ -6,14 +6,17 @@ asked, each one's scores are weighed by how near its best ones come to the best 
 collection reorders another, and one that has nothing to say comes last. Reciprocal ranks, version
 1, gave the weaker of the two an equal say and threw the distances away: bench/README.md has the
 figures.
+
+The fingerprint: equal fingerprints rank equally.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.models import Record
+from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
 
 VERSION = 5
@@ -119,3 +122,25 @@ def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, 
 def _largest(scores: Mapping[int, int]) -> int:
     """The best score; where none is positive, what keeps the others between -1 and 0."""
     return max((abs(score) for score in scores.values()), default=0) or 1
+
+
+def fingerprint(
+    ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader], *, files: str = ""
+) -> str:
+    """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
+    digits.
+
+    `files` names the documents of sources; empty: there are none. The order of the inputs does not
+    matter. Titles count, because filters use them. What an index
+    looks like on the disk does not count.
+    """
+    digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
+    for each in sorted(collections, key=lambda row: row.name):
+        decisive = [each.name, each.embedding_function, each.embedding_model, each.embedding_dimensions, each.distance]
+        digest.update(canonical_json([*decisive, each.chunking]).encode())
+    rows = ((each.collection, each.doc_id, each.title, each.content_hash, each.metadata) for each in headers)
+    for row in sorted(rows):
+        digest.update(canonical_json(row).encode())
+    if files:
+        digest.update(canonical_json(["files", files]).encode())
+    return digest.hexdigest()

@@ -23,9 +23,8 @@ from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.narrowed import NarrowingFilter, RowFilter, rows_of_all
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
-from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.query_vectors import QueryVectors, stored_vectors
 from vmrag_link.retrieval.ranker import Asked, Ranker
-from vmrag_link.retrieval.stored_vectors import stored_vectors
 from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:

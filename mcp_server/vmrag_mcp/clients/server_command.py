@@ -1,7 +1,15 @@
-"""How a client starts this server, as an entry of its file: made, read, and made right again."""
+"""How a client starts this server, as an entry of its file: made, read, and made right again.
+
+Links that put this server into an editor by a click. `docs/mcp.md` has them.
+
+They serve people who have not installed it: uv fetches the package, and the editor says which
+project is open.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -10,6 +18,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from vmrag_link import env
 from vmrag_link.paths import Places
@@ -154,3 +163,28 @@ def _called_after(top: Path) -> str:
     """The name of a server for one repository, which every client takes and no format quotes."""
     word = re.sub(r"[^a-z0-9]+", "-", top.name.lower()).strip("-")
     return f"{SERVER}-{word}" if word else SERVER
+
+
+COMMAND = "uvx"
+ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link")
+
+
+def cursor() -> str:
+    """https://cursor.com/docs/context/mcp/install-links; by the web, as pages show no other."""
+    config = base64.b64encode(_json({"command": COMMAND, "args": [*ARGUMENTS]}).encode()).decode()
+    return f"https://cursor.com/en/install-mcp?name={SERVER}&config={quote(config, safe='')}"
+
+
+def vscode() -> str:
+    """https://code.visualstudio.com/api/extension-guides/ai/mcp: `vscode:mcp/install?` and JSON."""
+    return f"vscode:mcp/install?{quote(_json({'name': SERVER, 'command': COMMAND, 'args': [*ARGUMENTS]}), safe='')}"
+
+
+def vscode_page() -> str:
+    """The same through a page of its makers, for pages that show no other links."""
+    config = quote(_json({"command": COMMAND, "args": [*ARGUMENTS]}), safe="")
+    return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
+
+
+def _json(value: dict[str, object]) -> str:
+    return json.dumps(value, separators=(",", ":"))

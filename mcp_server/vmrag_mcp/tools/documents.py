@@ -28,7 +28,9 @@ from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, languag
 from vmrag_link.retrieval.query import Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.documents import (
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
+from vmrag_mcp.tools.document_results import (
     ChromaAddDocumentsResult,
     ChromaDeleteDocumentsResult,
     ChromaGetDocumentsResult,
@@ -41,8 +43,6 @@ from vmrag_mcp.results.documents import (
     QueryMatches,
     QueryPassage,
 )
-from vmrag_mcp.session import Call
-from vmrag_mcp.tools import outcome
 
 PEEKED = 500
 """Characters of a text in a glance at a collection."""

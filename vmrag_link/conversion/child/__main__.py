@@ -11,8 +11,7 @@ from vmrag_link.conversion import frames
 from vmrag_link.conversion.child.readers import read
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
-from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
 
 
 def _receive(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:

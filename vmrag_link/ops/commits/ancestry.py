@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.merging import losses, picked
+from vmrag_link.merging import messages, revisions
 from vmrag_link.models import RevisionInfo
 
 
@@ -72,7 +72,7 @@ class Ancestry:
             return False
         pair = (ancestor, descendant)
         if pair not in self._answers:
-            self._answers[pair] = picked.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
+            self._answers[pair] = revisions.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
         return self._answers[pair]
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
@@ -80,8 +80,10 @@ class Ancestry:
         if lost in self._bits or revision not in self._bits:
             return False
         if revision not in self._accepted:
-            messages = (info.message for info in self._engine.log(revision))
-            self._accepted[revision] = frozenset(each for message in messages for each in losses.recorded(message))
+            log = self._engine.log(revision)
+            self._accepted[revision] = frozenset(
+                each for info in log for each in messages.accepted_losses(info.message)
+            )
         return lost in self._accepted[revision]
 
     def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
@@ -91,7 +93,7 @@ class Ancestry:
         for info in self._engine.log(revision) if own else ():
             if info.revision in own:
                 own.remove(info.revision)
-                if losses.recorded(info.message):
+                if messages.accepted_losses(info.message):
                     yield info
             if not own:
                 return

@@ -19,8 +19,8 @@ from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging.conflicts import Choice
-from vmrag_link.merging.markers import Labels
 from vmrag_link.merging.revisions import Signature
+from vmrag_link.merging.text import Labels
 from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
 from vmrag_link.ops.merge import sides

@@ -12,7 +12,7 @@ from vmrag_link.git import pin_conflict
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
 from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.merging.markers import Labels
+from vmrag_link.merging.text import Labels
 from vmrag_link.models import Project, Record, RevisionInfo, Row
 from vmrag_link.workspace import Workspace
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.toolsets.compounding import activation, ask, external, mirror, paths, promotion, removal, retrieval
+from vmrag_link.toolsets.compounding import ask, documents, external, mirror, removal, retrieval
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import summary
@@ -58,7 +58,7 @@ def activate_project(
     tools of this toolset work on; takes in what changed. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
-    done = activation.activate(call.ws, active, branch_name)
+    done = external.activate(call.ws, active, branch_name)
     call.state.kept[__package__] = active
     call.stands(done.standing)
     _warn_pending(call, done.mirrored)
@@ -108,10 +108,10 @@ def rag_query(
         sources=_sources(done),
         linked_docs=[
             AnswerLink(
-                paths.shown(project.docs, each.document.doc_id),
+                ask.shown_path(project.docs, each.document.doc_id),
                 each.document.title,
                 len(each.document.content),
-                paths.shown(project.docs, each.linked_from),
+                ask.shown_path(project.docs, each.linked_from),
             )
             for each in done.linked
         ],
@@ -151,7 +151,7 @@ def semantic_search(
         date = metadata.get("date")
         hits.append(
             SemanticHit(
-                path=paths.shown(project.docs, each.document.doc_id),
+                path=ask.shown_path(project.docs, each.document.doc_id),
                 title=each.document.title,
                 summary=summary(each.document, metadata),
                 char_count=len(each.document.content),
@@ -171,7 +171,7 @@ def semantic_search(
 def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
     """Read one file of the project again and take it in, changed or not."""
     active, project = _active(call)
-    place = paths.find(project, path)
+    place = ask.find_file(project, path)
     if place.external:
         done = external.index(call.ws, active, project, place.doc_id)
         chunks, changed, model = done.chunks, done.changed, done.collection
@@ -179,7 +179,7 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
         landed = mirror.index(call.ws, active, project, place.doc_id)
         call.pending(landed.pending)
         chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
-    shown = paths.shown(project.external if place.external else project.docs, place.doc_id)
+    shown = ask.shown_path(project.external if place.external else project.docs, place.doc_id)
     return IndexDocumentResult(
         status="indexed",
         path=shown,
@@ -194,7 +194,7 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
 def list_doc_types(call: Call) -> ListDocTypesResult:
     """List the types of the project's documents, their folders, and how many there are of each."""
     project = _project(call)
-    types, total = activation.counts(call.ws, call.standing().at, project)
+    types, total = external.counts(call.ws, call.standing().at, project)
     return ListDocTypesResult(
         doc_types=[
             DocTypeEntry(
@@ -224,7 +224,7 @@ def search_external_docs(
     return SearchExternalDocsResult(
         results=[
             ExternalHit(
-                paths.shown(project.external, each.document.doc_id),
+                ask.shown_path(project.external, each.document.doc_id),
                 each.document.title,
                 summary(each.document, metadata_of(each.document)),
                 len(each.document.content),
@@ -300,14 +300,14 @@ def delete_documents(
 def update_promotion_level(call: Call, *, document_path: Path, promotion_level: Level) -> UpdatePromotionLevelResult:
     """Say how much a document counts, in its file and in the index; the file is changed."""
     active, project = _active(call)
-    place = paths.find(project, document_path)
+    place = ask.find_file(project, document_path)
     if place.external:
         raise ExternalDocsNotPromotable(
             f"{document_path} belongs to the other documentation, which has no levels.",
             hint="Write a document of the project that refers to it, and promote that.",
             path=document_path,
         )
-    done = promotion.promote(call.ws, active, project, place.doc_id, promotion_level)
+    done = documents.promote(call.ws, active, project, place.doc_id, promotion_level)
     call.pending(done.pending)
     said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
     return UpdatePromotionLevelResult(

@@ -17,7 +17,7 @@ from vmrag_link.toolsets.knowledge.records import ListedLog, LogType
 from vmrag_link.toolsets.knowledge.search import DocHit, EitherHit, IssueHit
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 
 

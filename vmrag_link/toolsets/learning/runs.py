@@ -13,9 +13,9 @@ from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence import junit, score
-from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable, RunComparison, RunCounts, Status
+from vmrag_link.toolsets.learning import junit
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
+from vmrag_link.toolsets.learning.junit import OutputUnreadable, RunComparison, RunCounts, Status
 from vmrag_link.workspace import Workspace
 
 RUN = "test_run"
@@ -72,11 +72,11 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     ]
     if len(compared.fixed) > MOST_RECORDS:
         ws.progress.note(f"{len(compared.fixed)} tests pass now that did not; the first {MOST_RECORDS} are evidence.")
-    items = tuple(EvidenceItem(each.evidence_id, TYPE, score.FIXED) for each in stored)
+    items = tuple(EvidenceItem(each.evidence_id, TYPE, evidence.FIXED) for each in stored)
     whole = Evidence(items, tuple(compared.regressions))
     counts = junit.counts(after)
     report = RunReport(
-        run_id, counts, stored, compared.regressions, whole.score, whole.score >= score.THRESHOLD, run_id
+        run_id, counts, stored, compared.regressions, whole.score, whole.score >= evidence.THRESHOLD, run_id
     )
     commits = {"commit_before": request.commit_before, "commit_after": request.commit_after}
     more = {

@@ -11,21 +11,24 @@ from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import LEARNINGS, Record
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.system import collections
-from vmrag_link.toolsets.learning import output_file as outputs
-from vmrag_link.toolsets.learning.chat_context import FileChange
-from vmrag_link.toolsets.learning.chats import ChatLinks, ChatRequest, ToolUse, log_chat
-from vmrag_link.toolsets.learning.evidence import score
-from vmrag_link.toolsets.learning.evidence.junit import RunCounts
-from vmrag_link.toolsets.learning.evidence.quality import Metric
+from vmrag_link.toolsets.learning import evidence_records
+from vmrag_link.toolsets.learning.chats import ChatLinks, ChatRequest, FileChange, ToolUse, log_chat
+from vmrag_link.toolsets.learning.junit import RunCounts
 from vmrag_link.toolsets.learning.promotion import PromotionRequest, Validation, promote
 from vmrag_link.toolsets.learning.quality_checks import QualityRequest, log_quality_check
+from vmrag_link.toolsets.learning.quality_output import Metric
 from vmrag_link.toolsets.learning.runs import RunRequest, StoredTransition, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorRequest, log_error
 from vmrag_link.toolsets.learning.setup_collections import setup_collections
-from vmrag_link.toolsets.learning.validation import EvidenceCounts, ValidationRequest, validate_evidence
+from vmrag_link.toolsets.learning.validation import (
+    EvidenceCounts,
+    ValidationRequest,
+    find_output_file,
+    validate_evidence,
+)
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -182,7 +185,7 @@ def learning_promote(
     require_validation: bool = False,
     validation_evidence_id: str = "",
     validation_score: Share = None,
-    validation_threshold: Threshold = score.THRESHOLD,
+    validation_threshold: Threshold = evidence_records.THRESHOLD,
 ) -> LearningPromoteResult:
     """Write down a learning that will help next time, on evidence if there is any, and mark its
     chat as promoted.
@@ -303,7 +306,7 @@ def learning_validate_evidence(
     test_transitions: EvidenceIds = None,
     runtime_errors: EvidenceIds = None,
     code_quality: EvidenceIds = None,
-    threshold: Threshold = score.THRESHOLD,
+    threshold: Threshold = evidence_records.THRESHOLD,
     output_file: Annotated[str, Given("a path ending in evidence.json")] = "",
 ) -> LearningValidateEvidenceResult:
     """Put evidence together into one score; its id is what learning_promote takes."""
@@ -313,7 +316,7 @@ def learning_validate_evidence(
         runtime_errors=runtime_errors or (),
         code_quality=code_quality or (),
         threshold=threshold,
-        output=outputs.find(call.ws, output_file) if output_file else None,
+        output=find_output_file(call.ws, output_file) if output_file else None,
     )
     done = validate_evidence(call.ws, request)
     report = outcome.landed(call, done)

@@ -24,12 +24,11 @@ from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.toolsets.libraries import library, page_hosts
-from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries import library
+from vmrag_link.toolsets.libraries.pages import Admit, admit_stored, admit_typed
 from vmrag_link.toolsets.libraries.take_pages import TakenPage, take_pages
-from vmrag_link.toolsets.libraries.web.limits import limits_of
-from vmrag_link.toolsets.libraries.web.pace import Pace
-from vmrag_link.toolsets.libraries.web.robots import Robots
+from vmrag_link.toolsets.libraries.web.addresses import limits_of
+from vmrag_link.toolsets.libraries.web.robots import Pace, Robots
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
 
@@ -63,8 +62,8 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
         at = writing.place(writing.writable(ws))
     wanted = _wanted(ws, at, names)
     for url in filter(named_files.is_url, names):
-        page_hosts.typed(ws)(parse_url(url))
-    admit = page_hosts.stored(ws)
+        admit_typed(ws)(parse_url(url))
+    admit = admit_stored(ws)
     pace = _pace(ws, [url for urls in wanted.values() for url in urls], admit)
     taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in wanted.items()]
     pages = [page for each in taken for page in each.pages]

@@ -9,11 +9,10 @@ from msgspec import structs
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.toolsets.thinking import similar
-from vmrag_link.toolsets.thinking.think import NewThought, think
-from vmrag_link.toolsets.thinking.thoughts import Thought
+from vmrag_link.toolsets.thinking.think import NewThought, Thought, think
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 

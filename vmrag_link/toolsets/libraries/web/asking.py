@@ -9,17 +9,22 @@ The proxy that the environment names for a URL, as other programs of this machin
 
 A proxy resolves names by itself, so nobody here can check where a name leads behind it. It is used
 all the same: where one is set there is often no other way out, and it is the person that set it.
+
+By whose certificates a server proves who it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+import certifi
 import httpcore
+import truststore
 from httpcore import SOCKET_OPTION, NetworkBackend, NetworkStream
 
 from vmrag_link import hosts
@@ -28,10 +33,7 @@ from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 from vmrag_link.toolsets.libraries.web import headers as read
-from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_anything
-from vmrag_link.toolsets.libraries.web.certificates import certificates
-from vmrag_link.toolsets.libraries.web.deadline import Deadline
-from vmrag_link.toolsets.libraries.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits, Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
 
 
@@ -218,3 +220,13 @@ def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
         reason = f"the proxy of the environment answered {reason}"
         hint = f"Check {page.scheme}_proxy, or ask the host directly: export no_proxy={page.host}"
     return FetchFailed(f"{page} cannot be fetched: {reason}.", hint=hint, url=page.text)
+
+
+@functools.cache
+def certificates() -> ssl.SSLContext:
+    """Those that this machine trusts, as pip does it: the system's store, where a company's own
+    authority is, and Mozilla's list for machines without one. `SSL_CERT_FILE` counts as well.
+    """
+    context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certifi.where())
+    return context

@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 from vmrag_link.models import Record
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
-from vmrag_mcp.results.base import ToolResult
-from vmrag_mcp.results.commits import CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
-from vmrag_mcp.results.diff import ChangeEntry, Collections, DocumentInCommit, Summary
+from vmrag_mcp.results import ToolResult
+from vmrag_mcp.tools.diff import ChangeEntry, Collections, DocumentInCommit, Summary
+from vmrag_mcp.tools.outcome import CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
 
 
 class RemoteStatus(Record, frozen=True):
