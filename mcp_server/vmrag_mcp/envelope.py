@@ -1,12 +1,10 @@
 """Answers of tools: success, and one shape for failures that clients of several servers can read.
 
 An answer holds the text of errors of `vmrag_link.errors`, which are written for people; of other
-exceptions it holds nothing.
-
-No answer is longer than a client can take: lists are cut, and what is left out is counted.
-
-Tools that read page by page end their pages by themselves. This is for all others, and for what
-they could not foresee. A text is never cut here: one document that was asked for comes whole.
+exceptions it holds nothing. No answer is longer than a client can take: lists are cut, and what is
+left out is counted. Tools that read page by page end their pages by themselves; the cut is for all
+others, and for what they could not foresee. A text is never cut: one document that was asked for
+comes whole.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""The tools that a server has: by toolsets, single tools, exclusions and read-only.
+"""The tools that a server has: by toolsets, single tools, exclusions and read-only; and texts that
+name tools, as the server's clients read them.
 
 A flag goes before the environment, that before the settings, those before the default. Restrictions
-add up: a tool that any of them excludes is excluded.
-
-Texts that name tools, as a client of one server reads them.
-
-A server may lack tools: of toolsets that are off, excluded ones, all that write. A sentence that
-names one of those sends an agent into a refusal, so it is left out.
+add up: a tool that any of them excludes is excluded. A sentence that names a tool which the server
+lacks would send an agent into a refusal, so it is left out.
 """
 
 from __future__ import annotations

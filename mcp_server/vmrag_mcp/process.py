@@ -1,11 +1,8 @@
-"""The end of the server: at once, whatever its threads do.
+"""The process of the server: its standard streams, what it says to people, and its end.
 
-Operations can be killed anywhere, so nothing that was stored is lost.
-
-What the server says beside the protocol: on standard error, because standard output is the
-client's.
-
-The standard streams, taken away before anything is imported that could print.
+The standard streams are taken away before anything is imported that could print: standard output is
+the client's, and people read standard error. The end comes at once, whatever threads do: operations
+can be killed anywhere, so nothing that was stored is lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Prompts: tasks about the knowledge that a person can give the agent, with their material.
-
-Proposals while a person types a prompt's argument or a variable of a resource's address.
+"""Prompts: tasks about the knowledge that a person can give the agent, with their material; and the
+values that complete the arguments of prompts and the variables of resources' addresses.
 """
 
 from __future__ import annotations

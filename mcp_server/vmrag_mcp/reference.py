@@ -1,11 +1,10 @@
 """`python -m vmrag_mcp.reference` writes every `tools.json` from the tools' declarations; with the
 name of a package, that of the toolsets which it declares.
 
-The JSON Schema of a tool's whole answer, derived from the record that its function returns.
-
-Tests hold answers against it, and `docs/tools.md` is written from it. Clients do not get it as
-`outputSchema`: those of the 33 default tools take 57 kB at least, the whole list of tools 18 kB,
-and every conversation would pay for them.
+`result_schema` derives the JSON Schema of a tool's whole answer from the record that its function
+returns. Tests hold answers against it, and `docs/tools.md` is written from it. Clients do not get
+it as `outputSchema`: those of the 33 default tools take 57 kB at least, the whole list of tools 18
+kB, and every conversation would pay for them.
 """
 
 from __future__ import annotations

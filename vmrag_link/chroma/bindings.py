@@ -2,11 +2,9 @@
 
 The bindings are a private API, but a process that uses them starts in 0.1 s; importing the public
 client takes 2 s. So they are used for the versions that `test_chroma_contract.py` was run with, and
-any other version is an error. One process at a time writes to a store: `stores` names what is made
+any other version is an error. The library aborts the process where a limit of it is too low, so the
+limits are checked first. One process at a time writes to a store: `stores` names what is made
 aside, and nobody changes it afterwards.
-
-The limits that Chroma's library needs. Below them it aborts the process, so they are checked
-first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What a collection of a sealed index is on a server.
-
-Vectors of a sealed collection, as far as they belong to texts that are known.
+"""A collection of a sealed index as it is on a server; and the vectors of such a collection, as far
+as they belong to texts that are known here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Where a Chroma server is, and what it is told besides.
-
-How much a server takes, and how much of an answer is read.
+"""A Chroma server: where it is, what it is told besides, how much it takes, and how much of an
+answer is read.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Put a collection of a sealed index on a server: once, complete, and never changed afterwards.
 
-Whether a collection on a server still is what its name promises.
-
-Who builds a collection: whoever makes the one with the name for that, which only one can have.
-
-The lease ends by itself, because its holder may be gone. That two build at the same time costs work
-and nothing else: each fills a collection of its own, and the first that is complete gets the name.
+Its builder is whoever makes the collection with the name for that, which only one client can have.
+This lease ends by itself, because its holder may be gone. That two clients build at the same time
+costs work and nothing else: each fills a collection of its own, and the first that is complete gets
+the name. A collection that is there is compared with what its name promises.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 A symbol that fits is one piece, with its comments, decorators and attributes. Of a longer one there
 is a piece for its head, pieces for the symbols within it, and pieces for what lies between them;
-what remains too long is cut by lines. Nothing here depends on time, or on the machine.
-
-What lines declare by their first words, where no grammar tells: in a language that has none
-here, and where a parser has lost its way in a file.
+what remains too long is cut by lines. Where no grammar tells, in a language that has none here or
+where a parser has lost its way in a file, the first words of a line say what it declares. Nothing
+here depends on time, or on the machine.
 """
 
 from __future__ import annotations

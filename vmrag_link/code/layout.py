@@ -1,7 +1,4 @@
-"""From the symbols of a text to its pieces.
-
-A text by its lines, and cut between them.
-"""
+"""From the symbols of a text, and its lines, to its pieces."""
 
 from __future__ import annotations
 

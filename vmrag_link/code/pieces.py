@@ -1,6 +1,5 @@
-"""What source code is cut into.
-
-What we and the child process that cuts say to each other: a frame for each task and answer.
+"""What source code is cut into, and what we and the child process that cuts say to each other: a
+frame for each task and answer.
 """
 
 from __future__ import annotations

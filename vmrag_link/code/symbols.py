@@ -1,7 +1,4 @@
-"""The symbols of a tree, in the order of the text.
-
-The parser, with limits that are the same on every machine.
-"""
+"""The symbols of a text, in its order, from a parser whose limits are the same on every machine."""
 
 from __future__ import annotations
 

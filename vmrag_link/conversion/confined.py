@@ -1,7 +1,4 @@
-"""A child process that has confined itself, as its parent sees it.
-
-The child process that converts, as its parent sees it.
-"""
+"""A child process that has confined itself, as its parent sees it; and the one that converts files."""
 
 from __future__ import annotations
 

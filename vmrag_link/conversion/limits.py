@@ -1,7 +1,4 @@
-"""How much one file may cost.
-
-What every reader raises for contents that it cannot convert.
-"""
+"""How much the conversion of one file may cost, and the error of contents that cannot be converted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The narration of the demo, apart from its output.
-
-What a query of the demo found, and how that differs from what it found on the branch before.
+"""The narration of the demo, apart from its output: its commands, and what a query found, compared
+with what it found on the branch before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Markdown pages of the standard library, one per module, the same for one Python.
 
-The documentation of a module: from its source, without running it, or from C objects.
+The documentation of a module comes from its source, without running it; that of a C module from its
+objects.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The cache of vectors: no chunk is embedded twice.
 
-One SQLite file for all work trees (`cache_file`), derived data.
-
-A row with a wrong checksum counts as absent; it is embedded again and replaced (two microseconds
-per row). The tables are in `cache_table`.
-
-Vectors for texts: from the cache, and from the model only for what was never seen before.
+One SQLite file for all work trees (`cache_file`), derived data. A row with a wrong checksum counts
+as absent; it is embedded again and replaced (two microseconds per row). The tables are in
+`cache_table`. `vectors_for` takes from it what it can, and asks the model only for what was never
+seen before.
 """
 
 from __future__ import annotations

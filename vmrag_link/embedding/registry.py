@@ -1,7 +1,5 @@
-"""Embedding models by the names that settings and collections give them.
-
-The model `hash`, for tests: words and their letter triples hashed into 256 dimensions, in
-Python.
+"""Embedding models by the names that settings and collections give them; and the model `hash`, for
+tests: words and their letter triples hashed into 256 dimensions, in Python.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ is the sum of its tokens' rows by their weights (no special tokens) at unit leng
 reaches 2^53 before 10^11 tokens, so the sum in float64 is exact in any order. Everything after it
 is one correctly rounded operation per number. No kernel, thread count or batch can change a bit.
 
-The tokens of the default model: byte pair encoding, as the library `tokenizers` does it.
-
-That library brings a hub's client, nine packages and 30 MB, to an installation that reads one file.
-Here a text is cut where no token reaches across, and the tokens of the pieces, which are mostly
-words, are remembered: prose and code repeat them. `test_byte_pairs.py` compares both.
+The tokens come from byte pair encoding, as the library `tokenizers` does it. That library brings a
+hub's client, nine packages and 30 MB, to an installation that reads one file. Here a text is cut
+where no token reaches across, and the tokens of the pieces, which are mostly words, are remembered:
+prose and code repeat them. `test_byte_pairs.py` compares both.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""`.vmrag/queries.yaml` → records, or the line and the reason why not. The file is a stranger's.
+"""`.vmrag/queries.yaml`: read into records, or the line and the reason why not; and written, when
+rankings are recorded. The file is a stranger's.
 
-Write recorded rankings into `.vmrag/queries.yaml`. Everything else in it stays byte for byte: a
-person wrote it.
-
-The places come from the parser (`yaml_tree`), and the result is read again before it counts.
+Writing changes rankings alone. Everything else stays byte for byte, because a person wrote it: the
+places come from the parser (`yaml_tree`), and the result is read again before it counts.
 """
 
 from __future__ import annotations

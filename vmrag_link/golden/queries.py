@@ -1,6 +1,5 @@
-"""Golden queries as records, and whether an answer is what they expect.
-
-What became of each chunk of a ranking.
+"""Golden queries as records, whether an answer is what they expect, and what became of each chunk
+of a ranking.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The conflicts of a merge, and a person's decisions about them. Pure.
-
-What a person says about a conflict, as the choices that settle it. Pure.
+"""The conflicts of a merge, and a person's decisions about them, as the choices that settle them.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What a merged revision says: whose words it keeps, and trailers that name what it merged.
+"""What the message of a revision says of a merge: whose words it keeps, which revisions it merged,
+and which losses a person accepted.
 
-All of it derives from the revisions that are merged, so equal merges give equal messages.
-
-The loss of a revision that nobody has any more, as a person accepted it.
-
-The message of a revision records it, so the record travels as the knowledge does that goes on from
-there. It counts only while the lost revision is not here: nobody drops by it what there is.
+All of it derives from the revisions that are merged, so equal merges give equal messages. A
+revision is lost when nobody has it any more. The record of the loss travels as the knowledge does
+that goes on from there. It counts only while the lost revision is not here: nobody drops by it what
+there is.
 """
 
 from __future__ import annotations

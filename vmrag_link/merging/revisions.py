@@ -1,12 +1,9 @@
-"""Making the revision that holds the changes of two others.
+"""Making the revision that holds the changes of two others, and finding one that has the content of
+another without descending from it.
 
-No branch moves; the result is anchored.
-
-The content of a revision that does not descend from it, after a cherry-pick, a rebase or a bare
-merge.
-
-Such a revision only names the other one in trailers of its message. Anybody can write a trailer, so
-the documents are compared.
+No branch moves; a revision that is made is anchored. After a cherry-pick, a rebase or a bare merge,
+a revision only names the other one in trailers of its message. Anybody can write a trailer, so the
+documents are compared.
 """
 
 from __future__ import annotations

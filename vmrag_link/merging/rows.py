@@ -1,12 +1,9 @@
-"""Two versions of a row become one: cell by cell, a text by line, metadata by key. Pure.
+"""Two versions of a row become one: cell by cell, a text by line, metadata by key; links by whole
+rows. Pure.
 
 A text and its hash are one cell, and so are the parts of an embedding. Times never conflict: the
-later one stays.
-
-Two tables of links become one, row by row. Pure.
-
-Clones write links without asking each other, so the result is the same whichever comes first, and
-however often.
+later one stays. Clones write links without asking each other, so their result is the same whichever
+comes first, and however often.
 """
 
 from __future__ import annotations
@@ -190,21 +187,21 @@ def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
     return None if row is None else tuple(getattr(row, name) for name in names)
 
 
-AUTHOR = "vmrag <vmrag@localhost>"
+LINK_AUTHOR = "vmrag <vmrag@localhost>"
 """Who commits links: who links is not who knows."""
 
 
-def additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
+def link_additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
     """The rows of both tables joined that `there` lacks or has otherwise."""
     before = {each.git_commit: each for each in there}
     after = dict(before)
     for each in more:
         known = after.get(each.git_commit)
-        after[each.git_commit] = joined(known, each) if known else each
+        after[each.git_commit] = joined_link(known, each) if known else each
     return [row for commit, row in sorted(after.items()) if row != before.get(commit)]
 
 
-def joined(one: Link, other: Link) -> Link:
+def joined_link(one: Link, other: Link) -> Link:
     """What two rows of one commit say together.
 
     A link that was made by hand wins, then the one of the later revision. A commit that was

@@ -1,9 +1,8 @@
-"""Texts merge by line, as git merges files. Pure: equal inputs give equal results on every machine.
+"""Texts merge by line, as git merges files, and a conflict stands in a text between markers. Pure:
+equal inputs give equal results on every machine.
 
 The algorithm is diff3's (Khanna, Kunal, Pierce: A Formal Investigation of Diff3, 2007), the matcher
 ours. git's own `merge-file` would not do: its result depends on the installed version and settings.
-
-Conflict markers: how the sides of a conflict stand in a text that a person edits.
 """
 
 from __future__ import annotations

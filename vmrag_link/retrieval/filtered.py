@@ -1,8 +1,7 @@
 """Which chunks of an index pass the filters of a query.
 
-What a filter on metadata compares with: the values that Chroma would hold, a column for a key.
-
-`document_metadata` of a hundred thousand documents takes a second; a column of them takes a tenth.
+A filter on metadata compares with the values that Chroma would hold. They come as a column for a
+key: `document_metadata` of a hundred thousand documents takes a second, a column of them a tenth.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Filters over metadata and texts, from what people write to one normal form, or to a refusal.
+"""Filters over metadata and texts: from what people write to one normal form, or to a refusal; and
+the only evaluator of that form, for the chunks that a query ranks and for whole documents.
 
 In the normal form every object has one key: `$and` or `$or` with two parts or more, a key of
 metadata with one comparison, or a match of texts. Several keys in one object are joined with
-`$and`, a one-element `$and` or `$or` is unwrapped, a bare value means `$eq`. `matching` evaluates
-it. Chroma takes the same form, but for comparisons of strings by `$gt` and the like.
+`$and`, a one-element `$and` or `$or` is unwrapped, a bare value means `$eq`. Chroma takes the same
+form, but for comparisons of strings by `$gt` and the like.
 
-The only evaluator of filters: for the chunks that a query ranks, and for whole documents.
-
-It decides as Chroma does, but for what comparing means there: strings are ordered by their code
-points, and a whole number and a fraction compare as the numbers that they are. Chroma takes no
-strings behind `$gt` and its like. It cuts an operand's fraction off before it compares with a whole
-number, and rounds a whole number beyond 2^53 before it compares with a fraction.
+The evaluator decides as Chroma does, but for what comparing means there: strings are ordered by
+their code points, and a whole number and a fraction compare as the numbers that they are. Chroma
+cuts an operand's fraction off before it compares with a whole number, and rounds a whole number
+beyond 2^53 before it compares with a fraction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ranking's version and settings, and how words and vectors become one score.
+"""The ranking's version, settings and fingerprint, and how words and vectors become one score.
 
 Both scores of a chunk are divided by the best of their kind in its collection and added by weight
 (convex combination: Bruch, Gai and Ingber, 2023), in whole numbers. Where several collections are
@@ -6,8 +6,6 @@ asked, each one's scores are weighed by how near its best ones come to the best 
 collection reorders another, and one that has nothing to say comes last. Reciprocal ranks, version
 1, gave the weaker of the two an equal say and threw the distances away: bench/README.md has the
 figures.
-
-The fingerprint: equal fingerprints rank equally.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The vectors of a query's text, by the models of the collections that it asks.
-
-The float32 vectors of an index's chunks: for tools that show them, and for Chroma's store.
+"""The vectors that a query compares: those of its text, by the models of the collections that it
+asks; and, as float32, those of an index's chunks, for tools that show them and for Chroma's
+store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Put this server into the files of MCP clients.
-
-Which entry belongs into which file of which client.
+"""Put this server into the files of MCP clients: which entry belongs into which file of which
+client.
 """
 
 from __future__ import annotations

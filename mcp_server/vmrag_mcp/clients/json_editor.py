@@ -1,9 +1,7 @@
 """Add, change and remove one entry of a JSON file. Everything else in it stays byte for byte.
 
-JSON as a tree whose nodes know where they stand in the text.
-
-With `comments`, also what editors allow in their settings: // and /* */, and a comma behind the
-last value.
+The text becomes a tree whose nodes know where they stand in it. With `comments`, that takes also
+what editors allow in their settings: // and /* */, and a comma behind the last value.
 """
 
 from __future__ import annotations

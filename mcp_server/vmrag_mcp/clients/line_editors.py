@@ -1,11 +1,10 @@
-"""Add, change and remove one entry of a YAML file. Everything else in it stays byte for byte.
+"""Add, change and remove one entry of a TOML or YAML file. Everything else in it stays byte for
+byte.
 
-The places come from the parser (`yaml_tree`), which refuses anchors and tags.
+TOML: a table is a run of lines below its header, so Python's own reader suffices. It says before
+and after what the text means, and a table in any other form is left alone.
 
-Add, change and remove one table of a TOML file. Everything else in it stays byte for byte.
-
-A table is a run of lines below its header, so Python's own reader suffices: it says before and
-after what the text means, and a table in any other form is left alone.
+YAML: the places come from the parser (`yaml_tree`), which refuses anchors and tags.
 """
 
 from __future__ import annotations

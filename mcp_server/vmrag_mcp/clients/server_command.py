@@ -1,9 +1,8 @@
-"""How a client starts this server, as an entry of its file: made, read, and made right again.
+"""How a client starts this server: the entry of its file (made, read, and made right again), and
+links that put the server into an editor by a click.
 
-Links that put this server into an editor by a click. `docs/mcp.md` has them.
-
-They serve people who have not installed it: uv fetches the package, and the editor says which
-project is open.
+`docs/mcp.md` has the links. They serve people who have not installed the server: uv fetches the
+package, and the editor says which project is open.
 """
 
 from __future__ import annotations

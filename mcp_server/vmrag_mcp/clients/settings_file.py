@@ -1,18 +1,13 @@
-"""A client's file on disk: read as it is, and replaced only while it is still that.
+"""A client's file: read as it is, edited in one place, and replaced only while it is still that.
 
 A file of the project is never reached through a link: a stranger's repository may have put it
 there, to have another file written. A person's own file may be a link, as many keep theirs in a
 repository of their own: it is changed where it lies, and the link stays.
 
-What was put into clients' files on this computer, so that exactly that can be taken out again.
-
-A receipt holds no text of a person's file, which may have keys of services in it: only our entry,
-what had to be made for it, and the white space that stood there.
-
-What the editors of JSON, TOML and YAML have in common.
-
-An editor adds, changes or removes one entry of one section of a person's file. Every other byte
-stays: the comments, the order, the line ends.
+An editor adds, changes or removes one entry of one section. Every other byte stays: the comments,
+the order, the line ends. A receipt says what was put into which file of this computer, so that
+exactly that can be taken out again. It holds no text of a person's file, which may have keys of
+services in it: only our entry, what had to be made for it, and the white space that stood there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One document of any table by its id: for libraries, issue logs and documents about tools.
-
-Results of the tools for one document of any table.
-"""
+"""One document of any table by its id: for libraries, issue logs and documents about tools."""
 
 from __future__ import annotations
 

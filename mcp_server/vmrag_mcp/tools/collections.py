@@ -1,7 +1,4 @@
-"""Collections: what there is, and making, changing and removing them.
-
-Results of the tools for collections.
-"""
+"""Collections: what there is, and making, changing and removing them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What differs between two places in the knowledge base, in the shapes of the tools.
-
-The result of get_diff, and the rows of changed documents that other tools list, too.
+"""What differs between two places in the knowledge base, and the rows of changed documents that
+other tools list, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which commit of the knowledge base belongs to a commit of the code.
-
-The result of dolt_link_git.
-"""
+"""Which commit of the knowledge base belongs to a commit of the code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Merge branches, and decide about what is in conflict.
-
-Results of the tools that merge, and decide about conflicts.
-"""
+"""Merge branches, and decide about what is in conflict."""
 
 from __future__ import annotations
 

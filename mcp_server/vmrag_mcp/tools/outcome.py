@@ -1,8 +1,5 @@
-"""What tools say alike of what they stored, committed or moved.
-
-How tools show a commit of the knowledge base.
-
-Parts that results of several topics have in common.
+"""What tools of several topics show alike: commits, what was stored or moved, and what is left to
+do.
 """
 
 from __future__ import annotations

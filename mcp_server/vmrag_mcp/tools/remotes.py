@@ -1,7 +1,4 @@
-"""How a knowledge base begins, and how it travels.
-
-Results of the tools that begin a knowledge base, and bring it from and to remotes.
-"""
+"""How a knowledge base begins, and how it travels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Upkeep of the vector index.
-
-Results of the tools that bring the vector index up to date.
-"""
+"""Upkeep of the vector index."""
 
 from __future__ import annotations
 

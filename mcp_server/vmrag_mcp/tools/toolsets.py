@@ -1,7 +1,4 @@
-"""Toolsets that are off, within reach of a client that is running.
-
-Results of the toolset `toolsets`.
-"""
+"""Toolsets that are off, within reach of a client that is running."""
 
 from __future__ import annotations
 

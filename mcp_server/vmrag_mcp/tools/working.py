@@ -1,7 +1,4 @@
-"""Commit the working set, go to another branch or commit, go back.
-
-Results of the tools that commit the working set, and go from one branch or commit to another.
-"""
+"""Commit the working set, go to another branch or commit, go back."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The protocol over the standard streams: one message a line, and nothing else ever.
 
 The SDK's own transport drops malformed lines, gives up the calls under way at the end of input, and
-waits for threads then. This one answers malformed lines, grants a moment, and leaves.
-
-Lines of the protocol and their messages. A line that is no message gets JSON-RPC's error.
+waits for threads then. This one answers a malformed line with JSON-RPC's error, grants a moment,
+and leaves.
 """
 
 from __future__ import annotations

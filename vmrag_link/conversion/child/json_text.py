@@ -1,7 +1,4 @@
-"""JSON and JSON Lines as text.
-
-Jupyter notebooks as Markdown: cells, and what they printed.
-"""
+"""JSON, JSON Lines and Jupyter notebooks as text."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""A filter of system calls: what no conversion has reason for fails, in code in C as well.
+"""What Linux itself keeps from this process, from its code in C as well: files by Landlock, system
+calls by a filter.
 
-Everything else is allowed: which calls the libraries make differs from system to system. Calls that
-came to Linux since 2019 are refused but for a few, so that none that is new passes unseen.
+Landlock came with Linux 5.13, and each version of its interface (ABI) refuses more. It knows
+contents of files and of folders; who may open what (`chmod`) and the size of a file by its path
+(`truncate`, before ABI 3) are refused by the filter. That a file exists, and how large it is, can
+still be seen. https://docs.kernel.org/userspace-api/landlock.html
+
+The filter (seccomp) fails what no conversion has reason for. Everything else is allowed: which
+calls the libraries make differs from system to system. Calls that came to Linux since 2019 are
+refused but for a few, so that none that is new passes unseen.
 https://docs.kernel.org/userspace-api/seccomp_filter.html
-
-Landlock: the kernel keeps files from this process, from its code in C as well.
-
-Linux 5.13 brought it; each version of its interface (ABI) refuses more. It knows contents of files
-and of folders; who may open what (`chmod`) and the size of a file by its path (`truncate`, before
-ABI 3) are refused by `seccomp`. That a file exists, and how large it is, can still be seen.
-https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Which reader converts what. Each is imported when it is needed: some take a second.
-
-Archives that documents are, before a library opens them.
+"""Which reader converts what. Each is imported when it is needed, because some take a second; an
+archive is looked at before a library opens it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def link(
 
 def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
     """In the table `git_links`, whose author is the program: who links is not who knows."""
-    ws.engine.write_links(rows, remove=remove, message=message, author=rows.AUTHOR, date=clock.now())
+    ws.engine.write_links(rows, remove=remove, message=message, author=LINK_AUTHOR, date=clock.now())
 
 
 def _inside(places: Places, link_file: str) -> Path:

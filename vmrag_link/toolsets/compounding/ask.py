@@ -1,7 +1,5 @@
 """Answer a question from a project's documents, or from its other documentation, by the language
-model that the settings name, if any.
-
-How a project's files are named to people, and what people name.
+model that the settings name, if any; and find the file of a project that a path names.
 """
 
 from __future__ import annotations

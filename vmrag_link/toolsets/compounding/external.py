@@ -1,11 +1,10 @@
-"""Other documentation of a project: files of the work tree that are indexed and never stored.
+"""Other documentation of a project: files of the work tree that are indexed and never stored; and
+activating a project, which takes in all of its files.
 
     .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
 
 An index is named by what it is of, so one that is there needs no look at what it holds. It is
 derived, and belongs to this work tree alone.
-
-Make a project the one that a process works with, and say what it holds.
 """
 
 from __future__ import annotations

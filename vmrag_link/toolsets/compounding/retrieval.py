@@ -1,7 +1,5 @@
 """What an answer is made of: the documents nearest to a query, the critical ones, and those that
-they link to. All read at one moment.
-
-Which documents of a project refer to which: Markdown links, and `related_docs`.
+they link to, by Markdown links and `related_docs`. All are read at one moment.
 """
 
 from __future__ import annotations

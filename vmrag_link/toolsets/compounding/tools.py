@@ -9,7 +9,7 @@ from msgspec import UNSET
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.toolsets.compounding import ask, documents, external, mirror, removal, retrieval
+from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, retrieval
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import summary
@@ -307,7 +307,7 @@ def update_promotion_level(call: Call, *, document_path: Path, promotion_level: 
             hint="Write a document of the project that refers to it, and promote that.",
             path=document_path,
         )
-    done = documents.promote(call.ws, active, project, place.doc_id, promotion_level)
+    done = promotion.promote(call.ws, active, project, place.doc_id, promotion_level)
     call.pending(done.pending)
     said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
     return UpdatePromotionLevelResult(

@@ -1,6 +1,5 @@
-"""Issue logs and documents about tools as people page through them: the latest change first.
-
-Which issue logs are meant: the filter of lists and searches.
+"""Issue logs and documents about tools as people page through them: those that a filter passes, the
+latest change first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Write down what was asked and done in a chat, linked with the code that it changed, both ways.
+What its writer does not say is derived from the texts.
 
 The raw texts are kept in a column of which no index is made, `source_key`: they are pushed with the
 knowledge base, but no search finds them.
-
-What can be derived of a chat where its writer says nothing. Pure.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Evidence as documents. Each record says which items it counts, and what each is worth.
+"""Evidence as documents. Each record says which items it counts, and what each is worth, from 0 to
+1.
 
 A record of one test, error or check has one item, itself; one of a whole run, or of a validation,
-has those of its parts. So an item that comes twice counts once.
-
-What evidence is worth, from 0 to 1.
-
-Items add up as independent chances do: 1 minus the product of what each leaves open. One fixed test
-alone reaches the usual threshold of 0.7. Each regression takes 30 % away.
+has those of its parts. So an item that comes twice counts once. Items add up as independent chances
+do: 1 minus the product of what each leaves open. One fixed test alone reaches the usual threshold
+of 0.7. Each regression takes 30 % away.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Evidence of several kinds, put together into one score.
-
-Where a result may be written that an agent asks for.
+"""Evidence of several kinds, put together into one score, and written into a file if an agent asks
+for that.
 
 An agent may have the path from a stranger's text. So the file has a name that no other program
 reads, and nothing is overwritten but an earlier result.

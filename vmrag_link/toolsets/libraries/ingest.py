@@ -1,9 +1,7 @@
 """Take files and pages into a library: new ones, and those that changed since they were taken.
 
 A document that is there is known by its source; whether it is up to date, by the hash of the bytes
-that it was made of.
-
-Sources to Markdown, within what the settings allow a conversion to cost.
+that it was made of. A source becomes Markdown within what the settings allow a conversion to cost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Pages for libraries: what a URL leads to now, if that has changed.
-
-Which hosts may be asked for pages: what a URL says to a host leaves this machine.
+"""Pages for libraries: what a URL leads to now, if that has changed, and which hosts may be asked:
+what a URL says to a host leaves this machine.
 
 An agent may name hosts that this machine's person agreed to: a stranger's text may have told it
 what to put into a URL. `vmrag refresh` asks hosts from which this person took pages: a fetched

@@ -1,8 +1,7 @@
 """Search in libraries, by meaning and by words at once, ranked as every other query is.
 
-A filter has keys, each with the one value that a passage must have.
-
-On which page of its document each chunk begins.
+A filter has keys, each with the one value that a passage must have. A passage of a text with pages
+says on which page it begins.
 """
 
 from __future__ import annotations

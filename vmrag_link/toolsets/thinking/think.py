@@ -1,6 +1,4 @@
-"""Write a thought down, at its place in a session.
-
-A thought as a document: its id, its metadata, its place in a session.
+"""Thoughts as documents, and writing one down at its place in a session.
 
 A session is a trunk of numbered thoughts, and branches that begin at one of them.
 """

@@ -1,11 +1,7 @@
-"""Which addresses a host has, and whether they may be asked.
+"""Which addresses a host has, whether they may be asked, and what a request may cost.
 
 What was checked is connected to: nobody resolves the name a second time, so a DNS server that
 changes its answer leads nowhere else.
-
-One limit of time for work of many steps.
-
-What a request may cost, and whom it may ask.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""One request and its answer, over httpcore.
-
-Connections of httpcore: to addresses that were checked, and within one limit of time.
+"""One request and its answer, over httpcore: to addresses that were checked, by the machine's own
+certificates and proxies, and within one limit of time.
 
 httpcore gives the reading of HTTP and a documented place to put one's own network in; httpx and
 urllib3 decompress what they get without a limit, and open sockets by names.
 
-The proxy that the environment names for a URL, as other programs of this machine use it.
-
-A proxy resolves names by itself, so nobody here can check where a name leads behind it. It is used
-all the same: where one is set there is often no other way out, and it is the person that set it.
-
-By whose certificates a server proves who it is.
+The proxy is the one that the environment names for a URL, as other programs of this machine use it.
+It resolves names by itself, so nobody here can check where a name leads behind it. It is used all
+the same: where one is set there is often no other way out, and it is the person that set it.
 """
 
 from __future__ import annotations

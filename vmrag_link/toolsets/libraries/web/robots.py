@@ -1,6 +1,5 @@
-"""What robots.txt allows to this program, as RFC 9309 has it.
-
-The time that hosts want between two requests.
+"""What robots.txt allows to this program, as RFC 9309 has it, and the time that hosts want between
+two requests.
 """
 
 from __future__ import annotations

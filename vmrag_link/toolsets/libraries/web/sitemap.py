@@ -1,6 +1,5 @@
-"""The pages that a sitemap names (https://www.sitemaps.org/protocol.html).
-
-One file of a sitemap: XML, or a URL a line; perhaps packed by gzip.
+"""The pages that a sitemap names (https://www.sitemaps.org/protocol.html). A file of one is XML, or
+has a URL a line; it may be packed by gzip.
 """
 
 from __future__ import annotations
