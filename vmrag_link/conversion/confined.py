@@ -1,4 +1,4 @@
-"""A child process that has confined itself, as its parent sees it; and the one that converts files."""
+"""A child process that has confined itself, as its parent sees it; and the one that converts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much the conversion of one file may cost, and the error of contents that cannot be converted."""
+"""What the conversion of one file may cost, and the error of one that cannot be converted."""
 
 from __future__ import annotations
 

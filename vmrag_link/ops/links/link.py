@@ -9,6 +9,7 @@ from vmrag_link import clock, locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
+from vmrag_link.merging.rows import LINK_AUTHOR
 from vmrag_link.models import Link, Record, Working
 from vmrag_link.ops.follow import follow_pin
 from vmrag_link.ops.follow.pin import refuse_if_in_conflict
