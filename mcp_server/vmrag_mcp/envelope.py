@@ -92,7 +92,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     characters, about; `left_out` in the details counts what would have been more.
     """
     given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
-    details = {key: _shortened(value) for key, value in given.items()}
+    details = {key: _without_middle(value) for key, value in given.items()}
     if error.code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[error.code]
     if error.code == "DATABASE_ERROR":
@@ -100,7 +100,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": error.code,
-        "message": terminal_text.visible(_shortened(error.message)),
+        "message": terminal_text.visible(_without_middle(error.message)),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": error.code,
@@ -113,7 +113,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     return envelope
 
 
-def _shortened(value: Any, most: int = LONGEST) -> Any:
+def _without_middle(value: Any, most: int = LONGEST) -> Any:
     """Texts without their middle, where they are too long, and lists of such texts. Objects come
     from operations, such as the sides of a conflict, and are as long as they have to be.
     """
@@ -121,7 +121,7 @@ def _shortened(value: Any, most: int = LONGEST) -> Any:
         case str() if len(value) > most:
             return f"{value[: most * 2 // 3]} … {value[-most // 3 :]}"
         case list() | tuple():
-            return [_shortened(each, most) for each in value]
+            return [_without_middle(each, most) for each in value]
     return value
 
 
@@ -130,7 +130,7 @@ def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     wanted = [*_by_code(error), error.hint]
     there = [tools.worded(each) for each in wanted] if tools else wanted
     return [
-        terminal_text.visible(_shortened(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
+        terminal_text.visible(_without_middle(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
     ] or [LAST_RESORT]
 
 
@@ -195,10 +195,10 @@ def internal(incident: str, log: str) -> VmragError:
 SLACK = 4_000
 """Characters of JSON beyond the bound, for what every answer says besides."""
 
-_TOLD = 1_000
+_NOTE_CHARACTERS = 1_000
 """Of these, what an answer needs to say that something is left out."""
 
-_KEPT = ("warnings", "suggestions", "kb")
+_NEVER_CUT = ("warnings", "suggestions", "kb")
 """Never cut."""
 
 
@@ -220,7 +220,7 @@ def cut(answer: dict[str, Any], most: int) -> dict[str, int]:
     left: dict[str, int] = {}
     if _weight(answer) <= most + SLACK:
         return left
-    room = most + SLACK - _TOLD
+    room = most + SLACK - _NOTE_CHARACTERS
     while (over := _weight(answer) - room) > 0:
         heaviest = max(_columns(answer, ""), key=lambda each: sum(each.weights), default=None)
         if heaviest is None:
@@ -246,7 +246,7 @@ def _columns(value: Any, path: str) -> Iterator[_Column]:
         return
     by_length: dict[int, dict[str, list[Any]]] = {}
     for name, below in value.items():
-        if name in _KEPT:
+        if name in _NEVER_CUT:
             continue
         yield from _columns(below, f"{path}.{name}" if path else name)
         if isinstance(below, list) and len(below) > 1:

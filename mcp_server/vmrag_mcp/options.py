@@ -187,7 +187,7 @@ class ToolSelection(Record, frozen=True):
         return f"{self.chosen.prefix}{name}" in self.tools
 
     def worded(self, text: str) -> str:
-        """A text without what names a tool that this server does not have (`wording`)."""
+        """A text without what names a tool that this server does not have (`worded`)."""
         return worded(text, self.tools, self.chosen.prefix)
 
 

@@ -19,14 +19,18 @@ from typing import NoReturn
 from vmrag_link import proc, terminal_text
 from vmrag_link.errors import INTERRUPTED, OK
 
+_WATCH_SECONDS = 0.5
+
+_SECONDS_AFTER_INPUT = 0.9
+"""So long after the end of input the process is gone, whatever keeps the event loop."""
+
+_ABOVE_STANDARD = 3
+
 
 def log(sentence: str) -> None:
     """One line; nothing in it steers a terminal, or the runner of a CI job."""
     sys.stderr.write(terminal_text.for_log(f"vmrag-mcp: {terminal_text.one_line(sentence)}\n"))
     sys.stderr.flush()
-
-
-_WATCH_SECONDS = 0.5
 
 
 def leave(code: int = OK) -> NoReturn:
@@ -57,12 +61,6 @@ def leave_with_parent() -> None:
         leave()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-_SECONDS_AFTER_INPUT = 0.9
-"""So long after the end of input the process is gone, whatever keeps the event loop."""
-
-_ABOVE_STANDARD = 3
 
 
 class Wire:

@@ -70,10 +70,6 @@ def main() -> None:
         (toolset.folder(package) / CATALOGUE).write_bytes(catalogue_json(package))
 
 
-if __name__ == "__main__":
-    main()
-
-
 _REF = "#/$defs/"
 
 Schema = dict[str, Any]
@@ -179,3 +175,7 @@ def _keys(schema: Schema, components: dict[str, Schema], where: str) -> Iterator
         path = f"{where}.{name}" if where else name
         yield ResultKey(path, name in schema["required"], below.get("description", ""))
         yield from _keys(below, components, path)
+
+
+if __name__ == "__main__":
+    main()

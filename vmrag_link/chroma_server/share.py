@@ -54,7 +54,7 @@ def share(
     try:
         if not client.find(name):  # else its builder had just finished when the lease was free
             _fill(client, contents, lease, seal.count, progress)
-        return _named(client, building, name, seal, contents.label)
+        return _seal_and_name(client, building, name, seal, contents.label)
     except LeaseLost:
         return "elsewhere"
     except BaseException:
@@ -78,7 +78,9 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
         raise client.failure(f"holds another number of records than it was given, in {building.name}")
 
 
-def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str) -> How:
+def _seal_and_name(
+    client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str
+) -> How:
     """Seal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.

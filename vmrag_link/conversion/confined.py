@@ -147,7 +147,7 @@ class ConfinedProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-MODULE = "vmrag_link.conversion.child"
+CONVERTER_MODULE = "vmrag_link.conversion.child"
 
 
 class ConvertingProcess(ConfinedProcess):
@@ -155,7 +155,7 @@ class ConvertingProcess(ConfinedProcess):
 
     def __init__(self, limits: ConversionLimits) -> None:
         """Start it. Raises `FileFailed` where there is no room."""
-        super().__init__(MODULE, limits)
+        super().__init__(CONVERTER_MODULE, limits)
 
     def convert(self, task: ConversionTask, data: bytes) -> Answer:
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""

@@ -124,7 +124,7 @@ def choose_for(collection: Collection, settings: EmbeddingSettings, permission: 
     return msgspec.structs.replace(choice, model=made.model, dimensions=made.dimensions)
 
 
-DIMENSIONS = 256
+HASH_DIMENSIONS = 256
 WORD_WEIGHT = 2
 NGRAM = 3
 _WORDS = r"\w+"
@@ -134,7 +134,7 @@ class HashModel(Model):
     """Sums whole numbers and takes one square root, so the bytes are the same everywhere."""
 
     name = "hash"
-    dimensions = DIMENSIONS
+    dimensions = HASH_DIMENSIONS
     window = None
     fingerprint = "hash-words-triples-256 v1"
 
@@ -144,12 +144,16 @@ class HashModel(Model):
 
 
 def _vector(text: str) -> Vector:
-    sums = [0] * DIMENSIONS
+    sums = [0] * HASH_DIMENSIONS
     for word in set(re.findall(_WORDS, text.casefold())):  # once each: frequent little words would drown the rest
         for index, weight in _features(word):
             sums[index] += weight
     length = math.sqrt(sum(number * number for number in sums))
-    return struct.pack(f"<{DIMENSIONS}f", *[number / length for number in sums]) if length else featureless(DIMENSIONS)
+    return (
+        struct.pack(f"<{HASH_DIMENSIONS}f", *[number / length for number in sums])
+        if length
+        else featureless(HASH_DIMENSIONS)
+    )
 
 
 @lru_cache(maxsize=1 << 16)
@@ -162,4 +166,4 @@ def _features(word: str) -> tuple[tuple[int, int], ...]:
 
 def _feature(name: str, weight: int) -> tuple[int, int]:
     number = zlib.crc32(name.encode())
-    return number % DIMENSIONS, weight if number >> 31 else -weight
+    return number % HASH_DIMENSIONS, weight if number >> 31 else -weight

@@ -271,15 +271,15 @@ def _changes(text: str, rankings: Mapping[int, RankedChunks], recorded: Recordin
     assert isinstance(root, MappingNode)  # noqa: S101  `read` has read it
     queries = root.entries["queries"]
     assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise
-    changes = [_recorded(root, queries, recorded)]
+    changes = [_recording_change(root, queries, recorded)]
     for number, ranking in rankings.items():
         query = queries.value.items[number]
         assert isinstance(query, MappingNode)  # noqa: S101  likewise
-        changes.append(_ranking(text, query, ranking))
+        changes.append(_ranking_change(text, query, ranking))
     return changes
 
 
-def _recorded(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
+def _recording_change(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
     pairs = ", ".join(f"{name}: {_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
     written = f"recorded: {{{pairs}}}"
     if there := root.entries.get("recorded"):
@@ -288,10 +288,11 @@ def _recorded(root: MappingNode, queries: MappingEntry, recorded: Recording) -> 
     return _Change(queries.key.start, queries.key.start, written + between)
 
 
-def _ranking(text: str, query: MappingNode, ranking: RankedChunks) -> _Change:
+def _ranking_change(text: str, query: MappingNode, ranking: RankedChunks) -> _Change:
     there = query.entries.get("ranking")
     rows = [
-        f"{{document: {_quoted(each.document)}, chunk: {each.chunk}, score: {_number(each.score)}}}" for each in ranking
+        f"{{document: {_yaml_text(each.document)}, chunk: {each.chunk}, score: {_number(each.score)}}}"
+        for each in ranking
     ]
     if query.flow:
         written = f"ranking: [{', '.join(rows)}]"
@@ -315,7 +316,7 @@ def _number(value: float | str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _quoted(document: str) -> str:
+def _yaml_text(document: str) -> str:
     """As YAML: in quotes where it could be taken for something else."""
     if _PLAIN.fullmatch(document):
         return document

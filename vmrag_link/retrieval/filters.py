@@ -131,7 +131,7 @@ def matching(where: Normal) -> Passes:
     """Which rows pass a filter over metadata, in normal form."""
     [(key, value)] = where.items()
     if key not in JUNCTIONS:
-        return _compared_values(key, value)
+        return _metadata_test(key, value)
     parts, together = [matching(each) for each in value], all if key == "$and" else any
     return lambda columns: [*map(together, zip(*(part(columns) for part in parts), strict=True))]
 
@@ -143,7 +143,7 @@ def matching_text(where_document: Normal) -> TextPasses:
     """
     [(key, value)] = where_document.items()
     if key not in JUNCTIONS:
-        return _passing_text(key, value)
+        return _text_test(key, value)
     parts, together = [matching_text(each) for each in value], all if key == "$and" else any
     return lambda text: together(part(text) for part in parts)
 
@@ -162,7 +162,7 @@ def _keys(normal: Normal) -> Iterator[str]:
                 yield from _keys(each)
 
 
-def _compared_values(key: str, condition: Mapping[str, Any]) -> Passes:
+def _metadata_test(key: str, condition: Mapping[str, Any]) -> Passes:
     """A missing key is unequal to everything, and neither less nor more than anything."""
     [(name, operand)] = condition.items()
     compares = _COMPARISONS[_NEGATIONS.get(name, name)](operand)
@@ -171,7 +171,7 @@ def _compared_values(key: str, condition: Mapping[str, Any]) -> Passes:
     return lambda columns: [*map(compares, columns[key])]
 
 
-def _passing_text(name: str, operand: str) -> TextPasses:
+def _text_test(name: str, operand: str) -> TextPasses:
     negated = _NEGATIONS.get(name)
     found: TextPasses = linear_pattern(operand) if (negated or name) == "$regex" else lambda text: operand in text
     return lambda text: found(text) is not (negated is not None)

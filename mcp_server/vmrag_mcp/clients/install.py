@@ -149,7 +149,7 @@ def configuration(directory: Path, name: str | None, flags: Flags, scope: Scope 
     return ClientConfiguration({client.section: {wanted.name: wanted.value}}, text.removesuffix("\n"))
 
 
-def found() -> tuple[str, ...]:
+def installed_clients() -> tuple[str, ...]:
     """The clients that are installed here: whose program is found, or that were started once."""
     return tuple(name for name, client in CLIENTS.items() if is_installed(client))
 
@@ -182,7 +182,7 @@ def install_all(directory: Path, flags: Flags, scope: Scope | None = None) -> Cl
 
     Raises `UsageInvalid` if there is none.
     """
-    names = [name for name in found() if scope is None or has_file(CLIENTS[name], scope)]
+    names = [name for name in installed_clients() if scope is None or has_file(CLIENTS[name], scope)]
     if not names:
         raise UsageInvalid(
             "No MCP client that is known here was found on this computer.",
@@ -212,7 +212,9 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
         after, added = entries.with_entry(client.format, text, client.section, wanted.name, wanted.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace(before, after.encode())
-        settings_file.keep(InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders))
+        settings_file.keep_receipt(
+            InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders)
+        )
         return msgspec.structs.replace(report, changed=True)
     ours = server_command.is_ours(client.shape, there)
     if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
@@ -223,7 +225,7 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
     after = entries.with_values(client.format, text, client.section, wanted.name, values)
     file.replace(before, after.encode())
     server = {**there, **values}
-    receipt = settings_file.find(file.target, wanted.name)
+    receipt = settings_file.find_receipt(file.target, wanted.name)
     if receipt and receipt.entry == there:  # nobody else changed it
-        settings_file.keep(msgspec.structs.replace(receipt, entry=server))
+        settings_file.keep_receipt(msgspec.structs.replace(receipt, entry=server))
     return msgspec.structs.replace(report, changed=True, server=server)

@@ -10,7 +10,15 @@ import json
 import re
 from typing import Any, NamedTuple, TypeAlias
 
-from vmrag_mcp.clients.settings_file import Addition, Entry, Replacement, TextRefused, apply, line_end, not_built_so
+from vmrag_mcp.clients.settings_file import (
+    Addition,
+    Entry,
+    Replacement,
+    TextRefused,
+    apply_changes,
+    line_end,
+    not_built_so,
+)
 
 UNIT = "  "
 _REST_OF_LINE = re.compile(r"(?:[ \t]+|/\*[^\r\n]*?\*/|//[^\r\n]*)*")
@@ -39,11 +47,11 @@ class JsonEditor:
         there = root.members.get(section)
         if there is None:
             changes, blank = _add(text, root, section, {name: entry}, unit)
-            return apply(text, changes), Addition("section", blank)
+            return apply_changes(text, changes), Addition("section", blank)
         if not isinstance(there.node, JsonObject):
             raise not_built_so(section)
         changes, blank = _add(text, there.node, name, entry, unit)
-        return apply(text, changes), Addition("entry", blank)
+        return apply_changes(text, changes), Addition("entry", blank)
 
     def change(self, text: str, section: str, name: str, values: Entry) -> str:
         for key, value in values.items():
@@ -53,11 +61,11 @@ class JsonEditor:
                 raise not_built_so(section)
             there = found.members.get(key)
             if there is None:
-                text = apply(text, _add(text, found, key, value, unit)[0])
+                text = apply_changes(text, _add(text, found, key, value, unit)[0])
             elif plain(there.node) != value:
                 broken = "\n" in text[there.node.start : there.node.end] or _is_broken(text, found)
                 new = written(value, _indent(text, there.key), unit, line_end(text)) if broken else _compact(value)
-                text = apply(text, [Replacement(there.node.start, there.node.end, new)])
+                text = apply_changes(text, [Replacement(there.node.start, there.node.end, new)])
         return text
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
@@ -69,10 +77,10 @@ class JsonEditor:
         if made == "document" and alone and len(root.members) == 1 and not self._remarks(text, root):
             return blank
         if made != "entry" and alone:
-            return apply(text, _remove(text, root, section, blank if made == "section" else ""))
+            return apply_changes(text, _remove(text, root, section, blank if made == "section" else ""))
         if not isinstance(servers, JsonObject):
             raise not_built_so(section)
-        return apply(text, _remove(text, servers, name, blank if made == "entry" else ""))
+        return apply_changes(text, _remove(text, servers, name, blank if made == "entry" else ""))
 
     def _root(self, text: str) -> JsonObject | None:
         root = parse(text, comments=self._comments)

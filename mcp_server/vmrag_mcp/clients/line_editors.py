@@ -16,7 +16,15 @@ from typing import Any
 
 from vmrag_link.yaml_events import YamlRefused
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, parse, plain
-from vmrag_mcp.clients.settings_file import Addition, Entry, Replacement, TextRefused, apply, line_end, not_built_so
+from vmrag_mcp.clients.settings_file import (
+    Addition,
+    Entry,
+    Replacement,
+    TextRefused,
+    apply_changes,
+    line_end,
+    not_built_so,
+)
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
@@ -68,7 +76,7 @@ class TomlEditor:
 
 
 def _table(section: str, name: str, entry: Entry, end: str) -> str:
-    lines = [f"[{section}.{name}]", *(f"{key} = {_value(value)}" for key, value in entry.items())]
+    lines = [f"[{section}.{name}]", *(f"{key} = {_toml_value(value)}" for key, value in entry.items())]
     return "".join(f"{line}{end}" for line in lines)
 
 
@@ -142,7 +150,7 @@ class YamlEditor:
             node = found.entries[key].value
             if plain(node) != value:
                 changes.append(Replacement(node.start, node.end, _value(value)))
-        return apply(text, changes)
+        return apply_changes(text, changes)
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
         servers, ours = _entry(text, section, name)
@@ -204,9 +212,9 @@ def _value(value: Any) -> str:
 def _add_to_flow(text: str, node: MappingNode, name: str, entry: Entry) -> str:
     made = f"{_value(name)}: {_value(dict(entry))}"
     if not node.entries:
-        return apply(text, [Replacement(node.start + 1, node.start + 1, made)])
+        return apply_changes(text, [Replacement(node.start + 1, node.start + 1, made)])
     last = next(reversed(node.entries.values())).value.end
-    return apply(text, [Replacement(last, last, f", {made}")])
+    return apply_changes(text, [Replacement(last, last, f", {made}")])
 
 
 def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
@@ -214,10 +222,10 @@ def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
     number = names.index(name)
     ours = node.entries[name]
     if number:
-        return apply(text, [Replacement(node.entries[names[number - 1]].value.end, ours.value.end, "")])
+        return apply_changes(text, [Replacement(node.entries[names[number - 1]].value.end, ours.value.end, "")])
     if len(names) > 1:
-        return apply(text, [Replacement(ours.key.start, node.entries[names[1]].key.start, "")])
-    return apply(text, [Replacement(ours.key.start, ours.value.end, "")])
+        return apply_changes(text, [Replacement(ours.key.start, node.entries[names[1]].key.start, "")])
+    return apply_changes(text, [Replacement(ours.key.start, ours.value.end, "")])
 
 
 def _line(text: str, place: int) -> int:

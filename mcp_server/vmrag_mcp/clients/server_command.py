@@ -64,7 +64,7 @@ def for_person(client: McpClient | None, places: Places, flags: Flags) -> Server
     elif client.personal and client.personal.finds:
         shape, name, told = client.shape, SERVER, ()
     else:
-        shape, name, told = client.shape, _called_after(places.top), (_REPO, str(places.top))
+        shape, name, told = client.shape, _name_after(places.top), (_REPO, str(places.top))
     return _entry(shape, name, command, (*told, *options(flags)))
 
 
@@ -158,30 +158,30 @@ def _repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
     return arguments[places[-1] + 1] if places else None
 
 
-def _called_after(top: Path) -> str:
+def _name_after(top: Path) -> str:
     """The name of a server for one repository, which every client takes and no format quotes."""
     word = re.sub(r"[^a-z0-9]+", "-", top.name.lower()).strip("-")
     return f"{SERVER}-{word}" if word else SERVER
 
 
-COMMAND = "uvx"
-ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link")
+LINK_COMMAND = "uvx"
+LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link")
 
 
-def cursor() -> str:
+def cursor_link() -> str:
     """https://cursor.com/docs/context/mcp/install-links; by the web, as pages show no other."""
-    config = base64.b64encode(_json({"command": COMMAND, "args": [*ARGUMENTS]}).encode()).decode()
+    config = base64.b64encode(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}).encode()).decode()
     return f"https://cursor.com/en/install-mcp?name={SERVER}&config={quote(config, safe='')}"
 
 
-def vscode() -> str:
+def vscode_link() -> str:
     """https://code.visualstudio.com/api/extension-guides/ai/mcp: `vscode:mcp/install?` and JSON."""
-    return f"vscode:mcp/install?{quote(_json({'name': SERVER, 'command': COMMAND, 'args': [*ARGUMENTS]}), safe='')}"
+    return f"vscode:mcp/install?{quote(_json({'name': SERVER, 'command': LINK_COMMAND, 'args': [*LINK_ARGUMENTS]}), safe='')}"
 
 
-def vscode_page() -> str:
+def vscode_page_link() -> str:
     """The same through a page of its makers, for pages that show no other links."""
-    config = quote(_json({"command": COMMAND, "args": [*ARGUMENTS]}), safe="")
+    config = quote(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}), safe="")
     return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
 
 

@@ -112,18 +112,18 @@ class InstallReceipt(Record, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-def find(path: Path, name: str) -> InstallReceipt | None:
+def find_receipt(path: Path, name: str) -> InstallReceipt | None:
     """None: this computer has not put the entry there, or knows no more of it."""
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.json.decode(_place(path, name).read_bytes(), type=InstallReceipt)
     return None
 
 
-def keep(receipt: InstallReceipt) -> None:
+def keep_receipt(receipt: InstallReceipt) -> None:
     write_atomically(_place(Path(receipt.file), receipt.name), json_text(receipt).encode())
 
 
-def drop(path: Path, name: str) -> None:
+def drop_receipt(path: Path, name: str) -> None:
     _place(path, name).unlink(missing_ok=True)
 
 
@@ -182,7 +182,7 @@ class Replacement(NamedTuple):
     written: str
 
 
-def apply(text: str, changes: Iterable[Replacement]) -> str:
+def apply_changes(text: str, changes: Iterable[Replacement]) -> str:
     """The text after changes that do not overlap; of two at one place, the first stands first."""
     ordered = sorted(changes, key=lambda change: change.start)
     for each in ordered[::-1]:

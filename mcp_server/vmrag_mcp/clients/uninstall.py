@@ -85,7 +85,7 @@ def _absent(installation: Installation) -> bool:
     """Whether nothing is to be done: then nothing is locked, either."""
     _, client, file, wanted = installation
     there = entries.find(client.format, entries.decode(file.read()), client.section, wanted.name)
-    return there is None and settings_file.find(file.target, wanted.name) is None
+    return there is None and settings_file.find_receipt(file.target, wanted.name) is None
 
 
 def _serves_all(client: McpClient) -> bool:
@@ -102,9 +102,9 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
     before = file.read()
     text = entries.decode(before)
     there = entries.find(client.format, text, client.section, wanted.name)
-    receipt = settings_file.find(file.target, wanted.name)
+    receipt = settings_file.find_receipt(file.target, wanted.name)
     if before is None or there is None:
-        settings_file.drop(file.target, wanted.name)
+        settings_file.drop_receipt(file.target, wanted.name)
         return report
     ours = server_command.is_ours(client.shape, there)
     if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
@@ -116,5 +116,5 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
         file.delete(before, tuple(map(Path, receipt.folders)))
     else:
         file.replace(before, after.encode())
-    settings_file.drop(file.target, wanted.name)
+    settings_file.drop_receipt(file.target, wanted.name)
     return msgspec.structs.replace(report, removed=True)

@@ -408,7 +408,7 @@ def chroma_delete_documents(
     """
     stores.require_stored(call.ws, collection_name, ids or ())
     done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
     return ChromaDeleteDocumentsResult(
         collection_name=report.collection,

@@ -96,7 +96,7 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
 
-def landed(call: Call, done: Landed[R]) -> R:
+def stored_report(call: Call, done: Landed[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     call.pending(done.pending)
     if not done.versioned:
@@ -104,6 +104,6 @@ def landed(call: Call, done: Landed[R]) -> R:
     return done.report
 
 
-def kept(call: Call, done: Landed[Any]) -> str:
+def keeping_sentence(call: Call, done: Landed[Any]) -> str:
     """The end of a message: what becomes of a thought, a chat or evidence that was stored."""
     return f"{call.tail('dolt_commit keeps it') if done.versioned else '; it stays on this machine, not versioned'}."

@@ -101,7 +101,7 @@ def dolt_commit(
     """
     report = committing.commit(call.ws, message, author=author)
     result = commit_result(call, report)
-    return DoltCommitResult(**structs.asdict(result), linked=_linked(call) if auto_link_git else None)
+    return DoltCommitResult(**structs.asdict(result), linked=_link_to_git(call) if auto_link_git else None)
 
 
 def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
@@ -117,7 +117,7 @@ def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     )
 
 
-def _linked(call: Call) -> LinkedCommit | None:
+def _link_to_git(call: Call) -> LinkedCommit | None:
     """The commit stands, whether git's can be linked to it or not."""
     try:
         report = linking.link(call.ws, git_repo_path=call.ws.places.top)

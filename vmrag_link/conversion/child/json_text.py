@@ -133,7 +133,7 @@ def _scalar(value: Any) -> str:
 _DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5};base64,[A-Za-z0-9+/=%\s]*+")
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LEVELS = 6
-_SHOWN = ("text/markdown", "text/plain")
+_OUTPUT_FORMS = ("text/markdown", "text/plain")
 """Of one output in several forms, the first that is there. Pictures and widgets have no other."""
 
 
@@ -197,7 +197,7 @@ def _output(output: dict[str, Any]) -> str:
         trace = "\n".join(_joined(line) for line in _list(output.get("traceback")))
         return _fenced(trace or f"{_joined(output.get('ename'))}: {_joined(output.get('evalue'))}")
     forms = _mapping(output.get("data")) or {"text/plain": output.get("text")}
-    for media_type in _SHOWN:
+    for media_type in _OUTPUT_FORMS:
         if text := _joined(forms.get(media_type)):
             return _without_pictures(text).strip("\n") if media_type == "text/markdown" else _fenced(text)
     return ""

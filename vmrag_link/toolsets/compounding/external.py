@@ -279,11 +279,11 @@ def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
         except (AccessDenied, FileFailed) as error:
             notes.append(f"The external documents are not indexed: {error.sentence}")
     here = read_consistently(ws, lambda: standing(ws), index=False)
-    types, total = counts(ws, here.at, found)
+    types, total = count_documents(ws, here.at, found)
     return Activated(found, mirrored, types, total, here, _differs(ws, branch), tuple(notes))
 
 
-def counts(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
+def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
     """Of all types, those without documents too; and of all documents."""
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []

@@ -194,7 +194,7 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
 def list_doc_types(call: Call) -> ListDocTypesResult:
     """List the types of the project's documents, their folders, and how many there are of each."""
     project = _project(call)
-    types, total = external.counts(call.ws, call.standing().at, project)
+    types, total = external.count_documents(call.ws, call.standing().at, project)
     return ListDocTypesResult(
         doc_types=[
             DocTypeEntry(

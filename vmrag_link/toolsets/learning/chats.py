@@ -57,7 +57,7 @@ class ToolUse(Record, frozen=True):
 
 
 class ChatRequest(Record, frozen=True):
-    """What is empty or None is derived (`chat_context`). `involved_entities`: with commas."""
+    """What is empty or None is derived from the texts. `involved_entities`: with commas."""
 
     prompt_summary: str
     response_summary: str

@@ -150,11 +150,11 @@ def chroma_log_chat(
         related_code_chunks=related_code_chunks or (),
     )
     done = log_chat(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     linked = plural(len(report.bidirectional_links.chunk_ids), "chunk")
     return ChromaLogChatResult(
         **msgspec.structs.asdict(report),
-        message=f"The chat is written down, linked with {linked} of code{outcome.kept(call, done)}",
+        message=f"The chat is written down, linked with {linked} of code{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -162,7 +162,7 @@ def chroma_log_chat(
 def learning_setup_collections(call: Call) -> LearningSetupCollectionsResult:
     """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
     done = setup_collections(call.ws)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningSetupCollectionsResult(
         **msgspec.structs.asdict(report),
         message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there.",
@@ -206,12 +206,12 @@ def learning_promote(
         validation_threshold=validation_threshold,
     )
     done = promote(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     if report.validation and not report.validation.meets_threshold:
         least = f"{validation_threshold:g}"
         call.warn("BELOW_THRESHOLD", f"The validation's score is {report.validation.score:g}, below {least}.")
     return LearningPromoteResult(
-        **msgspec.structs.asdict(report), message=f"The learning is written down{outcome.kept(call, done)}"
+        **msgspec.structs.asdict(report), message=f"The learning is written down{outcome.keeping_sentence(call, done)}"
     )
 
 
@@ -238,10 +238,10 @@ def learning_log_error(
         collection_name=collection_name,
     )
     done = log_error(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningLogErrorResult(
         **msgspec.structs.asdict(report),
-        message=f"The error is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
+        message=f"The error is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -264,11 +264,12 @@ def learning_log_test_results(
         collection_name=collection_name,
     )
     done = log_test_results(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
     return LearningLogTestResultsResult(
         **msgspec.structs.asdict(report),
-        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}{outcome.kept(call, done)}",
+        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
+        f"{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -291,10 +292,10 @@ def learning_log_quality_check(
         collection_name=collection_name,
     )
     done = log_quality_check(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningLogQualityCheckResult(
         **msgspec.structs.asdict(report),
-        message=f"The check is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
+        message=f"The check is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -319,10 +320,11 @@ def learning_validate_evidence(
         output=find_output_file(call.ws, output_file) if output_file else None,
     )
     done = validate_evidence(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
     return LearningValidateEvidenceResult(
-        **msgspec.structs.asdict(report), message=f"The score {report.score:g} {enough}{outcome.kept(call, done)}"
+        **msgspec.structs.asdict(report),
+        message=f"The score {report.score:g} {enough}{outcome.keeping_sentence(call, done)}",
     )
 
 

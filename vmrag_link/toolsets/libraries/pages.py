@@ -37,7 +37,7 @@ def admit_typed(ws: Workspace) -> Admit:
     """For URLs that a person types: every host is agreed to, and remembered for `admit_stored`."""
 
     def admit(page: PageUrl) -> None:
-        if _named(ws, page, PAGES_KEY):
+        if _is_agreed_to(ws, page, PAGES_KEY):
             return
         try:
             settings.add(ws.places, PAGES_KEY, page.site)
@@ -53,7 +53,7 @@ def admit_stored(ws: Workspace) -> Admit:
     """For URLs that the knowledge base names."""
 
     def admit(page: PageUrl) -> None:
-        if not _named(ws, page, PAGES_KEY) and not _named(ws, page, TRUSTED_KEY):
+        if not _is_agreed_to(ws, page, PAGES_KEY) and not _is_agreed_to(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"{page.site} was not asked for {page}: nobody here has taken a page from it, and the knowledge base may be anybody's.",
                 hint=f"git config --add {PAGES_KEY} {quoted(page.site)}   (only if you know whose it is)",
@@ -71,7 +71,7 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
     """
 
     def admit(page: PageUrl) -> None:
-        if page.site not in agreed and not _named(ws, page, TRUSTED_KEY):
+        if page.site not in agreed and not _is_agreed_to(ws, page, TRUSTED_KEY):
             raise RemoteNotTrusted(
                 f"{page.site} was not asked for a page: nobody here has agreed that agents may send it anything.",
                 hint=f"git config --add {TRUSTED_KEY} {quoted(page.site)}   (only if you know whose it is)",
@@ -90,7 +90,7 @@ def agree(ws: Workspace, site: str) -> None:
         settings.add(ws.places, TRUSTED_KEY, site)
 
 
-def _named(ws: Workspace, page: PageUrl, key: str) -> bool:
+def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
     """Whether this machine's git configuration names the host, or the person let it be private."""
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
@@ -113,8 +113,8 @@ def key_of(url: str) -> str:
 
 
 def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Source:
-    """The page as it is now; `before`: the document that a library has of it; `admit`: as of
-    `page_hosts`.
+    """The page as it is now; `before`: the document that a library has of it. `admit`
+    decides about its host.
 
     Raises as `web.fetching.fetch`.
     """

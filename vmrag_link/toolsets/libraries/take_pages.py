@@ -136,7 +136,7 @@ def take_pages(
     dry_run: bool = False,
 ) -> TakenPages:
     """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
-    `admit`: as of `page_hosts`.
+    `admit`: as of `pages`.
 
     With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
     its `problem`.

@@ -56,7 +56,7 @@ def page(
     ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
 ) -> Landed[Ingested]:
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
-    stored. `admit`: as of `page_hosts`.
+    stored. `admit`: as of `pages`.
 
     Raises as `pages.read` and `ingest`.
     """

@@ -136,7 +136,7 @@ def chroma_sequential_thinking(
             custom=custom_data or {},
         ),
     )
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     stored, previous = report.thought, report.previous
     return ChromaSequentialThinkingResult(
         session_id=stored.place.session_id,
@@ -151,7 +151,7 @@ def chroma_sequential_thinking(
             for each in previous[-SHOWN:]
         ],
         replaced=report.replaced,
-        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down{outcome.kept(call, done)}",
+        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down{outcome.keeping_sentence(call, done)}",
     )
 
 
