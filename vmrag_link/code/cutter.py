@@ -23,7 +23,7 @@ _MOST_AHEAD, _CHARACTERS_AHEAD = 64, 1 << 21
 """Texts that the child is told before their turn, so that it never waits for us."""
 
 _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
-"""Code takes a second for five megabytes. What is made to be hard is stopped by `symbols.parse`, but for
+"""Code takes a second for five megabytes. What is made to be hard is stopped by the parser, but for
 some that grow with the square of a text, which may not grow for long.
 """
 

@@ -25,7 +25,12 @@ from vmrag_mcp.session import Call
 from vmrag_mcp.tools import diff
 from vmrag_mcp.tools.diff import ChangeEntry, Changes, DocumentInCommit, Summary
 from vmrag_mcp.tools.history_results import (
+    SHORT,
     CommitChanges,
+    CommitMatch,
+    CommitSummary,
+    CommitWithParent,
+    CommitWithStats,
     DoltBranchesResult,
     DoltCommitsResult,
     DoltFindResult,
@@ -39,7 +44,6 @@ from vmrag_mcp.tools.history_results import (
     SyncState,
     UncommittedDocuments,
 )
-from vmrag_mcp.tools.outcome import SHORT, CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""

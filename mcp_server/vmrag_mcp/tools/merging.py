@@ -16,7 +16,8 @@ from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
-from vmrag_mcp.tools.outcome import CommitWithParent, SyncSummary
+from vmrag_mcp.tools.history_results import CommitWithParent
+from vmrag_mcp.tools.outcome import SyncSummary
 
 
 class MergeBranchResult(ToolResult, frozen=True):

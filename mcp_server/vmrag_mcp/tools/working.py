@@ -19,7 +19,8 @@ from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.diff import Summary
-from vmrag_mcp.tools.outcome import CommitSummary, CommitWithParent, SyncSummary
+from vmrag_mcp.tools.history_results import CommitSummary, CommitWithParent
+from vmrag_mcp.tools.outcome import SyncSummary
 
 
 class LinkedCommit(Record, frozen=True):

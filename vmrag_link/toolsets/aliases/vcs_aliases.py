@@ -17,8 +17,7 @@ from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, working
-from vmrag_mcp.tools.history_results import StatusResult
-from vmrag_mcp.tools.outcome import SHORT, CommitWithStats
+from vmrag_mcp.tools.history_results import SHORT, CommitWithStats, StatusResult
 from vmrag_mcp.tools.sync import SyncTotals
 from vmrag_mcp.tools.working import Carrying, CommitResult, DoltCheckoutResult, Message
 
