@@ -77,7 +77,9 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     asked = arguments.get("since")
     since, why = (asked, "as asked") if asked else branch_base(call.ws)
     report = compare(call.ws, [since]).report()
-    shown = _shown(call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}")
+    shown = _change_lines(
+        call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
+    )
     question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
     return "\n".join([question, _TELL, "", *shown])
 
@@ -87,11 +89,11 @@ def _commit(call: Call, _: Mapping[str, str]) -> str:
 
     call.standing()
     report = compare(call.ws, []).report()
-    shown = _shown(call, report, "get_diff(include_content=true)", "vmrag diff")
+    shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
     return "\n".join([call.worded(_PREPARE), "", *shown])
 
 
-def _shown(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
+def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
     """The changes as people read them, cut where they get long. Then the tool shows all of them,
     or the command, where there is no such tool.
     """

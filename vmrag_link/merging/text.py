@@ -186,7 +186,7 @@ class Markers(Record, frozen=True):
         """
         start, before, between, end = self._lines
         sought = {start, before, end} | ({between} if middle else set())
-        return next(((number, line) for number, line in enumerate(_stripped(text), 1) if line in sought), None)
+        return next(((number, line) for number, line in enumerate(_without_line_ends(text), 1) if line in sought), None)
 
     @property
     def _lines(self) -> tuple[str, str, str, str]:
@@ -196,7 +196,7 @@ class Markers(Record, frozen=True):
         return start, base, middle, end
 
 
-def _stripped(text: str) -> list[str]:
+def _without_line_ends(text: str) -> list[str]:
     return [line.rstrip() for line in text.split("\n")]
 
 

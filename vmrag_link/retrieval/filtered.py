@@ -70,7 +70,7 @@ def _stretches(rows: Sequence[int]) -> Iterator[range]:
 
 _OF_HEADER = frozenset({"title", "source_id", "content_hash", "source_table", "collection"})
 _OF_CHUNK = frozenset({"chunk_index", "total_chunks"})
-_AS_GIVEN = frozenset({str, float, bool, type(None)})
+_KEPT_TYPES = frozenset({str, float, bool, type(None)})
 
 
 class MetadataColumns:
@@ -105,7 +105,7 @@ class MetadataColumns:
         rows = [self._decode(each) for each in documents.metadata]
         found: dict[str, Sequence[Any]] = dict.fromkeys(self._keys, [None] * len(rows))
         for key, given in self._given.items():
-            found[key] = [each if type(each) in _AS_GIVEN else chroma_value(each) for each in map(given, rows)]
+            found[key] = [each if type(each) in _KEPT_TYPES else chroma_value(each) for each in map(given, rows)]
         if "title" in found:
             both = zip(found["title"], documents.title, strict=True)
             found["title"] = [title or None if each is None else each for each, title in both]

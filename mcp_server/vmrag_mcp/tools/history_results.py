@@ -1,4 +1,4 @@
-"""Commits as tools show them, and results of the tools that show where the knowledge base stands."""
+"""Commits as tools show them, and the results of tools that show where knowledge stands."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def rag_query(
         ],
         synthesis=done.answer.synthesis,
         model=done.answer.model,
-        message=_told(done),
+        message=_answer_sentence(done),
     )
 
 
@@ -253,7 +253,7 @@ def rag_query_external(
         external_docs_path=f"./{project.external}",
         synthesis=done.answer.synthesis,
         model=done.answer.model,
-        message=_told(done),
+        message=_answer_sentence(done),
     )
 
 
@@ -386,6 +386,6 @@ def _counted(call: Call, total: int, best: float | None, least: float) -> str:
     return f"{plural(total, 'document')} with a score of {least} or more."
 
 
-def _told(done: Answered) -> str:
+def _answer_sentence(done: Answered) -> str:
     count = len(done.sources)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

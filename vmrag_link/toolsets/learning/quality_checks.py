@@ -90,7 +90,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
 
     def plan(at: At) -> Planned[QualityReport]:
         collection, new = collections.find_or_new(store, at, request.collection_name)
-        row = evidence.record(collection.name, doc_id, _told(report), TYPE, found, **numbers)
+        row = evidence.record(collection.name, doc_id, _report_text(report), TYPE, found, **numbers)
         return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
 
     return writing.write(store, plan, "write down a quality check")
@@ -109,7 +109,7 @@ def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, paramet
         ) from None
 
 
-def _told(report: QualityReport) -> str:
+def _report_text(report: QualityReport) -> str:
     unit = " %" if report.tool == COVERAGE else ""
     before = "" if report.before_value is None else f", {report.before_value:g}{unit} before"
     return f"Quality check by {report.tool} ({report.metric_type}): {report.after_value:g}{unit}{before}"

@@ -93,7 +93,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     def plan(at: At) -> Planned[RunReport]:
         collection, new = collections.find_or_new(store, at, request.collection_name)
         rows = [_transition(collection.name, run_id, each, item) for each, item in zip(stored, items, strict=True)]
-        rows.append(evidence.record(collection.name, run_id, _told(counts, compared), RUN, whole, **more))
+        rows.append(evidence.record(collection.name, run_id, _run_text(counts, compared), RUN, whole, **more))
         return Planned(collections.prepared(store, [collections.Put(collection, new, rows)]), report)
 
     return writing.write(store, plan, "write down test results")
@@ -130,7 +130,7 @@ def _changed(ws: Workspace, request: RunRequest) -> list[str]:
     return history.changed_files(ws.places, before, after)[:MOST_NAMES]
 
 
-def _told(counts: RunCounts, compared: RunComparison) -> str:
+def _run_text(counts: RunCounts, compared: RunComparison) -> str:
     ended = (
         f"{counts.passed} passed, {counts.failed} failed, {counts.errors} in error, {counts.skipped} skipped",
         *(f"{len(tests)} {what}: {', '.join(tests[:MOST_NAMES])}" for what, tests in _changes(compared) if tests),

@@ -89,7 +89,7 @@ def import_sources(
     check(name, metadata)
     library.find(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
-    named = list(_named(ws, sources, selection or FileSelection(), skipped))
+    named = list(_files_of(ws, sources, selection or FileSelection(), skipped))
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -117,7 +117,7 @@ def import_sources(
     )
 
 
-def _named(
+def _files_of(
     ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""

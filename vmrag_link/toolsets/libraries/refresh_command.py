@@ -86,7 +86,7 @@ def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]
         return {name: list(pages.values()) for name, pages in there.items() if pages}
     wanted: dict[str, dict[str, None]] = {}
     for name in names:
-        for collection, url in _meant(ws, at, there, name):
+        for collection, url in _resolve_name(ws, at, there, name):
             wanted.setdefault(collection, {})[url] = None
     return {collection: list(urls) for collection, urls in wanted.items()}
 
@@ -96,7 +96,7 @@ def _pages_of(ws: Workspace, at: At, name: str) -> dict[str, str]:
     return {doc_id: source for doc_id, source in ws.engine.sources(at, name) if named_files.is_url(source)}
 
 
-def _meant(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
+def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
     """Libraries and URLs that a name on the command line means."""
     if named_files.is_url(name):
         url = parse_url(name).text

@@ -155,7 +155,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
         row = entry(collection.name, doc_id, new.text, metadata(place, new.custom), before=before)
         was = thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
-            raise _taken(doc_id, was)
+            raise _place_taken(doc_id, was)
         thought = Thought(doc_id, place, new.text, dict(new.custom))
         previous = _previous(session_thoughts, place)
         if before and was and content_hash(new.text) == before.content_hash and _same(was, thought):
@@ -208,7 +208,7 @@ def _same(was: Thought, now: Thought) -> bool:
     return msgspec.structs.replace(was, place=msgspec.structs.replace(was.place, timestamp=now.place.timestamp)) == now
 
 
-def _taken(doc_id: str, was: Thought) -> UsageInvalid:
+def _place_taken(doc_id: str, was: Thought) -> UsageInvalid:
     return UsageInvalid(
         f"The id {doc_id!r} is that of a thought of session {was.place.session_id!r}.",
         hint="Take another session_id or branch_id.",

@@ -179,7 +179,7 @@ def chroma_find_similar_thoughts(
         total_found=len(rows),
         threshold_used=found.threshold,
         best_similarity=found.best,
-        message=_told(plural(len(rows), "thought"), found.threshold, found.best),
+        message=_similar_sentence(plural(len(rows), "thought"), found.threshold, found.best),
     )
 
 
@@ -212,7 +212,7 @@ def chroma_find_similar_sessions(
         total_found=len(rows),
         threshold_used=found.threshold,
         best_similarity=found.best,
-        message=_told(plural(len(rows), "session"), found.threshold, found.best),
+        message=_similar_sentence(plural(len(rows), "session"), found.threshold, found.best),
     )
 
 
@@ -220,7 +220,7 @@ def _metadata(thought: Thought) -> ThoughtMetadata:
     return ThoughtMetadata(**structs.asdict(thought.place), custom_data=thought.custom)
 
 
-def _told(found: str, threshold: float, best: float | None) -> str:
+def _similar_sentence(found: str, threshold: float, best: float | None) -> str:
     if best is None:
         return "Nothing is written down yet that could be found."
     nearest = f"; the nearest has {best}, so threshold={best} finds it" if best < threshold else ""
