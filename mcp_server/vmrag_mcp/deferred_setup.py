@@ -16,8 +16,8 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_mcp import options
-from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
+from vmrag_mcp.process import log
 from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.server import KnowledgeServer
 

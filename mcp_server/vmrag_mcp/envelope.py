@@ -1,24 +1,28 @@
 """Answers of tools: success, and one shape for failures that clients of several servers can read.
 
 An answer holds the text of errors of `vmrag_link.errors`, which are written for people; of other
-exceptions it holds nothing.
+exceptions it holds nothing. No answer is longer than a client can take: lists are cut, and what is
+left out is counted. Tools that read page by page end their pages by themselves; the cut is for all
+others, and for what they could not foresee. A text is never cut: one document that was asked for
+comes whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
-from vmrag_mcp import bounds
-from vmrag_mcp.results.base import KbAnswer, ToolResult, ToolWarning
+from vmrag_mcp.results import KbAnswer, ToolResult, ToolWarning
 
-if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+if TYPE_CHECKING:
     from vmrag_link.ops.follow.provenance import KbBlock
     from vmrag_mcp.options import ToolSelection
+
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
@@ -88,7 +92,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     characters, about; `left_out` in the details counts what would have been more.
     """
     given = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
-    details = {key: _shortened(value) for key, value in given.items()}
+    details = {key: _without_middle(value) for key, value in given.items()}
     if error.code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[error.code]
     if error.code == "DATABASE_ERROR":
@@ -96,7 +100,7 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     envelope = {
         "success": False,
         "error": error.code,
-        "message": terminal_text.visible(_shortened(error.message)),
+        "message": terminal_text.visible(_without_middle(error.message)),
         "details": details,
         "suggestions": _suggestions(error, tools),
         "code": error.code,
@@ -104,12 +108,12 @@ def failure(error: VmragError, tools: ToolSelection | None = None, *, most: int 
     }
     if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
         envelope["local_changes"] = details.setdefault("local_changes", {})
-    if most is not None and (left := bounds.cut(envelope, most)):
+    if most is not None and (left := cut(envelope, most)):
         details["left_out"] = left
     return envelope
 
 
-def _shortened(value: Any, most: int = LONGEST) -> Any:
+def _without_middle(value: Any, most: int = LONGEST) -> Any:
     """Texts without their middle, where they are too long, and lists of such texts. Objects come
     from operations, such as the sides of a conflict, and are as long as they have to be.
     """
@@ -117,7 +121,7 @@ def _shortened(value: Any, most: int = LONGEST) -> Any:
         case str() if len(value) > most:
             return f"{value[: most * 2 // 3]} … {value[-most // 3 :]}"
         case list() | tuple():
-            return [_shortened(each, most) for each in value]
+            return [_without_middle(each, most) for each in value]
     return value
 
 
@@ -126,7 +130,7 @@ def _suggestions(error: VmragError, tools: ToolSelection | None) -> list[str]:
     wanted = [*_by_code(error), error.hint]
     there = [tools.worded(each) for each in wanted] if tools else wanted
     return [
-        terminal_text.visible(_shortened(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
+        terminal_text.visible(_without_middle(each, LONGEST_SUGGESTION)) for each in dict.fromkeys(filter(None, there))
     ] or [LAST_RESORT]
 
 
@@ -159,7 +163,7 @@ def success(
     answer = {"success": True, **msgspec.to_builtins(result)}
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, stale=stale))
-    if most is not None and (left := bounds.cut(answer, most)):
+    if most is not None and (left := cut(answer, most)):
         answer["left_out"] = left
         if "has_more" in answer:
             answer["has_more"] = True
@@ -186,3 +190,75 @@ def internal(incident: str, log: str) -> VmragError:
         incident=incident,
         log=log,
     )
+
+
+SLACK = 4_000
+"""Characters of JSON beyond the bound, for what every answer says besides."""
+
+_NOTE_CHARACTERS = 1_000
+"""Of these, what an answer needs to say that something is left out."""
+
+_NEVER_CUT = ("warnings", "suggestions", "kb")
+"""Never cut."""
+
+
+class _Column(NamedTuple):
+    """A list of an answer, and the lists beside it that are as long: columns of one table."""
+
+    path: str
+    beside: dict[str, list[Any]]
+
+    @property
+    def weights(self) -> list[int]:
+        return [sum(map(_weight, row)) for row in zip(*self.beside.values(), strict=True)]
+
+
+def cut(answer: dict[str, Any], most: int) -> dict[str, int]:
+    """Cut the ends of an answer's lists until its JSON has no more than `most` characters and
+    `SLACK`; returns how many items of which list are left out.
+    """
+    left: dict[str, int] = {}
+    if _weight(answer) <= most + SLACK:
+        return left
+    room = most + SLACK - _NOTE_CHARACTERS
+    while (over := _weight(answer) - room) > 0:
+        heaviest = max(_columns(answer, ""), key=lambda each: sum(each.weights), default=None)
+        if heaviest is None:
+            break
+        weights = heaviest.weights
+        kept, saved = len(weights), 0
+        while kept > 1 and saved < over:
+            kept -= 1
+            saved += weights[kept] + 1
+        for name, items in heaviest.beside.items():
+            path = f"{heaviest.path}.{name}" if heaviest.path else name
+            left[path] = left.get(path, 0) + len(items) - kept
+            del items[kept:]
+    return left
+
+
+def _columns(value: Any, path: str) -> Iterator[_Column]:
+    """The tables in a value that have several rows, those within their rows, too."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _columns(each, path)
+    if not isinstance(value, dict):
+        return
+    by_length: dict[int, dict[str, list[Any]]] = {}
+    for name, below in value.items():
+        if name in _NEVER_CUT:
+            continue
+        yield from _columns(below, f"{path}.{name}" if path else name)
+        if isinstance(below, list) and len(below) > 1:
+            by_length.setdefault(len(below), {})[name] = below
+    for beside in by_length.values():
+        if any(isinstance(each, dict | str) for items in beside.values() for each in items[:1]):
+            yield _Column(path, beside)
+
+
+def _weight(value: Any) -> int:
+    """Characters of its JSON. A path that is not UTF-8 is escaped later, which makes it longer."""
+    try:
+        return len(msgspec.json.encode(value).decode())
+    except UnicodeEncodeError:
+        return len(json.dumps(value, ensure_ascii=False))

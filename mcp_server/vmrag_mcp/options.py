@@ -1,12 +1,16 @@
-"""The tools that a server has: by toolsets, single tools, exclusions and read-only.
+"""The tools that a server has: by toolsets, single tools, exclusions and read-only; and texts that
+name tools, as the server's clients read them.
 
 A flag goes before the environment, that before the settings, those before the default. Restrictions
-add up: a tool that any of them excludes is excluded.
+add up: a tool that any of them excludes is excluded. A sentence that names a tool which the server
+lacks would send an agent into a refusal, so it is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Container, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -16,7 +20,6 @@ from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
-from vmrag_mcp.wording import worded
 
 KEYWORDS = ("default", "all")
 SWITCH = "enable_toolset"
@@ -184,7 +187,7 @@ class ToolSelection(Record, frozen=True):
         return f"{self.chosen.prefix}{name}" in self.tools
 
     def worded(self, text: str) -> str:
-        """A text without what names a tool that this server does not have (`wording`)."""
+        """A text without what names a tool that this server does not have (`worded`)."""
         return worded(text, self.tools, self.chosen.prefix)
 
 
@@ -276,3 +279,39 @@ def _tools(names: Sequence[str], flag: str) -> list[str]:
                 tools=list(catalogue()),
             )
     return list(names)
+
+
+_PARTS = re.compile(r"(?<=[.;])\s+")
+"""Between sentences, and between the parts of one that a semicolon separates."""
+
+
+@cache
+def _tool_names() -> re.Pattern[str]:
+    """Names of tools within a text.
+
+    `commit` and `search` are words, too, and `create_branch` before `=` or ` (` is a parameter.
+    """
+    names = "|".join(name for name in catalogue() if "_" in name)
+    return re.compile(rf"(?<![\w.])(?:{names})(?![\w=]| \()")
+
+
+def mentioned(text: str) -> set[str]:
+    """The tools that a text names, by their names in the catalogue."""
+    return {*_tool_names().findall(text)}
+
+
+def worded(text: str, there: Container[str], prefix: str) -> str:
+    """A text without what names a tool that is not there; other tools by the names that clients
+    call. Empty if nothing is left.
+
+    `there`: the tools of the server, by those names.
+    """
+    if not mentioned(text):
+        return text
+    kept: list[str] = []
+    for part in _PARTS.split(text):
+        if all(f"{prefix}{name}" in there for name in mentioned(part)):
+            kept.append(part)
+        elif kept and kept[-1].endswith(";"):
+            kept[-1] = kept[-1][:-1] + (part[-1] if part.endswith((".", ";")) else "")
+    return _tool_names().sub(lambda found: f"{prefix}{found[0]}", " ".join(kept))

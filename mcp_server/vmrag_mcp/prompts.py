@@ -1,17 +1,23 @@
-"""Prompts: tasks about the knowledge that a person can give the agent, with their material."""
+"""Prompts: tasks about the knowledge that a person can give the agent, with their material; and the
+values that complete the arguments of prompts and the variables of resources' addresses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Record
 from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.resources import TEMPLATES, collections, place, shown
 from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:
     from vmrag_link.ops.history.word_diff import DiffReport
+
 
 LONGEST = 20_000
 """Characters of changes that a prompt quotes; for more it names the tool."""
@@ -71,7 +77,9 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     asked = arguments.get("since")
     since, why = (asked, "as asked") if asked else branch_base(call.ws)
     report = compare(call.ws, [since]).report()
-    shown = _shown(call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}")
+    shown = _change_lines(
+        call, report, f"get_diff(from_ref={since!r}, include_content=true)", f"vmrag diff {quoted(since)}"
+    )
     question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
     return "\n".join([question, _TELL, "", *shown])
 
@@ -81,11 +89,11 @@ def _commit(call: Call, _: Mapping[str, str]) -> str:
 
     call.standing()
     report = compare(call.ws, []).report()
-    shown = _shown(call, report, "get_diff(include_content=true)", "vmrag diff")
+    shown = _change_lines(call, report, "get_diff(include_content=true)", "vmrag diff")
     return "\n".join([call.worded(_PREPARE), "", *shown])
 
 
-def _shown(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
+def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> Iterable[str]:
     """The changes as people read them, cut where they get long. Then the tool shows all of them,
     or the command, where there is no such tool.
     """
@@ -134,3 +142,32 @@ PROMPTS = {
         ),
     )
 }
+
+
+MOST = 100
+"""The protocol's own limit of an answer."""
+
+
+def complete(call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Values that begin with the typed text, and whether there are more.
+
+    `reference`: a prompt's name or a template's address; an unknown one has no values. `known`:
+    arguments that have a value already.
+    """
+    fitting = (each for each in _values(call, reference, argument, known) if each.lower().startswith(typed.lower()))
+    found = list(islice(fitting, MOST + 1))
+    return found[:MOST], len(found) > MOST
+
+
+def _values(call: Call, reference: str, argument: str, known: Mapping[str, str]) -> Iterable[str]:
+    if reference in {each.uri for each in shown(TEMPLATES, call.tools)}:
+        match argument:
+            case "collection":
+                return (each.name for each, _ in collections(call))
+            case "doc_id" if "collection" in known:
+                store, at = place(call, known["collection"])
+                return (each.doc_id for each in store.engine.headers(at, collection=known["collection"]))
+    if reference in PROMPTS and argument == "since" and (call.tools is None or call.tools.reachable("dolt_branches")):
+        call.standing()
+        return (each.name for each in call.ws.engine.branches() if not reserved(each.name))
+    return ()

@@ -1,5 +1,10 @@
 """`python -m vmrag_mcp.reference` writes every `tools.json` from the tools' declarations; with the
 name of a package, that of the toolsets which it declares.
+
+`result_schema` derives the JSON Schema of a tool's whole answer from the record that its function
+returns. Tests hold answers against it, and `docs/tools.md` is written from it. Clients do not get
+it as `outputSchema`: those of the 33 default tools take 57 kB at least, the whole list of tools 18
+kB, and every conversation would pay for them.
 """
 
 from __future__ import annotations
@@ -7,14 +12,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
 
 import msgspec
+from msgspec import inspect as type_info
 
 from vmrag_link import toolset
 from vmrag_mcp.arguments import parameters
 from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, toolsets
+from vmrag_mcp.results import KbAnswer, ServerResult, ToolResult, ToolWarning
 
 
 def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
@@ -61,6 +68,113 @@ def packages() -> list[str]:
 def main() -> None:
     for package in sys.argv[1:] or packages():
         (toolset.folder(package) / CATALOGUE).write_bytes(catalogue_json(package))
+
+
+_REF = "#/$defs/"
+
+Schema = dict[str, Any]
+
+COMMON = ("success", "message", "kb", "left_out", "warnings")
+"""The keys of every answer; one about the server itself has no `kb`."""
+
+_LEFT_OUT = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+class ResultKey(msgspec.Struct, frozen=True):
+    """A key of an answer.
+
+    `path`: `a.b` is the key b of the object a, `a[].b` the key b of each object in the list a.
+    `always`: it is always there; else `when` says in words when it is.
+    """
+
+    path: str
+    always: bool
+    when: str
+
+
+def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
+    """What a tool's function returns."""
+    found: type[ToolResult] = get_type_hints(function)["return"]
+    return found
+
+
+def answer_schema(result: type[ToolResult]) -> Schema:
+    """Of a successful answer. No object has other keys, unless it is free-form."""
+    kinds = (result, KbAnswer, list[ToolWarning])
+    (top, kb, warnings), components = msgspec.json.schema_components(kinds)
+    for record in set(_records(type_info.multi_type_info(kinds))):
+        _close(components[record.__name__], record)
+    answer = components[result.__name__]
+    block = {} if issubclass(result, ServerResult) else {"kb": kb}
+    answer["properties"] = {
+        "success": {"const": True},
+        **answer["properties"],
+        **block,
+        "left_out": _LEFT_OUT,
+        "warnings": warnings,
+    }
+    answer["required"] = ["success", *answer["required"], *block]
+    return {**top, "$defs": components}
+
+
+def result_keys(result: type[ToolResult]) -> list[ResultKey]:
+    """The keys that are the tool's own, in the order of the wire."""
+    schema = answer_schema(result)
+    return [
+        each
+        for each in _keys(schema, schema["$defs"], "")
+        if each.path.partition("[")[0].partition(".")[0] not in COMMON
+    ]
+
+
+def _close(component: Schema, record: type[msgspec.Struct]) -> None:
+    """Require what the record always writes, and allow nothing else.
+
+    For msgspec a field with a default is optional. The record writes it all the same, unless the
+    field is UNSET or the record omits its defaults, which then never appear.
+    """
+    component["additionalProperties"] = False
+    omits = record.__struct_config__.omit_defaults
+    for field in msgspec.structs.fields(record):
+        schema = component["properties"][field.encode_name]
+        if "default" in schema:
+            del schema["default"]
+            if not omits:
+                component["required"].append(field.encode_name)
+            elif "anyOf" in schema:
+                schema["anyOf"] = [each for each in schema["anyOf"] if each != {"type": "null"}]
+
+
+def _records(kinds: Any) -> Iterator[type[msgspec.Struct]]:
+    """All records within some types."""
+    for kind in kinds:
+        match kind:
+            case type_info.StructType(cls=cls, fields=fields):
+                yield cls
+                yield from _records(each.type for each in fields)
+            case (
+                type_info.ListType(item_type=item)
+                | type_info.VarTupleType(item_type=item)
+                | type_info.Metadata(type=item)
+            ):
+                yield from _records((item,))
+            case type_info.DictType(value_type=value):
+                yield from _records((value,))
+            case type_info.UnionType(types=types):
+                yield from _records(types)
+
+
+def _keys(schema: Schema, components: dict[str, Schema], where: str) -> Iterator[ResultKey]:
+    for each in schema.get("anyOf", ()):
+        yield from _keys(each, components, where)
+    if "items" in schema:
+        yield from _keys(schema["items"], components, f"{where}[]")
+    if "$ref" in schema:
+        schema = components[schema["$ref"].removeprefix(_REF)]
+    for name, below in schema.get("properties", {}).items():
+        path = f"{where}.{name}" if where else name
+        yield ResultKey(path, name in schema["required"], below.get("description", ""))
+        yield from _keys(below, components, path)
 
 
 if __name__ == "__main__":

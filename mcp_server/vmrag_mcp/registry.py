@@ -17,8 +17,8 @@ import msgspec
 from vmrag_link import toolset
 from vmrag_link.models import Record
 from vmrag_link.toolset import Toolset
-from vmrag_mcp.log import log
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.process import log
+from vmrag_mcp.results import ToolResult
 
 CORE = {
     each.name: each

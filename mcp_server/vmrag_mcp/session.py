@@ -24,7 +24,7 @@ from vmrag_mcp import envelope
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
-from vmrag_mcp.results.base import ToolWarning
+from vmrag_mcp.results import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
 
 
 class Behaviour(Record, frozen=True):
-    """Settings of tools. `page_chars`: the most text in a result (`bounds`), unless it is one
+    """Settings of tools. `page_chars`: the most text in a result (`envelope.cut`), unless it is one
     document's.
     """
 
@@ -97,7 +97,7 @@ class Call:
             agree(self.ws, remote)
 
     def worded(self, text: str) -> str:
-        """A text without what names a tool that this server does not have (`wording`)."""
+        """A text without what names a tool that this server does not have (`options.worded`)."""
         return self.tools.worded(text) if self.tools else text
 
     def tail(self, advice: str) -> str:

@@ -15,12 +15,10 @@ from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.models import Record
 from vmrag_link.settings import EmbeddingModel
 from vmrag_mcp import options
-from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
+from vmrag_mcp.process import Wire, leave, leave_when_told, leave_with_parent, log
 from vmrag_mcp.repository import PlacedSession, find, load_settings
 from vmrag_mcp.transport.address import ListenAddress, address, origin, require_safe
-from vmrag_mcp.transport.shutdown import leave, leave_when_told, leave_with_parent
-from vmrag_mcp.transport.wire import Wire
 
 if TYPE_CHECKING:
     from vmrag_mcp.server import KnowledgeServer

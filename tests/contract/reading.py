@@ -16,9 +16,9 @@ import msgspec
 import yaml
 
 from vmrag_mcp.envelope import LAST_RESORT
+from vmrag_mcp.reference import answer_schema, result_keys, result_type
 from vmrag_mcp.registry import catalogue, function_of
-from vmrag_mcp.result_schema import answer_schema, result_keys, result_type
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 
 FOLDER = Path(__file__).parent
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

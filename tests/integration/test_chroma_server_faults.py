@@ -21,7 +21,8 @@ from tests.support.paid import TEXTS, another_machine, paid_texts, share
 from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link import endpoint
-from vmrag_link.chroma_server import lease, names
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server import share as sharing
 from vmrag_link.chroma_server.client import SharedRow
 from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.models import content_hash
@@ -292,8 +293,8 @@ def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
         "Another client has been building"
         in paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"}, code=3).err
     )
-    late = time.time() + lease.LEASE_SECONDS + 1
-    monkeypatch.setattr(lease.time, "time", lambda: late)
+    late = time.time() + sharing.LEASE_SECONDS + 1
+    monkeypatch.setattr(sharing.time, "time", lambda: late)
     share(paid)
     assert len(database.sealed()) == 2
     assert set(database.collections()) == set(database.sealed())
@@ -317,13 +318,13 @@ def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database)
     """It comes back after a long sleep: the collection that it filled has another name by then."""
     client = database.client()
     name = names.collection_name("0" * 12, "1" * 32)
-    slow, quick = lease.Lease(client, name), lease.Lease(database.client(), name)
+    slow, quick = sharing.Lease(client, name), share.Lease(database.client(), name)
     assert slow.take()
     assert not quick.take()
     assert client.change(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})
     assert quick.take()
     slow._renewed = 0.0
-    with pytest.raises(lease.LeaseLost):
+    with pytest.raises(sharing.LeaseLost):
         slow.keep()
     client.add(quick.collection, [SharedRow("a", b"\0" * 8, "text", {"n": 1})])
     assert client.count(quick.collection) == 1
@@ -333,7 +334,7 @@ def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
     client = database.client()
     name = names.collection_name("0" * 12, "1" * 32)
     client.create(name + names.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
-    assert lease.Lease(client, name).take()
+    assert sharing.Lease(client, name).take()
 
 
 def test_a_silent_server_is_asked_once_and_not_for_every_request(database, monkeypatch):

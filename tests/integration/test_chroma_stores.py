@@ -28,7 +28,7 @@ from vmrag_link.chroma.build import MadeStore
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.embedding.base import featureless
-from vmrag_link.embedding.texts import vectors_for
+from vmrag_link.embedding.cache import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import directories, view
 from vmrag_link.index.reader import IndexReader

@@ -17,8 +17,7 @@ import pytest
 
 from tests.support.long import LONG
 from vmrag_link.embedding import registry
-from vmrag_link.embedding.cache import EmbeddingCache, Excess
-from vmrag_link.embedding.texts import BATCH, Counts, vectors_for
+from vmrag_link.embedding.cache import BATCH, Counts, EmbeddingCache, Excess, vectors_for
 from vmrag_link.errors import FileFailed
 from vmrag_link.models import content_hash
 from vmrag_link.progress import Quiet, Task

@@ -9,8 +9,7 @@ import pytest
 
 from tests.integration.test_embedding_cache import Notes
 from tests.support.bits import flip
-from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.texts import vectors_for
+from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
 from vmrag_link.errors import EmbeddingFailed
 
 DIMENSIONS = 64

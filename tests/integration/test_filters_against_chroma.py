@@ -31,7 +31,7 @@ from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
-from vmrag_link.retrieval.matching import keys_of, matching
+from vmrag_link.retrieval.filters import keys_of, matching
 
 pytestmark = needs_chroma
 

@@ -19,7 +19,7 @@ from tests.support.terminal import Project
 from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.registry import HashModel
 from vmrag_link.index import draft, keywords, lengths, manifest, seal, vectors, view
 from vmrag_link.index.verify import problem_of, segments_beside
 from vmrag_link.sync import adding

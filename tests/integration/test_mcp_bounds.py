@@ -13,7 +13,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, copied, derived, opened
-from vmrag_mcp.bounds import SLACK, cut
+from vmrag_mcp.envelope import SLACK, cut
 from vmrag_mcp.registry import catalogue
 from vmrag_mcp.session import Behaviour
 

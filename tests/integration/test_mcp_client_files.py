@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from tests.support import terminal
-from vmrag_mcp.clients import entries, installation, settings_file
-from vmrag_mcp.clients.edits import TextRefused
-from vmrag_mcp.clients.settings_file import SettingsFile
+from vmrag_mcp.clients import entries, install, settings_file
+from vmrag_mcp.clients.settings_file import SettingsFile, TextRefused
 from vmrag_mcp.clients.table import CLIENTS
 
 template, project = terminal.template, terminal.project
@@ -304,7 +303,7 @@ def test_all_and_back_leaves_every_file_as_it_was_and_one_broken_file_stops_none
     before = snapshot(home), snapshot(project.top)
     first = project.ask("mcp", "install", "--all", code=1)
     assert [each["client"] for each in first["refused"]] == ["zed"]
-    assert len(first["clients"]) == len(CLIENTS) - 1 - (not installation.is_installed(CLIENTS["claude-code"]))
+    assert len(first["clients"]) == len(CLIENTS) - 1 - (not install.is_installed(CLIENTS["claude-code"]))
     assert "zed" in project.vmrag("mcp", "install", "--all", "--user", code=0).out
     assert (snapshot(home), snapshot(project.top)) != before
     project.ask("mcp", "uninstall", "--all", code=1)

@@ -29,9 +29,8 @@ from tests.support.mcp import Tools
 from vmrag_link.toolset import folder
 from vmrag_mcp.arguments import Parameter, parameters, parse_arguments
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.reference import catalogue_json, packages
+from vmrag_mcp.reference import catalogue_json, packages, result_keys
 from vmrag_mcp.registry import CATALOGUE, CORE, catalogue, function_of, toolsets
-from vmrag_mcp.result_schema import result_keys
 from vmrag_mcp.server import protocol_tools
 
 LIST_LIMITS = {"default": 22_000, "all": 80_000}

@@ -520,7 +520,7 @@ def test_what_was_deleted_is_back_on_the_commit_that_had_it(project, tools):
 
 
 def test_what_cannot_be_embedded_is_found_before_anything_is_written(project, tools, monkeypatch):
-    from vmrag_link.embedding.hashing import HashModel
+    from vmrag_link.embedding.registry import HashModel
     from vmrag_link.errors import EmbeddingFailed
 
     def failing(*_: object) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support import terminal
 from tests.support.long import examples
 from tests.support.mcp_process import served
-from vmrag_mcp.transport.messages import MessageRefused, encode_message, parse_message
+from vmrag_mcp.transport.stdio import MessageRefused, encode_message, parse_message
 
 template, project = terminal.template, terminal.project
 

@@ -17,7 +17,7 @@ from tests.support.repos import isolate
 from tests.support.terminal import Project, make_repo, opened
 from vmrag_link.code import languages
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.results.base import MOST_PATHS
+from vmrag_mcp.results import MOST_PATHS
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 

@@ -164,7 +164,7 @@ def test_what_is_printed_into_a_file_is_there_whatever_bars_the_terminal_shows(p
 
 COUNTING = """
 from pathlib import Path
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.registry import HashModel
 embed = HashModel.embed
 def counted(self, texts):
     with Path(os.environ["COUNTED"]).open("a") as out:

@@ -20,8 +20,7 @@ from vmrag_link.index import draft, vectors
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import contents
 from vmrag_link.models import Chunking
-from vmrag_link.retrieval.fingerprint import fingerprint
-from vmrag_link.retrieval.fusion import RANKING, Ranking
+from vmrag_link.retrieval.fusion import RANKING, Ranking, fingerprint
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.ranker import UNIT
 from vmrag_link.retrieval.search import Searcher

@@ -22,8 +22,8 @@ import pytest
 from tests.support.chroma import MISSING
 from tests.support.terminal import Project
 from vmrag_link import endpoint
-from vmrag_link.chroma_server.address import ServerAddress
 from vmrag_link.chroma_server.client import ChromaClient
+from vmrag_link.chroma_server.server import ServerAddress
 
 HOST = "127.0.0.1"
 LACKS, CHANGED = "CHROMA_SERVER_LACKS", "CHROMA_SERVER_CHANGED"

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_public
-from vmrag_link.toolsets.libraries.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.addresses import FetchLimits, Resolver, is_public
 
 HERE = ipaddress.ip_address("127.0.0.1")
 

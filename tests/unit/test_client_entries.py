@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.long import examples
 from vmrag_mcp.clients import entries
-from vmrag_mcp.clients.edits import TextRefused
+from vmrag_mcp.clients.settings_file import TextRefused
 
 ENTRY = {
     "command": "/opt/a b/bin/vmrag-mcp",

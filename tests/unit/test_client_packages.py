@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import vmrag_link
-from vmrag_mcp.clients import deep_links
+from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.table import CLIENTS
 from vmrag_mcp.registry import catalogue
 
@@ -109,12 +109,12 @@ def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exis
 
 def test_the_documented_links_are_those_that_are_made():
     page = (ROOT / "docs" / "mcp.md").read_text()
-    for link in (deep_links.cursor(), deep_links.vscode(), deep_links.vscode_page()):
+    for link in (server_command.cursor_link(), server_command.vscode_link(), server_command.vscode_page_link()):
         assert link in page, link
-    asked = parse_qs(urlsplit(deep_links.cursor()).query)
+    asked = parse_qs(urlsplit(server_command.cursor_link()).query)
     server = json.loads(base64.b64decode(asked["config"][0]))
-    assert json.loads(unquote(deep_links.vscode().partition("?")[2])) == {"name": asked["name"][0], **server}
-    assert json.loads(parse_qs(urlsplit(deep_links.vscode_page()).query)["config"][0]) == server
+    assert json.loads(unquote(server_command.vscode_link().partition("?")[2])) == {"name": asked["name"][0], **server}
+    assert json.loads(parse_qs(urlsplit(server_command.vscode_page_link()).query)["config"][0]) == server
     assert server["args"][-1] == PROJECT["name"]
 
 

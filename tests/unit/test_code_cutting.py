@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vmrag_link.code import parsing, symbols
+from vmrag_link.code import symbols
 from vmrag_link.code.cutting import MOST_BYTES, cut, is_parsed
 from vmrag_link.code.languages import GRAMMARS
 from vmrag_link.code.pieces import CodePiece
@@ -183,7 +183,7 @@ def test_a_text_that_is_too_large_is_cut_by_lines() -> None:
 
 def test_too_many_operations_lead_to_lines_always_at_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget counts what the parser does: the text at which it ends is the same every time."""
-    monkeypatch.setattr(parsing, "_SPARE_STEPS", 40)
+    monkeypatch.setattr(symbols, "_SPARE_STEPS", 40)
 
     def fits(rows: int) -> bool:
         return any(each.symbol for each in cut(function("f", 10) + "()" * rows, "python", 1500))

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from vmrag_link.code.cutting import cut
-from vmrag_link.code.outline import with_lines_that_declare
+from vmrag_link.code.cutting import cut, with_lines_that_declare
 from vmrag_link.code.pieces import CodePiece
 
 SCALA = """\

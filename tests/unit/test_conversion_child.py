@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.conversion.child import confinement, landlock, seccomp
+from vmrag_link.conversion.child import confinement, kernel_rules
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 from vmrag_link.errors import ConversionFailed
@@ -187,8 +187,8 @@ for name, attempt in attempts.items():
 
 _OWN = ["own file", "own signal", "own limit", "library"]
 
-LANDLOCK = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
-SECCOMP = pytest.mark.skipif(not seccomp.is_supported(), reason="this kernel takes no filter of system calls")
+LANDLOCK = pytest.mark.skipif(not kernel_rules.landlock_version(), reason="this kernel has no Landlock")
+SECCOMP = pytest.mark.skipif(not kernel_rules.takes_filter(), reason="this kernel takes no filter of system calls")
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_code_in_c_reaches_no_file_no_program_no_process_and_no_network(home: Pa
 
 @LANDLOCK
 def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
-    done = natively_done(home, without="seccomp.refuse")
+    done = natively_done(home, without="kernel_rules.refuse_calls")
     assert not {"read", "read of its parent", "list", "write", "overwrite", "remove", "move", "link", "shell"} & {*done}
     assert {*_OWN} <= {*done}
     assert (home / ".ssh" / "id").read_text() == "secret"
@@ -228,7 +228,7 @@ def test_landlock_alone_keeps_every_file_from_code_in_c(home: Path) -> None:
 
 @SECCOMP
 def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_from_code_in_c(home: Path) -> None:
-    done = natively_done(home, without="landlock.restrict")
+    done = natively_done(home, without="kernel_rules.restrict_files")
     files = {"read", "list", "write", "overwrite", "remove", "move", "link"}
     assert {*done} - files - {"read of its parent"} == {*_OWN}
     assert files <= {*done}, "what is to show the filter shows Landlock"
@@ -236,11 +236,11 @@ def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_f
 
 @LINUX
 def test_what_the_kernel_lacks_is_named_and_leaves_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landlock, "version", lambda: 0)
-    monkeypatch.setattr(seccomp, "is_supported", lambda: False)
+    monkeypatch.setattr(kernel_rules, "landlock_version", lambda: 0)
+    monkeypatch.setattr(kernel_rules, "takes_filter", lambda: False)
     assert confinement.missing() == ["Landlock", "a filter of system calls (seccomp)"]
-    assert not seccomp.refuse()
-    assert not landlock.restrict((), str(home))
+    assert not kernel_rules.refuse_calls()
+    assert not kernel_rules.restrict_files((), str(home))
 
 
 @pytest.mark.parametrize(("column", "header"), [(1, "*/asm/unistd_64.h"), (2, "asm-generic/unistd.h")])
@@ -250,8 +250,12 @@ def test_numbers_of_system_calls_are_those_of_the_kernels_own_headers(column: in
     if found is None:
         pytest.skip(f"{header}: this machine has no such header of the kernel (linux-libc-dev)")
     known = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", found.read_text(), re.MULTILINE))
-    named = {call.split()[0]: call.split()[column] for call in ", ".join(seccomp._REFUSED).split(", ")}
-    for name, numbers in {"clone": seccomp._CLONE, "prlimit64": seccomp._PRLIMIT, "kill": seccomp._SIGNALS[0]}.items():
+    named = {call.split()[0]: call.split()[column] for call in ", ".join(kernel_rules._REFUSED).split(", ")}
+    for name, numbers in {
+        "clone": kernel_rules._CLONE,
+        "prlimit64": kernel_rules._PRLIMIT,
+        "kill": kernel_rules._SIGNALS[0],
+    }.items():
         named[name] = str(numbers[column - 1])
     assert named == {name: known.get(name, "-") for name in named}
 

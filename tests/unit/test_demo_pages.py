@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.templates import build_once
-from vmrag_link.demo import answers, definitions, library, pages, story
-from vmrag_link.demo.answers import AnswerChunk, Move
-from vmrag_link.demo.definitions import DocEntry
+from vmrag_link.demo import library, narration, pages, story
+from vmrag_link.demo.narration import AnswerChunk, Move
+from vmrag_link.demo.pages import DocEntry
 from vmrag_link.errors import FileFailed
 
 SOURCE = '''
@@ -65,8 +65,8 @@ class Speaking:
 '''
 
 
-def documented(source: str, name: str = "boxes") -> definitions.Documentation:
-    return definitions.documentation(library.Module(name, source))
+def documented(source: str, name: str = "boxes") -> pages.Documentation:
+    return pages.documentation(library.Module(name, source))
 
 
 def test_a_module_is_its_docstring_and_its_public_documented_definitions_in_the_order_of_the_source():
@@ -115,7 +115,7 @@ def test_what_a_module_takes_from_one_in_c_is_documented_from_the_twin_in_python
 
 
 def test_a_module_in_c_is_read_from_its_objects():
-    found = definitions.documentation(library.Module("math", None))
+    found = pages.documentation(library.Module("math", None))
     assert "mathematical functions" in found.doc
     entries = {entry.name: entry for entry in found.entries}
     assert entries["cos"].signature == "cos(x, /)"
@@ -124,7 +124,7 @@ def test_a_module_in_c_is_read_from_its_objects():
 
 
 def test_members_of_a_class_in_c_have_their_signatures_without_self():
-    entries = {entry.name: entry for entry in definitions.documentation(library.Module("builtins", None)).entries}
+    entries = {entry.name: entry for entry in pages.documentation(library.Module("builtins", None)).entries}
     assert entries["str.removeprefix"].signature == "str.removeprefix(prefix, /)"
     assert entries["str.casefold"].signature == "str.casefold()"
     assert entries["complex.real"].signature == "complex.real"
@@ -147,7 +147,7 @@ def test_a_page_has_a_title_and_a_section_for_each_definition():
 
 def test_a_page_that_grows_too_long_names_what_it_leaves_out():
     entries = tuple(DocEntry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
-    text = pages.page("long", definitions.Documentation("Long.", entries)).text
+    text = pages.page("long", pages.Documentation("Long.", entries)).text
     assert len(text) < pages.LONGEST + 4000
     assert text.endswith("## More in this module\n\n`f7`, `f8`, `f9`\n")
 
@@ -222,16 +222,16 @@ def found(*places: str) -> list[AnswerChunk]:
 
 
 def test_answers_are_compared_by_documents():
-    compared = answers.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
+    compared = narration.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
     assert (compared.came, compared.went, compared.moved, compared.reworded) == (("d",), ("b",), (), ())
     assert not compared.equal
 
 
 def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
-    compared = answers.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
+    compared = narration.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 
 
 def test_a_document_found_by_another_text_is_told():
-    assert answers.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
-    assert answers.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal
+    assert narration.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
+    assert narration.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal

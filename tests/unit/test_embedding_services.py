@@ -27,8 +27,7 @@ from vmrag_link import endpoint
 from vmrag_link.embedding import registry
 from vmrag_link.embedding import services as speaking
 from vmrag_link.embedding.base import Model, featureless
-from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.texts import vectors_for
+from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.settings import EmbeddingSettings

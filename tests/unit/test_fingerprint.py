@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from vmrag_link.models import Chunking, Collection, DocumentHeader
-from vmrag_link.retrieval.fingerprint import fingerprint
-from vmrag_link.retrieval.fusion import RANKING
+from vmrag_link.retrieval.fusion import RANKING, fingerprint
 
 COLLECTIONS = [Collection("guide", embedding_model="m", embedding_dimensions=4), Collection("notes")]
 HEADERS = [DocumentHeader("guide", "a", "A", "h1", "{}"), DocumentHeader("notes", "a", "", "h2", '{"x":1}')]

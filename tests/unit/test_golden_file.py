@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.long import examples
 from vmrag_link import yaml_tree
 from vmrag_link.errors import QueriesInvalid
-from vmrag_link.golden import edit, file
+from vmrag_link.golden import file
 from vmrag_link.golden.queries import GoldenQuery, RankedChunk, Recording, changed_since, misses
 from vmrag_link.retrieval.query import Mode
 
@@ -169,7 +169,7 @@ def lines_removed(before: str, after: str) -> list[str]:
 
 def record(text: str, **rankings: tuple[RankedChunk, ...]) -> str:
     by_number = {int(number.removeprefix("q")): ranking for number, ranking in rankings.items()}
-    return edit.with_rankings(text.encode(), by_number, NOW, LABEL).decode()
+    return file.with_rankings(text.encode(), by_number, NOW, LABEL).decode()
 
 
 RECORDED = "recorded: {version: 2, mode: hybrid, k: 5, vector_weight: 0.4, document_weight: 0.6, per_document: 0}\n"
@@ -249,11 +249,11 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
         return  # characters that YAML has no place for
     before = before.replace("\n", newline)
     rankings = {number: tuple(ranking) for number, (*_, ranking) in enumerate(parts) if ranking is not None}
-    after = edit.with_rankings(before.encode(), rankings, NOW, LABEL)
+    after = file.with_rankings(before.encode(), rankings, NOW, LABEL)
     found = file.read(after, LABEL)
     assert found.recorded == NOW
     assert [each.ranking for each in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)
-    assert edit.with_rankings(after, rankings, NOW, LABEL) == after
+    assert file.with_rankings(after, rankings, NOW, LABEL) == after

@@ -12,8 +12,8 @@ from tests.contract.reading import Exactly
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_mcp.envelope import success
-from vmrag_mcp.result_schema import ResultKey, answer_schema, result_keys, result_type
-from vmrag_mcp.results.base import ToolResult, ToolWarning
+from vmrag_mcp.reference import ResultKey, answer_schema, result_keys, result_type
+from vmrag_mcp.results import ToolResult, ToolWarning
 
 
 class Omitting(Record, frozen=True, omit_defaults=True):

@@ -6,11 +6,10 @@ import pytest
 
 from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
 from vmrag_mcp import envelope
-from vmrag_mcp.options import Chosen, ToolSelection, selection
+from vmrag_mcp.options import Chosen, ToolSelection, mentioned, selection, worded
 from vmrag_mcp.prompts import PROMPTS, listed
 from vmrag_mcp.registry import catalogue, toolsets
 from vmrag_mcp.server import protocol_tools
-from vmrag_mcp.wording import mentioned, worded
 
 SERVERS = [
     Chosen(),

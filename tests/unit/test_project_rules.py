@@ -229,7 +229,7 @@ def test_what_is_printed_goes_through_the_filter(trees: Trees) -> None:
         "vmrag_link/cli/output.py",
         "vmrag_link/cli/reference.py",
         "hooks/vmrag_hooks/boundary.py",
-        "mcp_server/vmrag_mcp/log.py",
+        "mcp_server/vmrag_mcp/process.py",
         "action/vmrag_action/runner.py",
         "action/vmrag_action/install.py",  # before there is a filter
     }

@@ -2,7 +2,8 @@
 
 The bindings are a private API, but a process that uses them starts in 0.1 s; importing the public
 client takes 2 s. So they are used for the versions that `test_chroma_contract.py` was run with, and
-any other version is an error. One process at a time writes to a store: `stores` names what is made
+any other version is an error. The library aborts the process where a limit of it is too low, so the
+limits are checked first. One process at a time writes to a store: `stores` names what is made
 aside, and nobody changes it afterwards.
 """
 
@@ -15,6 +16,8 @@ import importlib.util
 import itertools
 import os
 import re
+import resource
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,8 +26,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link import extras
-from vmrag_link.chroma import DATABASE_FILE, limits
-from vmrag_link.errors import IndexExtraMissing, IndexFailed, no_space
+from vmrag_link.chroma import DATABASE_FILE
+from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, no_space
 from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance
 
@@ -83,7 +86,7 @@ def open_store(folder: Path) -> ChromaStore:
     Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`.
     """
     require_supported()
-    limits.require()
+    require_room()
     return ChromaStore(folder)
 
 
@@ -272,3 +275,49 @@ def _parts(rows: Rows) -> Iterator[Rows]:
         cut = slice(at, at + BATCH)
         documents = None if rows.documents is None else rows.documents[cut]
         yield Rows(rows.ids[cut], rows.vectors[cut], rows.metadatas[cut], documents)
+
+
+DESCRIPTORS = 24
+"""Free file descriptors: its databases, its threads, and one HNSW index of five files.
+
+With 12 it aborts, with 16 it works.
+"""
+
+ADDRESS_SPACE = 400 << 20
+"""Free bytes: opening it maps that much for threads and their arenas. With 300 MB it sometimes
+aborts.
+"""
+
+LIBRARY = "chromadb_rust_bindings"
+
+
+def require_room() -> None:
+    """Raises `LimitTooLow` where a limit of this process is below what Chroma needs."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files - _open_files() < DESCRIPTORS:
+        raise LimitTooLow(
+            f"The vector index needs {DESCRIPTORS} free file descriptors, and this process may open {files} in all.",
+            hint="ulimit -n 256",
+            limit="RLIMIT_NOFILE",
+        )
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY and LIBRARY not in sys.modules and space - _address_space() < ADDRESS_SPACE:
+        raise LimitTooLow(
+            f"The vector index needs {ADDRESS_SPACE >> 20} MB of address space more than this process may have "
+            f"({space >> 20} MB in all).",
+            hint="ulimit -v unlimited",
+            limit="RLIMIT_AS",
+        )
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))  # noqa: PTH208  numbers, not paths
+    except OSError:
+        return DESCRIPTORS  # not even that many are left, or nobody tells
+
+
+def _address_space() -> int:
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as told:  # noqa: PTH123
+        return int(told.read().split()[0]) * resource.getpagesize()
+    return 0

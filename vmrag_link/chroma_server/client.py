@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from vmrag_link import endpoint, extras
-from vmrag_link.chroma_server.address import ServerAddress
-from vmrag_link.chroma_server.limits import (
+from vmrag_link.chroma_server.server import (
     BATCH_RECORDS,
     CLOUD,
     LISTED_BYTES,
     SHORT_ANSWER,
+    ServerAddress,
     ServerLimits,
     page_bytes,
 )

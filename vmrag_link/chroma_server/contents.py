@@ -1,17 +1,19 @@
-"""What a collection of a sealed index is on a server."""
+"""A collection of a sealed index as it is on a server; and the vectors of such a collection, as far
+as they belong to texts that are known here.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed, Vectors
 from vmrag_link.chroma_server import names
-from vmrag_link.chroma_server.client import SharedRow
-from vmrag_link.chroma_server.limits import ServerLimits, batches
+from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow, shown
 from vmrag_link.chroma_server.names import CollectionSeal
+from vmrag_link.chroma_server.server import ServerLimits, batches
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import content_hash
@@ -103,3 +105,37 @@ def _record_id(chunk: ChunkRow) -> str:
 
 def _place_alone(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key in RESERVED_METADATA}
+
+
+class Expected(NamedTuple):
+    """A record that a server has to have: the hash of a chunk's text, and its bytes."""
+
+    hash: str
+    length: int
+
+
+def fetch_vectors(
+    client: ChromaClient,
+    found: RemoteCollection,
+    wanted: Mapping[str, Expected],
+    *,
+    dimensions: int,
+    advance: Callable[[int], None],
+) -> dict[str, bytes]:
+    """The float32 vectors of these records, by the hashes of their texts; `advance` counts records.
+
+    Raises `ChromaServerFailed` where a record is missing, has another text, or one text two
+    vectors.
+    """
+    got: dict[str, bytes] = {}
+    sizes = ((name, each.length) for name, each in wanted.items())
+    for page in batches(sizes, client.limits.records):
+        lengths = {name: wanted[name].length for name in page}
+        for name, (vector, text) in client.get(found, lengths, dimensions=dimensions).items():
+            expected = wanted[name]
+            if text is not None and content_hash(text) != expected.hash:
+                raise client.failure(f"changed a text in the collection {shown(found.name)}")
+            if got.setdefault(expected.hash, vector) != vector:
+                raise client.failure(f"has two vectors for one text in the collection {shown(found.name)}")
+        advance(len(page))
+    return got

@@ -1,15 +1,26 @@
-"""Put a collection of a sealed index on a server: once, complete, and never changed afterwards."""
+"""Put a collection of a sealed index on a server: once, complete, and never changed afterwards.
+
+Its builder is whoever makes the collection with the name for that, which only one client can have.
+This lease ends by itself, because its holder may be gone. That two clients build at the same time
+costs work and nothing else: each fills a collection of its own, and the first that is complete gets
+the name. A collection that is there is compared with what its name promises.
+"""
 
 from __future__ import annotations
 
+import array
 import contextlib
-from typing import Literal
+import math
+import os
+import time
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Literal
 
 from vmrag_link import endpoint
-from vmrag_link.chroma_server.check import compared, problem
-from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow
 from vmrag_link.chroma_server.contents import SharedContents
-from vmrag_link.chroma_server.lease import Lease, LeaseLost, give_up
 from vmrag_link.chroma_server.names import CollectionSeal
 from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.progress import QUIET, SHARING, Progress
@@ -43,7 +54,7 @@ def share(
     try:
         if not client.find(name):  # else its builder had just finished when the lease was free
             _fill(client, contents, lease, seal.count, progress)
-        return _named(client, building, name, seal, contents.label)
+        return _seal_and_name(client, building, name, seal, contents.label)
     except LeaseLost:
         return "elsewhere"
     except BaseException:
@@ -60,14 +71,16 @@ def _fill(client: ChromaClient, contents: SharedContents, lease: Lease, count: i
         for rows in contents.rows(client.limits):
             lease.keep()
             client.add(building, rows)
-            if why := compared(client, building, rows, contents.dimensions):
+            if why := changed_record(client, building, rows, contents.dimensions):
                 raise client.failure(f"did not keep what it was given: {why}")
             task.advance(len(rows))
     if client.count(building) != count:
         raise client.failure(f"holds another number of records than it was given, in {building.name}")
 
 
-def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str) -> How:
+def _seal_and_name(
+    client: ChromaClient, building: RemoteCollection, name: str, seal: CollectionSeal, label: str
+) -> How:
     """Seal the collection and give it its name, unless another client was faster.
 
     A request or its answer may be lost, so what counts is what is there afterwards.
@@ -83,3 +96,123 @@ def _named(client: ChromaClient, building: RemoteCollection, name: str, seal: Co
             give_up(client, building)
             return "there"
     raise client.failure(f"did not give the collection {building.name} its name")
+
+
+ALIKE = 0.1
+"""How far apart two vectors of length 1 may be that one model made on two processors."""
+
+
+def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
+    """Why a collection cannot be whole, by its seal and number of records; empty if it may be."""
+    seal = names.seal_of(found.metadata)
+    if seal is None:
+        return "it was never sealed"
+    if (seal.count, seal.records) != (wanted.count, wanted.records):
+        return "its seal is another collection's"
+    there = client.count(found)
+    return "" if there == seal.count else f"it holds {there} records in place of {seal.count}"
+
+
+def changed_record(client: ChromaClient, found: RemoteCollection, rows: Sequence[SharedRow], dimensions: int) -> str:
+    """How some records differ from these rows; empty if they do not. Reads them."""
+    lengths = {row.id: len((row.text or "").encode()) for row in rows}
+    there = client.get(found, lengths, dimensions=dimensions)
+    changed = [row.id for row in rows if there[row.id] != (row.vector, row.text)]
+    return f"record {changed[0]} is another one" if changed else ""
+
+
+def difference(
+    client: ChromaClient, found: RemoteCollection, contents: SharedContents, vouched: AbstractSet[str] | None
+) -> str:
+    """As `problem`, of every record.
+
+    `vouched`: digests that its vectors may have, where they are a service's, which answers
+    otherwise to another client; None: they have to be nearly those that are here, because other
+    processors compute other last bits. A text that the server was never given is no difference.
+    """
+    if why := problem(client, found, contents.seal()):
+        return why
+    hashes, vectors = contents.hashes(), list[tuple[str, bytes]]()
+    for rows in contents.rows(client.limits):
+        lengths = {row.id: len((row.text or "").encode()) for row in rows}
+        there = client.get(found, lengths, dimensions=contents.dimensions)
+        for row in rows:
+            vector, text = there[row.id]
+            if text not in (None, row.text):
+                return f"the text of record {row.id} is another one"
+            if vouched is None and not _alike(vector, row.vector):
+                return f"the vector of record {row.id} is another one"
+            vectors.append((hashes[row.id], vector))
+    if vouched is not None and names.vectors_digest(vectors) not in vouched:
+        return "nobody vouches for its vectors"
+    return ""
+
+
+def _alike(one: bytes, other: bytes) -> bool:
+    a, b = array.array("f", one), array.array("f", other)
+    return math.dist(a, b) < ALIKE * max(1.0, math.hypot(*b))
+
+
+LEASE_SECONDS = 120.0
+_ATTEMPTS = 3
+_HOLDER, _UNTIL = "vmrag_holder", "vmrag_until"
+
+
+class LeaseLost(Exception):
+    """Another client took over."""
+
+
+class Lease:
+    """A collection in the making, which is ours for some time; `keep` prolongs that."""
+
+    def __init__(self, client: ChromaClient, name: str) -> None:
+        self._client = client
+        self._name = name + names.BUILDING
+        self._holder = os.urandom(8).hex()
+        self._renewed = 0.0
+        self.collection: RemoteCollection | None = None
+
+    def take(self) -> bool:
+        """Whether it is ours now. What a holder left whose lease has ended is removed."""
+        for _ in range(_ATTEMPTS):
+            self._renewed = time.monotonic()
+            self.collection = self._client.create(self._name, self._metadata())
+            if self.collection:
+                return True
+            found = self._client.find(self._name)
+            if found is None:
+                continue  # its holder has just finished, or gone
+            metadata = found.metadata or {}
+            if metadata.get(_HOLDER) == self._holder:  # the answer to our first attempt was lost
+                self.collection = found
+                return True
+            if is_current(metadata):
+                return False
+            give_up(self._client, found)
+        return False
+
+    def keep(self) -> None:
+        """Prolong the lease if it is time to. Raises `LeaseLost`."""
+        if time.monotonic() - self._renewed < LEASE_SECONDS / 4 or self.collection is None:
+            return
+        if not self._client.change(self.collection, metadata=self._metadata()):
+            raise LeaseLost
+        self._renewed = time.monotonic()
+
+    def _metadata(self) -> dict[str, Any]:
+        return {_HOLDER: self._holder, _UNTIL: int(time.time() + LEASE_SECONDS)}
+
+
+def is_current(metadata: dict[str, Any]) -> bool:
+    """Whether a lease still holds. One that is longer than any of ours does not count."""
+    until = metadata.get(_UNTIL)
+    return isinstance(until, int) and time.time() < until <= time.time() + 10 * LEASE_SECONDS
+
+
+def give_up(client: ChromaClient, found: RemoteCollection) -> None:
+    """Remove exactly this collection: it gets a name of its own first, because collections are
+    deleted by name, and a new one may have taken this one's.
+    """
+    gone = names.given_up_name(found.name)
+    if client.change(found, name=gone, metadata=found.metadata or {_HOLDER: ""}):
+        client.delete(gone)

@@ -8,11 +8,18 @@ from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
 from vmrag_link.cli.base import title_beside
 from vmrag_link.errors import plural
-from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Choices, Conflict, hunk_field, key_field
-from vmrag_link.merging.decide import markers
-from vmrag_link.merging.markers import Labels
+from vmrag_link.merging.conflicts import (
+    COLLECTION,
+    DOCUMENT,
+    PROJECT,
+    Choices,
+    Conflict,
+    hunk_field,
+    key_field,
+    markers,
+)
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, metadata_value
-from vmrag_link.merging.text import Hunk
+from vmrag_link.merging.text import Hunk, Labels
 from vmrag_link.models import Collection, RevisionInfo, Row, json_text, text_of
 from vmrag_link.ops.merge.resolve import ConflictRow
 from vmrag_link.ops.merge.sides import LastChanges

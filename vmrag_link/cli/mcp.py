@@ -121,7 +121,7 @@ def command(
         toolsets=toolsets, tools=tools, exclude_tools=exclude_tools, read_only=read_only, default_ef=default_ef
     )
     if cpu_execution_provider:
-        from vmrag_mcp.log import log
+        from vmrag_mcp.process import log
 
         log("--cpu-execution-provider chooses nothing: models compute on the CPU.")
     if action:

@@ -10,8 +10,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.errors import FAILED_CHECK, OK
 
 if TYPE_CHECKING:  # the server starts without it
-    from vmrag_mcp.clients.install import ClientInstallReport
-    from vmrag_mcp.clients.installation import ClientRefusal, Scope
+    from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal, Scope
     from vmrag_mcp.clients.uninstall import ClientUninstallReport
     from vmrag_mcp.options import Flags
 

@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from vmrag_link.cli import output
-from vmrag_link.golden.comparison import ranking_changes
-from vmrag_link.golden.queries import RankedChunk
+from vmrag_link.golden.queries import RankedChunk, ranking_changes
 
 
 def changes(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:

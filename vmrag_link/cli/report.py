@@ -11,7 +11,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, headline
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
-from vmrag_link.golden.comparison import ranking_changes
+from vmrag_link.golden.queries import ranking_changes
 from vmrag_link.ops.history.revparse import HEAD
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import html as jinja_page

@@ -16,7 +16,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.pin import loss_lines
 from vmrag_link.documents import given
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
-from vmrag_link.merging.decide import Decision, hunk_part, text_field
+from vmrag_link.merging.conflicts import Decision, hunk_part, text_field
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve as operation
 from vmrag_link.ops.merge.resolve import ResolveReport

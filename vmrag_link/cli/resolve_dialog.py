@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from vmrag_link.cli import conflict_view, editing, output
 from vmrag_link.errors import ContentRefused
-from vmrag_link.merging.conflicts import DOCUMENT, key_field
-from vmrag_link.merging.decide import Decision, hunk_part
+from vmrag_link.merging.conflicts import DOCUMENT, Decision, hunk_part, key_field
 from vmrag_link.merging.rows import CONTENT, METADATA
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve

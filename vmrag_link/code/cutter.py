@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.messages import LONGEST_MESSAGE, CodeTask, CutAnswer
-from vmrag_link.code.pieces import CodePiece, CodeUnparsed
+from vmrag_link.code.pieces import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
 from vmrag_link.conversion.limits import ConversionLimits
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _MOST_AHEAD, _CHARACTERS_AHEAD = 64, 1 << 21
 """Texts that the child is told before their turn, so that it never waits for us."""
 
 _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
-"""Code takes a second for five megabytes. What is made to be hard is stopped by `parsing`, but for
+"""Code takes a second for five megabytes. What is made to be hard is stopped by the parser, but for
 some that grow with the square of a text, which may not grow for long.
 """
 

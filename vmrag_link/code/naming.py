@@ -70,7 +70,7 @@ def describe(node: Node, grammar: Grammar, data: bytes) -> DescribedSymbol | Non
         if inside is None:
             return _default_export(node, data)
         chain.append(node := inside)
-    found = _named(node, grammar, data)
+    found = _name_of(node, grammar, data)
     if not found:
         return None
     name, kind, value = found
@@ -116,7 +116,7 @@ def _default_export(node: Node, data: bytes) -> DescribedSymbol | None:
     return _described("default", kind, [node], value, data)._replace(nodes=(node.id, value.id))
 
 
-def _named(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
+def _name_of(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
     """Name, kind, and the function that the name is given to."""
     if node.type in grammar.assigned:
         left, right = (node.child_by_field_name(each) for each in grammar.assigned[node.type])

@@ -1,8 +1,12 @@
-"""What source code is cut into."""
+"""What source code is cut into, and what we and the child process that cuts say to each other: a
+frame for each task and answer.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from vmrag_link.models import Record
 
 DEFAULT_SIZE = 1500
 """Characters of a piece, about."""
@@ -56,3 +60,22 @@ class CodeUnparsed(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+LONGEST_MESSAGE = 1 << 26
+"""Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
+
+
+class CodeTask(Record, frozen=True):
+    """A text to cut into pieces of about `size` characters."""
+
+    text: str
+    language: str
+    size: int = DEFAULT_SIZE
+
+
+class CutAnswer(Record, frozen=True):
+    """After the `last` one the process ends: it has used too much to go on."""
+
+    pieces: tuple[CodePiece, ...]
+    last: bool = False

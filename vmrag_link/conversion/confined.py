@@ -1,4 +1,4 @@
-"""A child process that has confined itself, as its parent sees it."""
+"""A child process that has confined itself, as its parent sees it; and the one that converts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import msgspec
 
 from vmrag_link import env, proc, terminal_text
 from vmrag_link.conversion import frames
-from vmrag_link.conversion.frames import Disconnected
-from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
+from vmrag_link.conversion.limits import MIB, ContentUnreadable, ConversionLimits
 from vmrag_link.errors import file_failures
 
 
@@ -145,3 +145,41 @@ class ConfinedProcess:
     def _remove(self) -> None:
         self._complaints.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+CONVERTER_MODULE = "vmrag_link.conversion.child"
+
+
+class ConvertingProcess(ConfinedProcess):
+    """A child process that converts files. For one thread at a time."""
+
+    def __init__(self, limits: ConversionLimits) -> None:
+        """Start it. Raises `FileFailed` where there is no room."""
+        super().__init__(CONVERTER_MODULE, limits)
+
+    def convert(self, task: ConversionTask, data: bytes) -> Answer:
+        """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
+        try:
+            with self.watched():
+                self.send(frames.encode(task), data)
+                answer = msgspec.msgpack.decode(self.receive(self._limits.max_text + MIB), type=Answer)
+        except ProcessEnded as ended:
+            raise self._failure(ended) from None
+        if answer.last:
+            self.retire()
+        if answer.failed:
+            raise ContentUnreadable(terminal_text.one_line(answer.failed), terminal_text.one_line(answer.hint))
+        return answer
+
+    def _failure(self, ended: ProcessEnded) -> ContentUnreadable:
+        """Why there was no answer."""
+        more_seconds = f"git config vmrag.ingest.convert-s {5 * self._limits.max_cpu_seconds}"
+        if ended.late:
+            why = f"takes more than {self._limits.max_seconds} seconds to be converted"
+            return ContentUnreadable(why, more_seconds)
+        if ended.killed_by == "SIGXCPU":
+            why = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            return ContentUnreadable(why, more_seconds)
+        if ended.killed_by:
+            return ContentUnreadable(f"cannot be converted (its conversion was ended by {ended.killed_by})")
+        return ContentUnreadable(f"cannot be converted ({ended.said})" if ended.said else "cannot be converted")

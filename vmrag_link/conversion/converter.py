@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vmrag_link import terminal_text
 from vmrag_link.conversion.formats import Format, format_of
-from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
 from vmrag_link.errors import ConversionFailed
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
-    from vmrag_link.conversion.process import ConvertingProcess  # imports of a process only where one is needed
+    from vmrag_link.conversion.confined import ConvertingProcess  # imports of a process only where one is needed
 
 
 class Converted(Record, frozen=True):
@@ -95,7 +94,7 @@ class Converter:
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)
 
     def _running(self) -> ConvertingProcess:
-        from vmrag_link.conversion.process import ConvertingProcess
+        from vmrag_link.conversion.confined import ConvertingProcess
 
         if self._process and not self._process.usable:
             self.close()

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from vmrag_link import terminal_text
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 
 MAX_CHARACTERS = 1 << 16
 MAX_LEVELS = 100

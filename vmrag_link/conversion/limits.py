@@ -1,4 +1,4 @@
-"""How much one file may cost."""
+"""What the conversion of one file may cost, and the error of one that cannot be converted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
-    from vmrag_link.settings import IngestSettings  # the child has no settings
+    from vmrag_link.settings import IngestSettings
+
 
 MIB = 1 << 20
 MAX_BYTES = 64 * MIB
@@ -41,3 +42,15 @@ def limits_of(settings: IngestSettings) -> ConversionLimits:
         max_seconds=3 * settings.convert_s,
         max_memory=settings.convert_mb * MIB,
     )
+
+
+class ContentUnreadable(Exception):
+    """`reason` completes a sentence that begins with the file's name: `is not UTF-8 (byte 3)`.
+
+    `hint` is a command that may help; empty where only another file does.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint

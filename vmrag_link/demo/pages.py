@@ -1,10 +1,20 @@
-"""Markdown pages of the standard library, one per module, the same for one Python."""
+"""Markdown pages of the standard library, one per module, the same for one Python.
+
+The documentation of a module comes from its source, without running it; that of a C module from its
+objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import inspect
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib.util import resolve_name
+from types import ModuleType
 
-from vmrag_link.demo import definitions, library
+from vmrag_link.demo import library
 from vmrag_link.models import Record
 from vmrag_link.progress import QUIET, Progress
 
@@ -29,14 +39,14 @@ def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list
     found = []
     with progress.task("reading the library", len(modules)) as task:
         for module in modules:
-            documented = definitions.documentation(module)
+            documented = documentation(module)
             if documented.doc or documented.entries:
                 found.append(page(module.name, documented))
             task.advance()
     return found
 
 
-def page(name: str, documented: definitions.Documentation) -> ModulePage:
+def page(name: str, documented: Documentation) -> ModulePage:
     parts = [f"# {name}", documented.doc]
     size = len(documented.doc)
     for number, entry in enumerate(documented.entries):
@@ -49,7 +59,196 @@ def page(name: str, documented: definitions.Documentation) -> ModulePage:
     return ModulePage(name, "\n\n".join(part for part in parts if part) + "\n")
 
 
-def _section(module: str, entry: definitions.DocEntry) -> str:
+def _section(module: str, entry: DocEntry) -> str:
     mark = "###" if "." in entry.name else "##"
     kind = "class " if entry.signature.startswith("class ") else ""
     return f"{mark} {kind}`{module}.{entry.signature.removeprefix('class ')}`\n\n{entry.doc}".rstrip()
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class DocEntry(Record, frozen=True):
+    """A public, documented class, function or method.
+
+    `name` counts from the module: `JSONDecoder.decode`.
+    """
+
+    name: str
+    signature: str
+    doc: str
+
+
+class Documentation(Record, frozen=True):
+    doc: str
+    entries: tuple[DocEntry, ...]
+
+
+def documentation(module: library.Module) -> Documentation:
+    """Public, documented names in the order of the source; of a C module alphabetically."""
+    if module.source is None:
+        return _of_objects(library.import_module(module.name))
+    return _of_source(module, module.source)
+
+
+# -- from source -----------------------------------------------------------------------------------
+
+
+def _of_source(module: library.Module, source: str) -> Documentation:
+    tree = _parse(source)
+    exported = _exported_names(tree)
+    entries: dict[str, DocEntry] = {}
+    for node in _definitions(tree.body, module, exported):
+        if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
+            entries |= {entry.name: entry for entry in _entries(node)}
+    return Documentation(_doc(tree), tuple(entries.values()))
+
+
+def _parse(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the library's own source
+        return ast.parse(source)
+
+
+def _exported_names(tree: ast.Module) -> frozenset[str] | None:
+    """The names in `__all__`; None where there is none, or where it is computed."""
+    statements = [node for node in tree.body if not isinstance(node, Definition)]
+    names_used = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
+    mentions = sum(node.id == "__all__" for node in names_used)
+    names: list[str] = []
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=items) | ast.Tuple(elts=items))
+                | ast.AugAssign(target=ast.Name(id="__all__"), value=ast.List(elts=items) | ast.Tuple(elts=items))
+            ):
+                names += [
+                    item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)
+                ]
+                mentions -= 1
+    return frozenset(names) if names and mentions == 0 else None
+
+
+def _definitions(body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None) -> Iterator[Definition]:
+    """Definitions at the top, and those that a private module exports for it
+    (`from _pydecimal import *`).
+    """
+    for node in _outermost(body):
+        if isinstance(node, ast.ImportFrom):
+            yield from _imported_definitions(node, module, exported or frozenset())
+        else:
+            yield node
+
+
+def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
+    """In whichever branch of the module they stand."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.ImportFrom():
+                yield node
+            case ast.If():
+                yield from _outermost(node.body + node.orelse)
+            case ast.Try():
+                alternatives = [statement for handler in node.handlers for statement in handler.body]
+                yield from _outermost(node.body + node.orelse + alternatives)
+
+
+def _imported_definitions(
+    node: ast.ImportFrom, module: library.Module, exported: frozenset[str]
+) -> Iterator[Definition]:
+    """The module's own definitions.
+
+    Imported ones would lead in circles (`_pyio` takes from `_io`).
+    """
+    names = {alias.name for alias in node.names}
+    if "*" not in names and names.isdisjoint(exported):
+        return  # for the module's own use
+    package = module.name if module.package else module.name.rpartition(".")[0]
+    found = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
+    if found is None or found.source is None:
+        return
+    for each in _outermost(_parse(found.source).body):
+        if not isinstance(each, ast.ImportFrom) and ("*" in names or each.name in names & exported):
+            yield each
+
+
+def _private_source(name: str) -> library.Module | None:
+    """A private module, or its twin in Python where it is written in C (`_io` and `_pyio`)."""
+    package, _, last = name.rpartition(".")
+    if not last.startswith("_"):
+        return None
+    found = library.find(name)
+    return found if found and found.source else library.find(f"{package}{'.' if package else ''}_py{last[1:]}")
+
+
+def _entries(node: Definition) -> Iterator[DocEntry]:
+    if not isinstance(node, ast.ClassDef):
+        if doc := _doc(node):
+            yield DocEntry(node.name, node.name + _signature(node), doc)
+        return
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    documented = [each for each in methods if not each.name.startswith("_") and _doc(each)]
+    if not documented and not _doc(node):
+        return
+    made = next((each for each in methods if each.name == "__init__"), None)
+    yield DocEntry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
+    for each in documented:
+        decorators = {ast.unparse(decorator) for decorator in each.decorator_list}
+        attribute = not decorators.isdisjoint(("property", "functools.cached_property", "types.DynamicClassAttribute"))
+        name = f"{node.name}.{each.name}"
+        yield DocEntry(
+            name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each)
+        )
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = False) -> str:
+    """`(obj, *, indent=None) -> str`; `bound` leaves `self` out."""
+    arguments = node.args
+    if bound and (arguments.posonlyargs or arguments.args):
+        (arguments.posonlyargs or arguments.args).pop(0)
+        del arguments.defaults[: max(0, len(arguments.defaults) - len(arguments.posonlyargs) - len(arguments.args))]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(arguments)}){returns}"
+
+
+def _doc(node: ast.Module | Definition) -> str:
+    return (ast.get_docstring(node) or "").strip()
+
+
+# -- from objects ----------------------------------------------------------------------------------
+
+
+def _of_objects(module: ModuleType) -> Documentation:
+    entries: list[DocEntry] = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        kind = "class " if inspect.isclass(value) else ""
+        members = _members(name, value) if inspect.isclass(value) else []
+        if (doc := _doc_of(value)) or members:
+            entries += [DocEntry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
+    return Documentation(_doc_of(module), tuple(entries))
+
+
+def _members(owner: str, value: type) -> list[DocEntry]:
+    found = []
+    for name, member in sorted(vars(value).items()):
+        doc = _doc_of(member)
+        if doc and not name.startswith("_") and (inspect.isroutine(member) or inspect.isdatadescriptor(member)):
+            full = f"{owner}.{name}"
+            found.append(DocEntry(full, full + (_signature_of(member) if inspect.isroutine(member) else ""), doc))
+    return found
+
+
+def _signature_of(value: object) -> str:
+    """As C code states it, without `self` or the module; nothing is evaluated."""
+    stated = getattr(value, "__text_signature__", None)
+    return " ".join(_BOUND.sub("(", stated).split()) if isinstance(stated, str) else "(…)"
+
+
+_BOUND = re.compile(r"\A\(\$\w+(?:, /(?=[,)]))?(?:, )?")
+
+
+def _doc_of(value: object) -> str:
+    doc = getattr(value, "__doc__", None)
+    return inspect.cleandoc(doc).strip() if isinstance(doc, str) else ""

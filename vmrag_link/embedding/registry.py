@@ -1,13 +1,20 @@
-"""Embedding models by the names that settings and collections give them."""
+"""Embedding models by the names that settings and collections give them; and the model `hash`, for
+tests: words and their letter triples hashed into 256 dimensions, in Python.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
-from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.base import Model, Vector, featureless, require_unicode
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.embedding.static import StaticModel
@@ -115,3 +122,48 @@ def choose_for(collection: Collection, settings: EmbeddingSettings, permission: 
             collection_name=collection.name,
         )
     return msgspec.structs.replace(choice, model=made.model, dimensions=made.dimensions)
+
+
+HASH_DIMENSIONS = 256
+WORD_WEIGHT = 2
+NGRAM = 3
+_WORDS = r"\w+"
+
+
+class HashModel(Model):
+    """Sums whole numbers and takes one square root, so the bytes are the same everywhere."""
+
+    name = "hash"
+    dimensions = HASH_DIMENSIONS
+    window = None
+    fingerprint = "hash-words-triples-256 v1"
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        require_unicode(texts)
+        return [_vector(text) for text in texts]
+
+
+def _vector(text: str) -> Vector:
+    sums = [0] * HASH_DIMENSIONS
+    for word in set(re.findall(_WORDS, text.casefold())):  # once each: frequent little words would drown the rest
+        for index, weight in _features(word):
+            sums[index] += weight
+    length = math.sqrt(sum(number * number for number in sums))
+    return (
+        struct.pack(f"<{HASH_DIMENSIONS}f", *[number / length for number in sums])
+        if length
+        else featureless(HASH_DIMENSIONS)
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _features(word: str) -> tuple[tuple[int, int], ...]:
+    """(dimension, signed weight) of the word and of each of its letter triples, its ends marked."""
+    marked = f"<{word}>"
+    triples = [marked[start : start + NGRAM] for start in range(len(marked) - NGRAM + 1)]
+    return (_feature(word, WORD_WEIGHT), *[_feature(triple, 1) for triple in triples])
+
+
+def _feature(name: str, weight: int) -> tuple[int, int]:
+    number = zlib.crc32(name.encode())
+    return number % HASH_DIMENSIONS, weight if number >> 31 else -weight

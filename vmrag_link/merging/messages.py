@@ -1,16 +1,19 @@
-"""What a merged revision says: whose words it keeps, and trailers that name what it merged.
+"""What the message of a revision says of a merge: whose words it keeps, which revisions it merged,
+and which losses a person accepted.
 
-All of it derives from the revisions that are merged, so equal merges give equal messages.
+All of it derives from the revisions that are merged, so equal merges give equal messages. A
+revision is lost when nobody has it any more. The record of the loss travels as the knowledge does
+that goes on from there. It counts only while the lost revision is not here: nobody drops by it what
+there is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine, own_revisions
-from vmrag_link.merging import losses
 from vmrag_link.merging.text import VERSION
 from vmrag_link.models import RevisionInfo
 
@@ -59,13 +62,13 @@ def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -
         if others:
             said += "\n\n" + "\n".join(_list(last, others))
     lost = _unsaid_losses(said, others)
-    return f"{said}\n\n{losses.trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
+    return f"{said}\n\n{loss_trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
 
 
 def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
     """The losses that the other revisions accept, whose messages are not kept."""
-    known = losses.recorded(said)
-    yield from dict.fromkeys(each for info in others for each in losses.recorded(info.message) if each not in known)
+    known = accepted_losses(said)
+    yield from dict.fromkeys(each for info in others for each in accepted_losses(info.message) if each not in known)
 
 
 def _trailers(base: str, theirs: str, decided_by: str = "") -> str:
@@ -83,3 +86,32 @@ def _list(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
 
 def _subject(info: RevisionInfo) -> str:
     return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
+
+
+_LOST = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
+
+
+def accepted_losses(message: str) -> list[str]:
+    """The revisions whose loss a message accepts."""
+    return list(dict.fromkeys(_LOST.findall(message)))
+
+
+def loss_trailers(lost: Iterable[str]) -> str:
+    return "".join(f"Vmrag-Lost: {each}\n" for each in lost)
+
+
+def accepts_loss(engine: Engine, revision: str, lost: str) -> bool:
+    """Whether a revision that is here, or one that it contains, accepts the loss of one that is
+    not.
+    """
+    if engine.has_revision(lost) or not engine.has_revision(revision):
+        return False
+    return any(lost in accepted_losses(info.message) for info in engine.log(revision))
+
+
+def record_loss(engine: Engine, revision: str, *, message: str, author: str, date: str) -> str:
+    """A revision with the documents of another one, and a message that records a loss."""
+    with engine.writing("accept a loss"):
+        made = engine.recreate([revision], [], message=message, author=author, date=date)
+        engine.anchor(made, reason="a loss was accepted")
+    return made

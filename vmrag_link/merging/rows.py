@@ -1,30 +1,23 @@
-"""Two versions of a row become one: cell by cell, a text by line, metadata by key. Pure.
+"""Two versions of a row become one: cell by cell, a text by line, metadata by key; links by whole
+rows. Pure.
 
 A text and its hash are one cell, and so are the parts of an embedding. Times never conflict: the
-later one stays.
+later one stays. Clones write links without asking each other, so their result is the same whichever
+comes first, and however often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from vmrag_link.documents.origin import KEY as ORIGIN
 from vmrag_link.documents.origin import is_origin
-from vmrag_link.merging.markers import both_texts
-from vmrag_link.merging.text import Hunk, MergedText, merge_texts
-from vmrag_link.models import (
-    Collection,
-    Distance,
-    Document,
-    Project,
-    Row,
-    canonical_json,
-    content_hash,
-    text_of,
-)
+from vmrag_link.merging.text import Hunk, MergedText, both_texts, merge_texts
+from vmrag_link.models import Collection, Distance, Document, Link, Project, Row, canonical_json, content_hash, text_of
 
 CONTENT, METADATA = "content", "metadata"
 """The cells of which only parts may be in conflict: hunks, and keys."""
@@ -192,3 +185,33 @@ def neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
 
 def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
     return None if row is None else tuple(getattr(row, name) for name in names)
+
+
+LINK_AUTHOR = "vmrag <vmrag@localhost>"
+"""Who commits links: who links is not who knows."""
+
+
+def link_additions(there: Iterable[Link], more: Iterable[Link]) -> list[Link]:
+    """The rows of both tables joined that `there` lacks or has otherwise."""
+    before = {each.git_commit: each for each in there}
+    after = dict(before)
+    for each in more:
+        known = after.get(each.git_commit)
+        after[each.git_commit] = joined_link(known, each) if known else each
+    return [row for commit, row in sorted(after.items()) if row != before.get(commit)]
+
+
+def joined_link(one: Link, other: Link) -> Link:
+    """What two rows of one commit say together.
+
+    A link that was made by hand wins, then the one of the later revision. A commit that was
+    replaced stays so, whichever wins.
+    """
+    lower, upper = sorted((one, other), key=lambda each: (_rank(each), astuple(each)))
+    if _rank(lower) == _rank(upper):  # they differ in what one of the clones did not know
+        upper = Link(*map(max, zip(astuple(lower), astuple(upper), strict=True)))
+    return replace(upper, superseded_by=max(lower.superseded_by, upper.superseded_by))
+
+
+def _rank(link: Link) -> tuple[bool, str, str, str]:
+    return link.source == "manual", link.linked_at.removesuffix("Z"), link.dolt_commit, link.dolt_branch

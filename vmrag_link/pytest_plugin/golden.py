@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from vmrag_link.errors import VmragError, shortened
-from vmrag_link.golden.comparison import ranking_changes
-from vmrag_link.golden.queries import UPDATE
+from vmrag_link.golden.queries import UPDATE, ranking_changes
 from vmrag_link.ops.checks.check_queries import CheckedQuery, check_queries
 from vmrag_link.pytest_plugin.knowledge import Workspaces
 from vmrag_link.terminal_text import one_line

@@ -1,4 +1,4 @@
-"""The ranking's version and settings, and how words and vectors become one score.
+"""The ranking's version, settings and fingerprint, and how words and vectors become one score.
 
 Both scores of a chunk are divided by the best of their kind in its collection and added by weight
 (convex combination: Bruch, Gai and Ingber, 2023), in whole numbers. Where several collections are
@@ -10,10 +10,11 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.models import Record
+from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
 
 VERSION = 5
@@ -119,3 +120,25 @@ def by_share(collections: Sequence[tuple[Mapping[int, int], int]]) -> dict[int, 
 def _largest(scores: Mapping[int, int]) -> int:
     """The best score; where none is positive, what keeps the others between -1 and 0."""
     return max((abs(score) for score in scores.values()), default=0) or 1
+
+
+def fingerprint(
+    ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader], *, files: str = ""
+) -> str:
+    """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
+    digits.
+
+    `files` names the documents of sources; empty: there are none. The order of the inputs does not
+    matter. Titles count, because filters use them. What an index
+    looks like on the disk does not count.
+    """
+    digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
+    for each in sorted(collections, key=lambda row: row.name):
+        decisive = [each.name, each.embedding_function, each.embedding_model, each.embedding_dimensions, each.distance]
+        digest.update(canonical_json([*decisive, each.chunking]).encode())
+    rows = ((each.collection, each.doc_id, each.title, each.content_hash, each.metadata) for each in headers)
+    for row in sorted(rows):
+        digest.update(canonical_json(row).encode())
+    if files:
+        digest.update(canonical_json(["files", files]).encode())
+    return digest.hexdigest()

@@ -193,7 +193,7 @@ class Searcher:
 
         Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
-        from vmrag_link.retrieval.stored_vectors import stored_vectors
+        from vmrag_link.retrieval.query_vectors import stored_vectors
 
         if not chunk_ids:
             return {}

@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 import msgspec
 
 from vmrag_link.code import languages
-from vmrag_link.code.messages import CodeTask
-from vmrag_link.code.pieces import CodePiece, CodeUnparsed
+from vmrag_link.code.pieces import CodePiece, CodeTask, CodeUnparsed
 from vmrag_link.conversion import formats, reading
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
-from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.embedding.base import Model
 from vmrag_link.models import (
     PIECES,

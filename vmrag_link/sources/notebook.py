@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 
 _LONGEST = 4_000_000
 """Characters of one that is read. An empty cell takes 3, and 90 bytes of memory."""

@@ -8,8 +8,8 @@ import re
 from typing import NamedTuple
 
 from vmrag_link.conversion.formats import by_suffix
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.text_bytes import decode
-from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.sources.files import TreeFile
 from vmrag_link.sources.notebook import cells
 from vmrag_link.sources.rules import NOTEBOOK

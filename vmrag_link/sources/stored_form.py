@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.text_bytes import decode
-from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
 
 _LONE_RETURN = re.compile(rb"\r(?!\n)")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.git import blobs_here, configuration, own_index, raw_changes
 from vmrag_link.git.objects import blob_name
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FileFailed
 from vmrag_link.git import blobs_here
 from vmrag_link.git.objects import blob_name

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, Vector, featureless, within_window
-from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.cache import Counts, EmbeddingCache, vectors_for
 from vmrag_link.embedding.successors import with_present_model
-from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.models import Chunk, Chunking, Collection, Document, content_hash

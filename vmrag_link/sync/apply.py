@@ -242,7 +242,7 @@ def _leaves_documents(engine: Engine, branch: KbBranch, revision: str) -> bool:
     """
     if engine.is_ancestor(branch.head, revision):
         return False
-    from vmrag_link.merging.picked import lacks  # rarely needed, and a checkout waits for imports
+    from vmrag_link.merging.revisions import lacks  # rarely needed, and a checkout waits for imports
 
     return lacks(engine, revision, branch.head)
 

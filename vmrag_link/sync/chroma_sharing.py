@@ -24,9 +24,9 @@ from vmrag_link.sync import binding as bindings
 
 if TYPE_CHECKING:
     from vmrag_link.chroma.open_index import Vectors
-    from vmrag_link.chroma_server.address import ServerAddress
     from vmrag_link.chroma_server.client import ChromaClient
     from vmrag_link.chroma_server.contents import SharedContents
+    from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.engines.base import Engine
 
 RETRY = "vmrag sync --wait"

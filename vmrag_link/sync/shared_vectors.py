@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from vmrag_link.chroma_server import download, names
-from vmrag_link.chroma_server.address import ServerAddress
-from vmrag_link.chroma_server.check import problem
+from vmrag_link.chroma_server import contents, names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
-from vmrag_link.chroma_server.download import Expected
-from vmrag_link.chroma_server.lease import is_current
+from vmrag_link.chroma_server.contents import Expected
 from vmrag_link.chroma_server.names import CollectionSeal
+from vmrag_link.chroma_server.server import ServerAddress
+from vmrag_link.chroma_server.share import is_current, problem
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
@@ -112,9 +111,9 @@ class SharedVectors:
         is downloaded: a service may have answered otherwise here.
         """
         size = lookup.model.dimensions
-        got = download.vectors(self._client, found, lacking, dimensions=size, advance=advance)
+        got = contents.fetch_vectors(self._client, found, lacking, dimensions=size, advance=advance)
         if lookup.have and names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:
-            got = download.vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
+            got = contents.fetch_vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
         if names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
             raise self._client.failure(
                 f"serves other vectors in {found.name} than those that the knowledge base vouches for",

@@ -17,7 +17,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.engines.inspection import MOST_LINKS, require_link
 from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
-from vmrag_link.merging import link_rows
+from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
 from vmrag_link.models import Link, Record
 from vmrag_link.transport.connection import Transport
 
@@ -141,7 +141,7 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
 def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[Link]:
     """Raises `ContentRefused` for what whoever fetches would have to refuse."""
     there = engine.links(at=head) if head and rows else []
-    new = link_rows.additions(there, rows)
+    new = link_additions(there, rows)
     for each in new:
         try:
             require_link(each)
@@ -181,6 +181,6 @@ def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
         engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)
         if plan.links:
             head = engine.links_onto(
-                heads.get(LINKS_BRANCH), plan.links, message="Share links", author=link_rows.AUTHOR, date=clock.now()
+                heads.get(LINKS_BRANCH), plan.links, message="Share links", author=LINK_AUTHOR, date=clock.now()
             )
             engine.push(key, url, {LINKS_BRANCH: head})

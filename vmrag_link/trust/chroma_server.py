@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from vmrag_link import endpoint, env
-from vmrag_link.chroma_server.address import CLOUD_URL, LOCAL_URL, ServerAddress
+from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
 from vmrag_link.config import Loaded
 from vmrag_link.settings import Config
 

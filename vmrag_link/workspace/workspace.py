@@ -36,7 +36,7 @@ from vmrag_link.workspace.source_store import SourceStore
 from vmrag_link.workspace.sources import Sources
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma_server.address import ServerAddress
+    from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
@@ -206,7 +206,7 @@ class Workspace:
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
-        from vmrag_link.retrieval.stored_vectors import stored_vectors
+        from vmrag_link.retrieval.query_vectors import stored_vectors
         from vmrag_link.sync.adding import checked
 
         model = checked(self.models.of(held.collection), held.collection)

@@ -10,11 +10,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from vmrag_mcp.clients.edits import Addition, Editor, Entry, TextRefused, not_built_so
 from vmrag_mcp.clients.json_editor import JsonEditor
+from vmrag_mcp.clients.line_editors import TomlEditor, YamlEditor
+from vmrag_mcp.clients.settings_file import Addition, Editor, Entry, TextRefused, not_built_so
 from vmrag_mcp.clients.table import FileFormat
-from vmrag_mcp.clients.toml_editor import TomlEditor
-from vmrag_mcp.clients.yaml_editor import YamlEditor
 
 EDITORS: Mapping[FileFormat, Editor] = {
     "json": JsonEditor(comments=False),

@@ -1,31 +1,107 @@
-"""Put this server into the files of MCP clients."""
+"""Put this server into the files of MCP clients: which entry belongs into which file of which
+client.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link.errors import UsageInvalid
+from vmrag_link import env
+from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_mcp.clients import entries, receipts, server_command
-from vmrag_mcp.clients.edits import TextRefused
-from vmrag_mcp.clients.installation import (
-    ClientRefusal,
-    Installation,
-    Scope,
-    for_each,
-    has_file,
-    is_installed,
-    locate,
-)
-from vmrag_mcp.clients.receipts import InstallReceipt
-from vmrag_mcp.clients.settings_file import writing
-from vmrag_mcp.clients.table import CLIENTS
+from vmrag_link.paths import Places
+from vmrag_mcp.clients import entries, server_command, settings_file
+from vmrag_mcp.clients.server_command import ServerEntry
+from vmrag_mcp.clients.settings_file import InstallReceipt, SettingsFile, TextRefused, writing
+from vmrag_mcp.clients.table import CLIENTS, McpClient
 from vmrag_mcp.options import Flags
+
+Scope = Literal["project", "person"]
+
+
+class ClientRefusal(Record, frozen=True):
+    """A client whose file could not be edited, while others' were."""
+
+    client: str
+    code: str
+    message: str
+    hint: str
+
+
+class Installation(NamedTuple):
+    """One entry in one file."""
+
+    key: str
+    client: McpClient
+    file: SettingsFile
+    wanted: ServerEntry
+
+    def refuse(self, why: str) -> UsageInvalid:
+        written = {self.client.section: {self.wanted.name: self.wanted.value}}
+        text = json.dumps(written, ensure_ascii=False)
+        if self.client.format in ("toml", "yaml"):
+            text = entries.rendered(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
+        return UsageInvalid(
+            f"{self.file.label} is left as it is: {why}.",
+            hint=f"Write this into it: {text.strip()}",
+            file=self.file.label,
+            wanted=self.wanted.value,
+        )
+
+
+def locate(places: Places, name: str, scope: Scope | None, flags: Flags) -> Installation:
+    """`scope` None: the project's file, if the client has one. Raises `UsageInvalid` for a client
+    that has no such file.
+    """
+    client = CLIENTS[name]
+    if client.project and scope != "person":
+        there = [each for each in client.project.names if (places.top / each).exists()]
+        label = (there or client.project.names)[0]
+        file = SettingsFile(places.top / label, label, places.top)
+        return Installation(name, client, file, server_command.for_project(client, client.project, places, flags))
+    if client.personal is None or scope == "project":
+        whose = "project has" if scope == "project" else "person has"
+        raise UsageInvalid(
+            f"A {whose} no file for {client.title} that other programs may write.",
+            hint="claude mcp add --scope user vmrag -- vmrag-mcp"
+            if name == "claude-code"
+            else f"vmrag mcp install --client {name}",
+            client=name,
+        )
+    paths = client.personal.paths()
+    path = next((each for each in paths if each.exists()), paths[0])
+    return Installation(
+        name, client, SettingsFile(path, str(path), None), server_command.for_person(client, places, flags)
+    )
+
+
+def has_file(client: McpClient, scope: Scope) -> bool:
+    return (client.project if scope == "project" else client.personal) is not None
+
+
+def is_installed(client: McpClient) -> bool:
+    """Whether its program is found, or it was started once."""
+    path = os.pathsep.join(env.program_folders())
+    return any(shutil.which(each, path=path) for each in client.programs) or any(map(Path.is_dir, client.signs()))
+
+
+def for_each(names: Sequence[str], do: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:
+    """One client's broken file keeps no other from its server."""
+    done, refused = [], []
+    for name in names:
+        try:
+            done.append(do(name))
+        except (UsageInvalid, FileFailed) as error:
+            refused.append(ClientRefusal(name, error.code, error.message, error.hint))
+    return done, tuple(refused)
 
 
 class ClientInstallReport(Record, frozen=True):
@@ -73,7 +149,7 @@ def configuration(directory: Path, name: str | None, flags: Flags, scope: Scope 
     return ClientConfiguration({client.section: {wanted.name: wanted.value}}, text.removesuffix("\n"))
 
 
-def found() -> tuple[str, ...]:
+def installed_clients() -> tuple[str, ...]:
     """The clients that are installed here: whose program is found, or that were started once."""
     return tuple(name for name, client in CLIENTS.items() if is_installed(client))
 
@@ -106,7 +182,7 @@ def install_all(directory: Path, flags: Flags, scope: Scope | None = None) -> Cl
 
     Raises `UsageInvalid` if there is none.
     """
-    names = [name for name in found() if scope is None or has_file(CLIENTS[name], scope)]
+    names = [name for name in installed_clients() if scope is None or has_file(CLIENTS[name], scope)]
     if not names:
         raise UsageInvalid(
             "No MCP client that is known here was found on this computer.",
@@ -136,7 +212,9 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
         after, added = entries.with_entry(client.format, text, client.section, wanted.name, wanted.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace(before, after.encode())
-        receipts.keep(InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders))
+        settings_file.keep_receipt(
+            InstallReceipt(str(file.target), wanted.name, wanted.value, added, before is None, folders)
+        )
         return msgspec.structs.replace(report, changed=True)
     ours = server_command.is_ours(client.shape, there)
     if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
@@ -147,7 +225,7 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
     after = entries.with_values(client.format, text, client.section, wanted.name, values)
     file.replace(before, after.encode())
     server = {**there, **values}
-    receipt = receipts.find(file.target, wanted.name)
+    receipt = settings_file.find_receipt(file.target, wanted.name)
     if receipt and receipt.entry == there:  # nobody else changed it
-        receipts.keep(msgspec.structs.replace(receipt, entry=server))
+        settings_file.keep_receipt(msgspec.structs.replace(receipt, entry=server))
     return msgspec.structs.replace(report, changed=True, server=server)

@@ -1,7 +1,14 @@
-"""How a client starts this server, as an entry of its file: made, read, and made right again."""
+"""How a client starts this server: the entry of its file (made, read, and made right again), and
+links that put the server into an editor by a click.
+
+`docs/mcp.md` has the links. They serve people who have not installed the server: uv fetches the
+package, and the editor says which project is open.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -10,6 +17,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from vmrag_link import env
 from vmrag_link.paths import Places
@@ -56,7 +64,7 @@ def for_person(client: McpClient | None, places: Places, flags: Flags) -> Server
     elif client.personal and client.personal.finds:
         shape, name, told = client.shape, SERVER, ()
     else:
-        shape, name, told = client.shape, _called_after(places.top), (_REPO, str(places.top))
+        shape, name, told = client.shape, _name_after(places.top), (_REPO, str(places.top))
     return _entry(shape, name, command, (*told, *options(flags)))
 
 
@@ -150,7 +158,32 @@ def _repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
     return arguments[places[-1] + 1] if places else None
 
 
-def _called_after(top: Path) -> str:
+def _name_after(top: Path) -> str:
     """The name of a server for one repository, which every client takes and no format quotes."""
     word = re.sub(r"[^a-z0-9]+", "-", top.name.lower()).strip("-")
     return f"{SERVER}-{word}" if word else SERVER
+
+
+LINK_COMMAND = "uvx"
+LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link")
+
+
+def cursor_link() -> str:
+    """https://cursor.com/docs/context/mcp/install-links; by the web, as pages show no other."""
+    config = base64.b64encode(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}).encode()).decode()
+    return f"https://cursor.com/en/install-mcp?name={SERVER}&config={quote(config, safe='')}"
+
+
+def vscode_link() -> str:
+    """https://code.visualstudio.com/api/extension-guides/ai/mcp: `vscode:mcp/install?` and JSON."""
+    return f"vscode:mcp/install?{quote(_json({'name': SERVER, 'command': LINK_COMMAND, 'args': [*LINK_ARGUMENTS]}), safe='')}"
+
+
+def vscode_page_link() -> str:
+    """The same through a page of its makers, for pages that show no other links."""
+    config = quote(_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}), safe="")
+    return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
+
+
+def _json(value: dict[str, object]) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,23 +1,31 @@
-"""A client's file on disk: read as it is, and replaced only while it is still that.
+"""A client's file: read as it is, edited in one place, and replaced only while it is still that.
 
 A file of the project is never reached through a link: a stranger's repository may have put it
 there, to have another file written. A person's own file may be a link, as many keep theirs in a
 repository of their own: it is changed where it lies, and the link stays.
+
+An editor adds, changes or removes one entry of one section. Every other byte stays: the comments,
+the order, the line ends. A receipt says what was put into which file of this computer, so that
+exactly that can be taken out again. It holds no text of a person's file, which may have keys of
+services in it: only our entry, what had to be made for it, and the white space that stood there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
 
 from vmrag_link import env, locks
 from vmrag_link.errors import file_failures
+from vmrag_link.models import Record, json_text
 from vmrag_link.paths import read_regular, write_atomically
-from vmrag_mcp.clients.edits import TextRefused
 
 LARGEST = 4 * 1024 * 1024
 _WAIT_SECONDS = 10.0
@@ -91,3 +99,100 @@ def writing() -> Iterator[None]:
     """One installation at a time. Raises `Busy`."""
     with locks.exclusive(notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
         yield
+
+
+class InstallReceipt(Record, frozen=True):
+    """`new`: there was no file, and for its sake `folders` were made, the innermost first."""
+
+    file: str
+    name: str
+    entry: dict[str, Any]
+    added: Addition
+    new: bool = False
+    folders: tuple[str, ...] = ()
+
+
+def find_receipt(path: Path, name: str) -> InstallReceipt | None:
+    """None: this computer has not put the entry there, or knows no more of it."""
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(_place(path, name).read_bytes(), type=InstallReceipt)
+    return None
+
+
+def keep_receipt(receipt: InstallReceipt) -> None:
+    write_atomically(_place(Path(receipt.file), receipt.name), json_text(receipt).encode())
+
+
+def drop_receipt(path: Path, name: str) -> None:
+    _place(path, name).unlink(missing_ok=True)
+
+
+def _place(path: Path, name: str) -> Path:
+    digest = hashlib.sha256(f"{path}\0{name}".encode(errors="surrogateescape")).hexdigest()
+    return notes() / f"{digest[:32]}.json"
+
+
+Entry = Mapping[str, Any]
+
+
+class TextRefused(Exception):
+    """The text cannot be read, or not be edited. `reason` completes `FILE is left as it is: …`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Addition(Record, frozen=True):
+    """What was made with an entry, so that its removal can undo that, too.
+
+    `made`: the outermost thing that was not there. `blank`: the white space that stood in its
+    place; for a document, all of the former text.
+    """
+
+    made: Literal["entry", "section", "document"] = "entry"
+    blank: str = ""
+
+
+class Editor(Protocol):
+    """One format. All functions raise `TextRefused`.
+
+    The caller compares what `read` finds before and after: an editor need not foresee every way
+    in which a person can write a file.
+    """
+
+    def read(self, text: str) -> dict[str, Any]:
+        """All values of the text."""
+
+    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+        """The text with an entry that is not there."""
+
+    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+        """The text with these values in place of those that the entry has."""
+
+    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+        """The text without the entry; None: nothing is known of how it came there."""
+
+
+class Replacement(NamedTuple):
+    """Characters `start` to `end` of a text become `written`."""
+
+    start: int
+    end: int
+    written: str
+
+
+def apply_changes(text: str, changes: Iterable[Replacement]) -> str:
+    """The text after changes that do not overlap; of two at one place, the first stands first."""
+    ordered = sorted(changes, key=lambda change: change.start)
+    for each in ordered[::-1]:
+        text = text[: each.start] + each.written + text[each.end :]
+    return text
+
+
+def line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def not_built_so(section: str) -> TextRefused:
+    return TextRefused(f"{section} is not built as that client's file is")

@@ -11,10 +11,9 @@ import msgspec
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_mcp.clients import entries, receipts, server_command
-from vmrag_mcp.clients.edits import TextRefused
-from vmrag_mcp.clients.installation import ClientRefusal, Installation, Scope, for_each, has_file, locate
-from vmrag_mcp.clients.settings_file import writing
+from vmrag_mcp.clients import entries, server_command, settings_file
+from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate
+from vmrag_mcp.clients.settings_file import TextRefused, writing
 from vmrag_mcp.clients.table import CLIENTS, McpClient
 from vmrag_mcp.options import Flags
 
@@ -86,7 +85,7 @@ def _absent(installation: Installation) -> bool:
     """Whether nothing is to be done: then nothing is locked, either."""
     _, client, file, wanted = installation
     there = entries.find(client.format, entries.decode(file.read()), client.section, wanted.name)
-    return there is None and receipts.find(file.target, wanted.name) is None
+    return there is None and settings_file.find_receipt(file.target, wanted.name) is None
 
 
 def _serves_all(client: McpClient) -> bool:
@@ -103,9 +102,9 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
     before = file.read()
     text = entries.decode(before)
     there = entries.find(client.format, text, client.section, wanted.name)
-    receipt = receipts.find(file.target, wanted.name)
+    receipt = settings_file.find_receipt(file.target, wanted.name)
     if before is None or there is None:
-        receipts.drop(file.target, wanted.name)
+        settings_file.drop_receipt(file.target, wanted.name)
         return report
     ours = server_command.is_ours(client.shape, there)
     if not ours or (file.top is None and not server_command.serves(client.shape, there, wanted)):
@@ -117,5 +116,5 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
         file.delete(before, tuple(map(Path, receipt.folders)))
     else:
         file.replace(before, after.encode())
-    receipts.drop(file.target, wanted.name)
+    settings_file.drop_receipt(file.target, wanted.name)
     return msgspec.structs.replace(report, removed=True)

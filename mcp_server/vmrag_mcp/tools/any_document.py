@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import by_id
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.any_document import DeleteDocumentResult, GetDocumentResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
+
+AnyTable = Literal["documents", "issue_logs", "knowledge_docs"]
+
+
+class GetDocumentResult(ToolResult, frozen=True):
+    """`content` is the whole text as it is stored; `library`: the collection."""
+
+    doc_id: str
+    source: str
+    title: str
+    library: str
+    content: str
+    chunk_count: int
+    metadata: dict[str, Any]
+    table: AnyTable
+
+
+class DeleteDocumentResult(ToolResult, frozen=True):
+    status: Literal["deleted"]
+    doc_id: str
+    deleted_chunks: int
+    table: AnyTable
+
 
 DocId = Annotated[str, Given(aliases=("id",))]
 Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]

@@ -7,30 +7,104 @@ from typing import Annotated, Any, Literal
 from vmrag_link import env
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
-from vmrag_link.models import Collection
+from vmrag_link.models import Chunking, Collection, Record
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
 from vmrag_link.ops.documents.reading import TextSource
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.index.index_status import collection_id, indexed
+from vmrag_link.ops.index.index_status import Status, collection_id, indexed
 from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.collections import (
-    ChromaCreateCollectionResult,
-    ChromaDeleteCollectionResult,
-    ChromaGetCollectionCountResult,
-    ChromaGetCollectionInfoResult,
-    ChromaListCollectionsResult,
-    ChromaModifyCollectionResult,
-    CollectionChanges,
-    CollectionEntry,
-    CreatedCollection,
-    DescribedCollection,
-)
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
+
+CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system", "source"]
+
+
+class CollectionEntry(Record, frozen=True):
+    """`tenant` and `database` are Chroma's."""
+
+    name: str
+    metadata: dict[str, Any]
+    tenant: str
+    database: str
+    document_count: int
+    kind: CollectionKind
+
+
+class ChromaListCollectionsResult(ToolResult, frozen=True):
+    """`total_count` counts all that match, not the page."""
+
+    collections: list[CollectionEntry]
+    total_count: int
+    has_more: bool
+    limit: int
+    offset: int
+
+
+class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
+    """`metadata`: the user's own keys, and those that say how the index is made.
+
+    `id`: a UUID made of the name; Chroma's own differs in every store.
+    """
+
+    name: str
+    id: str
+    metadata: dict[str, Any]
+    tenant: str
+    database: str
+    document_count: int
+    chunk_count: int
+    snapshot: str
+    embedding_function: str
+    embedding_dimensions: int
+    chunking: Chunking
+    index_status: Status
+
+
+class ChromaGetCollectionCountResult(ToolResult, frozen=True):
+    collection_name: str
+    count: int
+    chunk_count: int
+
+
+class CreatedCollection(Record, frozen=True):
+    """`created` is false for one that was there."""
+
+    name: str
+    id: str
+    created: bool
+
+
+class ChromaCreateCollectionResult(ToolResult, frozen=True):
+    collection: CreatedCollection
+    name: str
+    id: str
+    metadata: dict[str, Any]
+
+
+class DescribedCollection(Record, frozen=True):
+    name: str
+    metadata: dict[str, Any]
+
+
+class CollectionChanges(Record, frozen=True):
+    name_changed: bool
+    metadata_changed: bool
+
+
+class ChromaModifyCollectionResult(ToolResult, frozen=True):
+    collection: DescribedCollection
+    changes: CollectionChanges
+
+
+class ChromaDeleteCollectionResult(ToolResult, frozen=True):
+    deleted_collection: str
+    documents_deleted: int
+    status: Literal["success"]
 
 
 @tool("R", of_files=True)

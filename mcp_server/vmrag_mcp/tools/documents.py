@@ -29,7 +29,9 @@ from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, languag
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.documents import (
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
+from vmrag_mcp.tools.document_results import (
     ChromaAddDocumentsResult,
     ChromaDeleteDocumentsResult,
     ChromaGetDocumentsResult,
@@ -42,8 +44,6 @@ from vmrag_mcp.results.documents import (
     QueryMatches,
     QueryPassage,
 )
-from vmrag_mcp.session import Call
-from vmrag_mcp.tools import outcome
 
 PEEKED = 500
 """Characters of a text in a glance at a collection."""
@@ -409,7 +409,7 @@ def chroma_delete_documents(
     """
     stores.require_stored(call.ws, collection_name, ids or ())
     done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
     return ChromaDeleteDocumentsResult(
         collection_name=report.collection,

@@ -21,10 +21,16 @@ from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitSummary, CommitWithParent, CommitWithStats
-from vmrag_mcp.results.diff import ChangeEntry, DocumentInCommit, Summary
-from vmrag_mcp.results.history import (
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import diff
+from vmrag_mcp.tools.diff import ChangeEntry, Changes, DocumentInCommit, Summary
+from vmrag_mcp.tools.history_results import (
+    SHORT,
     CommitChanges,
+    CommitMatch,
+    CommitSummary,
+    CommitWithParent,
+    CommitWithStats,
     DoltBranchesResult,
     DoltCommitsResult,
     DoltFindResult,
@@ -38,9 +44,6 @@ from vmrag_mcp.results.history import (
     SyncState,
     UncommittedDocuments,
 )
-from vmrag_mcp.session import Call
-from vmrag_mcp.tools import diff
-from vmrag_mcp.tools.diff import Changes
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""

@@ -8,12 +8,18 @@ from typing import Annotated
 
 from vmrag_link.errors import AccessDenied, UsageInvalid, quoted
 from vmrag_link.ops.links import link
+from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import trust
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.link import DoltLinkGitResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
+
+
+class DoltLinkGitResult(ToolResult, frozen=True):
+    link: LinkBlock
+    bidirectional: Bidirectional
 
 
 @tool("VF")

@@ -4,17 +4,49 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import UNSET, Meta, UnsetType
+
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
 from vmrag_link.ops.merge import conflict_rows
+from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results.commits import CommitWithParent
-from vmrag_mcp.results.merging import MergeBranchResult, ResolveConflictsResult
-from vmrag_mcp.results.summaries import SyncSummary
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
+from vmrag_mcp.tools.history_results import CommitWithParent
+from vmrag_mcp.tools.outcome import SyncSummary
+
+
+class MergeBranchResult(ToolResult, frozen=True):
+    """`conflicts`: what was decided for a side; of a preview, what would be in conflict."""
+
+    source: str
+    target: str
+    merge_type: Literal["fast_forward", "merge", "already_up_to_date"]
+    commits_merged: int
+    from_commit: str
+    to_commit: str
+    conflicts: list[OpenConflict]
+    sync_summary: SyncSummary
+    preview: Annotated[bool | UnsetType, Meta(description="nothing was changed")] = UNSET
+
+
+class ResolveConflictsResult(ToolResult, frozen=True):
+    """`conflicts`: those that are left, `remaining` of them.
+
+    `commit`: the one that closed the merge.
+    """
+
+    table: str
+    strategy: Literal["ours", "theirs"]
+    resolved: int
+    remaining: int
+    conflicts: list[OpenConflict]
+    commit: CommitWithParent | None
+
 
 _TYPES = {"uncommitted": "merge"}
 

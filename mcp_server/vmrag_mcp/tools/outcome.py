@@ -1,12 +1,27 @@
-"""What tools say alike of what they stored, committed or moved."""
+"""What tools of several topics say alike: what was stored or moved, and what is left to do."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_mcp.session import Call
+
+
+class SyncSummary(Record, frozen=True):
+    """Numbers of documents that queries find differently now."""
+
+    documents_added: int
+    documents_modified: int
+    documents_deleted: int
+    total_changes: int
+
+    @classmethod
+    def of(cls, changes: ChangeCounts) -> SyncSummary:
+        return cls(changes.added, changes.modified, changes.removed, changes.total)
+
 
 R = TypeVar("R")
 
@@ -18,7 +33,7 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")
 
 
-def landed(call: Call, done: Landed[R]) -> R:
+def stored_report(call: Call, done: Landed[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
     call.pending(done.pending)
     if not done.versioned:
@@ -26,6 +41,6 @@ def landed(call: Call, done: Landed[R]) -> R:
     return done.report
 
 
-def kept(call: Call, done: Landed[Any]) -> str:
+def keeping_sentence(call: Call, done: Landed[Any]) -> str:
     """The end of a message: what becomes of a thought, a chat or evidence that was stored."""
     return f"{call.tail('dolt_commit keeps it') if done.versioned else '; it stays on this machine, not versioned'}."

@@ -5,9 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from vmrag_link.errors import enumerated, plural
+from vmrag_link.models import Record
 from vmrag_mcp.options import EnabledTools
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.toolsets import EnableToolsetResult, ListedToolset, ListToolsetsResult
+from vmrag_mcp.results import ServerResult
+
+
+class ListedToolset(Record, frozen=True):
+    """`tools`: those that this server may have of it."""
+
+    name: str
+    tools: list[str]
+    enabled: bool
+    description: str
+
+
+class ListToolsetsResult(ServerResult, frozen=True):
+    toolsets: list[ListedToolset]
+
+
+class EnableToolsetResult(ServerResult, frozen=True):
+    """`enabled`: all toolsets that are on; `tools`: those that the call added."""
+
+    enabled: list[str]
+    tools: list[str]
+
 
 CALL_ANYWAY = "A client whose list does not show them yet can call them all the same."
 

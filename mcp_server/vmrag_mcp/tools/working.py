@@ -7,28 +7,83 @@ from typing import Annotated, Literal
 from msgspec import structs
 
 from vmrag_link.errors import VmragError, plural
+from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import reset as resetting
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.links import link as linking
+from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results.commits import CommitSummary, CommitWithParent
-from vmrag_mcp.results.diff import Summary
-from vmrag_mcp.results.summaries import SyncSummary
-from vmrag_mcp.results.working import (
-    CheckoutAction,
-    CheckoutSummary,
-    CommitResult,
-    DoltCheckoutResult,
-    DoltCommitResult,
-    DoltResetResult,
-    LinkedCommit,
-    ResetSummary,
-    RestoreSummary,
-)
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
+from vmrag_mcp.tools.diff import Summary
+from vmrag_mcp.tools.history_results import CommitSummary, CommitWithParent
+from vmrag_mcp.tools.outcome import SyncSummary
+
+
+class LinkedCommit(Record, frozen=True):
+    link: LinkBlock
+    bidirectional: Bidirectional
+
+
+class CommitResult(ToolResult, frozen=True):
+    """Of all tools that commit."""
+
+    commit: CommitWithParent
+    changes_committed: Summary
+
+
+class DoltCommitResult(CommitResult, frozen=True):
+    """`linked`: to git's HEAD, if that was asked for and could be done."""
+
+    linked: LinkedCommit | None
+
+
+class CheckoutAction(Record, frozen=True):
+    """What became of uncommitted documents, and whether the branch was made."""
+
+    uncommitted_handling: Literal["none", "commit_first", "reset_first", "carry"]
+    branch_created: bool
+
+
+class CheckoutSummary(Record, frozen=True):
+    """A branch is null where a revision is read that no branch was made for."""
+
+    from_branch: str | None
+    from_commit: str
+    to_branch: str | None
+    to_commit: str
+
+
+class DoltCheckoutResult(ToolResult, frozen=True):
+    action_taken: CheckoutAction
+    checkout_result: CheckoutSummary
+    sync_summary: SyncSummary
+    detached: bool
+
+
+class ResetSummary(Record, frozen=True):
+    from_commit: str
+    to_commit: str
+    discarded_changes: Summary
+
+
+class RestoreSummary(Record, frozen=True):
+    """Numbers of documents that queries find again, or no more."""
+
+    documents_restored: int
+    documents_removed: int
+
+
+class DoltResetResult(ToolResult, frozen=True):
+    """`orphaned_commits` are on no branch any more."""
+
+    reset_result: ResetSummary
+    sync_summary: RestoreSummary
+    orphaned_commits: list[CommitSummary]
+
 
 Message = Annotated[str, Given(blank=True)]
 Carrying = Literal["abort", "commit_first", "reset_first", "carry"]
@@ -47,7 +102,7 @@ def dolt_commit(
     """
     report = committing.commit(call.ws, message, author=author)
     result = commit_result(call, report)
-    return DoltCommitResult(**structs.asdict(result), linked=_linked(call) if auto_link_git else None)
+    return DoltCommitResult(**structs.asdict(result), linked=_link_to_git(call) if auto_link_git else None)
 
 
 def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
@@ -63,7 +118,7 @@ def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     )
 
 
-def _linked(call: Call) -> LinkedCommit | None:
+def _link_to_git(call: Call) -> LinkedCommit | None:
     """The commit stands, whether git's can be linked to it or not."""
     try:
         report = linking.link(call.ws, git_repo_path=call.ws.places.top)

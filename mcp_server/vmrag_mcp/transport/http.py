@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
-from vmrag_mcp.log import log
+from vmrag_mcp.process import log
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.transport.address import ListenAddress
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.conversion import front_matter
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, canonical_json
-from vmrag_link.toolsets.compounding import answer, doc_types, links, project
+from vmrag_link.toolsets.compounding import answer, doc_types, project, retrieval
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
+from vmrag_link.toolsets.compounding.documents import NotEditable, with_key
 from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
-from vmrag_link.toolsets.compounding.promotion import NotEditable, with_key
 
 
 @pytest.mark.parametrize(
@@ -235,14 +235,14 @@ def test_links_lead_from_beside_a_document_from_the_folder_and_from_the_root() -
         "[b](deep/b.md#part) ![c](<deep/c%20d.md>) [up](../../../etc/passwd) [web](https://x.example/a.md)\n"
         '[root](/e.md) [docs](./docs/f.md "title") [none](absent.md) [self](a.md)\n\n[ref]: deep/b\n'
     )
-    assert links.targets(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
+    assert retrieval.targets(document("a.md", text, related_docs=["f.md", 5]), known, docs="docs") == [
         "f.md",
         "deep/b.md",
         "deep/c d.md",
         "e.md",
     ]
     back = document("deep/b.md", "[a](../a.md) [c](c%20d.md)")
-    assert links.targets(back, known, docs="docs") == ["a.md", "deep/c d.md"]
+    assert retrieval.targets(back, known, docs="docs") == ["a.md", "deep/c d.md"]
 
 
 def test_links_are_followed_breadth_first_each_document_once() -> None:
@@ -259,7 +259,7 @@ def test_links_are_followed_breadth_first_each_document_once() -> None:
     def found(depth: int, most: int) -> list[tuple[str, str]]:
         return [
             (each.doc_id, each.linked_from)
-            for each in links.follow(["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most)
+            for each in retrieval.follow_links(["a.md"], rows.get, rows.keys(), docs="docs", depth=depth, most=most)
         ]
 
     assert found(2, 9) == [("b.md", "a.md"), ("c.md", "a.md"), ("d.md", "b.md")]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.toolsets.learning.evidence import junit, quality, score
-from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable, RunCounts
+from vmrag_link.toolsets.learning import evidence_records, junit
+from vmrag_link.toolsets.learning import quality_output as quality
+from vmrag_link.toolsets.learning.junit import OutputUnreadable, RunCounts
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 
@@ -124,17 +125,31 @@ def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
 
 
 def test_what_evidence_is_worth():
-    assert score.combined([], 0) == 0
-    assert score.combined([score.FIXED], 0) == score.THRESHOLD == 0.7, "one fixed test is just enough"
-    assert score.combined([0.7, 0.7], 1) == 0.637
-    assert score.combined([0.7] * 1000, 0) == 1
-    assert score.transition("error", "pass") == 0.7
-    assert [score.transition(*each) for each in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))] == [0, 0, 0]
-    assert [score.resolution("x", verified=True), score.resolution("x", verified=False)] == [0.6, 0.2]
-    assert score.resolution(" ", verified=True) == 0
-    assert score.improvement(10, 9, points=False) == 10
-    assert score.improvement(10, 20, points=False) == -100
-    assert [score.improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
-    assert score.improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
-    assert [score.quality(each, points=False) for each in (None, -5, 0, 10, 20, 90)] == [0, 0, 0, 0.2, 0.4, 0.4]
-    assert score.quality(5, points=True) == 0.2
+    assert evidence_records.combined_score([], 0) == 0
+    assert evidence_records.combined_score([evidence_records.FIXED], 0) == evidence_records.THRESHOLD == 0.7, (
+        "one fixed test is just enough"
+    )
+    assert evidence_records.combined_score([0.7, 0.7], 1) == 0.637
+    assert evidence_records.combined_score([0.7] * 1000, 0) == 1
+    assert evidence_records.transition_weight("error", "pass") == 0.7
+    assert [
+        evidence_records.transition_weight(*each) for each in (("pass", "pass"), ("skip", "pass"), ("fail", "error"))
+    ] == [0, 0, 0]
+    assert [
+        evidence_records.resolution_weight("x", verified=True),
+        evidence_records.resolution_weight("x", verified=False),
+    ] == [0.6, 0.2]
+    assert evidence_records.resolution_weight(" ", verified=True) == 0
+    assert evidence_records.improvement(10, 9, points=False) == 10
+    assert evidence_records.improvement(10, 20, points=False) == -100
+    assert [evidence_records.improvement(0, after, points=False) for after in (0, 1)] == [0, -100]
+    assert evidence_records.improvement(80, 75, points=True) == -5, "falling coverage is no improvement"
+    assert [evidence_records.quality_weight(each, points=False) for each in (None, -5, 0, 10, 20, 90)] == [
+        0,
+        0,
+        0,
+        0.2,
+        0.4,
+        0.4,
+    ]
+    assert evidence_records.quality_weight(5, points=True) == 0.2

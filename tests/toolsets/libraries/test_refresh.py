@@ -200,9 +200,9 @@ def test_what_was_stored_stays_when_an_import_is_killed(project, site):
 
 def test_a_host_is_asked_as_slowly_as_it_wants(project, site, monkeypatch):
     waited: list[float] = []
-    monkeypatch.setattr("vmrag_link.toolsets.libraries.web.pace.sleep", waited.append)
+    monkeypatch.setattr("vmrag_link.toolsets.libraries.web.robots.sleep", waited.append)
     monkeypatch.setattr(
-        "vmrag_link.toolsets.libraries.web.pace.monotonic", lambda: 100.0
+        "vmrag_link.toolsets.libraries.web.robots.monotonic", lambda: 100.0
     )  # no work takes any of the time
     site.pages["/robots.txt"] = "User-agent: *\nDisallow: /notes.md\nCrawl-delay: 2\n"
     said = project.vmrag("import", "--sitemap", site.url("/sitemap.txt"), "--library", "web", code=1)

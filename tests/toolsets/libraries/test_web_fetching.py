@@ -16,10 +16,9 @@ from tests.support.certificates import signed_certificate
 from tests.support.websites import HERE, limits, website
 from vmrag_link.errors import AccessDenied, FetchFailed, IndexExtraMissing, RemoteNotTrusted, UsageInvalid, VmragError
 from vmrag_link.settings import IngestSettings
-from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_anything
-from vmrag_link.toolsets.libraries.web.certificates import certificates
+from vmrag_link.toolsets.libraries.web.addresses import FetchLimits, Resolver, is_anything, limits_of
+from vmrag_link.toolsets.libraries.web.asking import certificates
 from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch
-from vmrag_link.toolsets.libraries.web.limits import FetchLimits, limits_of
 
 
 @pytest.fixture(autouse=True)

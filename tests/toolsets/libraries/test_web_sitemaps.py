@@ -10,8 +10,7 @@ from tests.support.websites import HERE, limits, website
 from vmrag_link.errors import AccessDenied, FetchFailed
 from vmrag_link.toolsets.libraries.web import sitemap
 from vmrag_link.toolsets.libraries.web.robots import LONGEST_DELAY
-from vmrag_link.toolsets.libraries.web.sitemap import Sitemap
-from vmrag_link.toolsets.libraries.web.sitemap_file import MOST_LOCATIONS, NotASitemap, SitemapFile, read_sitemap
+from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, NotASitemap, Sitemap, SitemapFile, read_sitemap
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 

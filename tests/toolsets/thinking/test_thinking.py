@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import notes
 from tests.support.mcp import Tools
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.registry import HashModel
 
 pytestmark = pytest.mark.hooks("off")
 

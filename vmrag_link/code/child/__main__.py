@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 
 from vmrag_link.code.cutting import cut
-from vmrag_link.code.messages import LONGEST_MESSAGE, CodeTask, CutAnswer
+from vmrag_link.code.pieces import LONGEST_MESSAGE, CodeTask, CutAnswer
 from vmrag_link.conversion import frames
 from vmrag_link.conversion.child.serving import is_used_up, serve
 from vmrag_link.conversion.frames import Disconnected

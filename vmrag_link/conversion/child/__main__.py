@@ -11,8 +11,7 @@ from vmrag_link.conversion import frames
 from vmrag_link.conversion.child.readers import read
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
-from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
 
 
 def _receive(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:
@@ -34,14 +33,14 @@ def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> An
         return Answer(failed="nests too deeply to be converted", last=is_used_up(limits))
     except ImportError as error:  # it is installed, or the parent had not asked
         hint = "pip install --force-reinstall 'vmrag-link[convert]'; if memory is short: git config vmrag.ingest.convert-mb NUMBER"
-        failed = f"cannot be converted, its converter does not start ({_said(error)})"
+        failed = f"cannot be converted, its converter does not start ({_error_line(error)})"
         return Answer(failed=failed, hint=hint, last=True)
     except Exception as error:  # noqa: BLE001  the outermost boundary of this process
-        return Answer(failed=f"cannot be converted ({_said(error)})", last=is_used_up(limits))
+        return Answer(failed=f"cannot be converted ({_error_line(error)})", last=is_used_up(limits))
     return Answer(text=found.content, title=found.title, metadata=found.metadata, last=is_used_up(limits))
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """What a library raised, in one line."""
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}"[:300]

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from vmrag_link import env
-from vmrag_link.conversion.child import landlock, seccomp
+from vmrag_link.conversion.child import kernel_rules
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
@@ -96,8 +96,8 @@ def confine(limits: ConversionLimits, folder: Path) -> None:
     if sys.platform == "linux":
         _leave_network()
         _drop_privileges()
-        landlock.restrict((*readable, *_LIBRARIES, *_loaded_libraries()), own)
-        seccomp.refuse()
+        kernel_rules.restrict_files((*readable, *_LIBRARIES, *_loaded_libraries()), own)
+        kernel_rules.refuse_calls()
     sys.addaudithook(_refuse_modules)
     sys.addaudithook(_refuse_outside(readable, own))
 
@@ -107,8 +107,8 @@ def missing() -> list[str]:
     if sys.platform != "linux":
         return []
     return [
-        *([] if landlock.version() else ["Landlock"]),
-        *([] if seccomp.is_supported() else ["a filter of system calls (seccomp)"]),
+        *([] if kernel_rules.landlock_version() else ["Landlock"]),
+        *([] if kernel_rules.takes_filter() else ["a filter of system calls (seccomp)"]),
     ]
 
 

@@ -6,7 +6,7 @@ its lines says by itself what its value is.
 
 from __future__ import annotations
 
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 
 MAX_LEVELS = 200
 """Containers within each other. Formats that people write have a dozen."""

@@ -7,8 +7,8 @@ from contextlib import closing
 import pypdfium2 as pdfium
 
 from vmrag_link.conversion.child.outline import Outline
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
-from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.models import PAGE_BREAK
 
 _HYPHEN = "\ufffe"

@@ -1,16 +1,18 @@
-"""Which reader converts what. Each is imported when it is needed: some take a second."""
+"""Which reader converts what. Each is imported when it is needed, because some take a second; an
+archive is looked at before a library opens it.
+"""
 
 from __future__ import annotations
 
 import importlib
+import io
+import zipfile
 
 from vmrag_link.conversion import reading
-from vmrag_link.conversion.child import archives
 from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.frames import ConversionTask
-from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
 from vmrag_link.conversion.reading import FileText
-from vmrag_link.conversion.unreadable import ContentUnreadable
 
 _ARCHIVES = {
     "docx": ("[Content_Types].xml", "Word document"),
@@ -29,7 +31,7 @@ _PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
 def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
     """Raises `ContentUnreadable`, and whatever a library raises."""
     if task.file_type in _ARCHIVES:
-        archives.check(data, *_ARCHIVES[task.file_type], limits)
+        _check_archive(data, *_ARCHIVES[task.file_type], limits)
     found = _read(task, data, limits)
     content = _storable(found.content)
     if len(content.encode()) > limits.max_text:
@@ -53,7 +55,7 @@ def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileTe
         case "xml":
             from vmrag_link.conversion.child.xml_text import xml_text as native
         case "notebook":
-            from vmrag_link.conversion.child.notebook import notebook_text as native
+            from vmrag_link.conversion.child.json_text import notebook_text as native
         case _:
             return _read_by_extra(task.file_type, data, limits)
     return native(data, task.charset, limits.max_text)
@@ -79,3 +81,33 @@ def _storable(text: str) -> str:
     """Without what no engine stores: NUL, and halves of surrogate pairs."""
     text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_MOST_MEMBERS = 10_000
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def _check_archive(data: bytes, member: str, what: str, limits: ConversionLimits) -> None:
+    """Raises `ContentUnreadable` for what is no archive with such a member, or one that is a bomb.
+
+    A member gives no more than the size that the directory of the archive states, so these are
+    summed up; nothing is unpacked.
+    """
+    if data.startswith(_OLE):
+        raise ContentUnreadable(f"is no {what} that can be read (it has a password, or is of an older format)")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+        raise ContentUnreadable(f"is no {what} ({error})") from None
+    if len(members) > _MOST_MEMBERS:
+        raise ContentUnreadable(
+            f"is an archive of {len(members):,} files, more than the {_MOST_MEMBERS:,} that are opened"
+        )
+    expanded = sum(each.file_size for each in members)
+    if expanded > limits.max_expanded:
+        raise ContentUnreadable(
+            f"unpacks to {expanded >> 20:,} MiB, more than the {limits.max_expanded >> 20} MiB that are taken"
+        )
+    if member not in {each.filename for each in members}:
+        raise ContentUnreadable(f"is no {what} (it has no {member})")

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from vmrag_link.conversion.child.outline import Outline
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
 from vmrag_link.conversion.text_bytes import decode
-from vmrag_link.conversion.unreadable import ContentUnreadable
 
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 50

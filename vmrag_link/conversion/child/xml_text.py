@@ -8,8 +8,8 @@ from typing import Any
 from xml.parsers import expat
 
 from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, too_deep
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
-from vmrag_link.conversion.unreadable import ContentUnreadable
 
 
 class _Element:

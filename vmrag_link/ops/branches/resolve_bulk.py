@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from vmrag_link.errors import DocumentMissing, MergeConflict, NothingSelected, TableMissing
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.merging.conflicts import Conflict, Side
-from vmrag_link.merging.decide import Decision
+from vmrag_link.merging.conflicts import Conflict, Decision, Side
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, shortened
-from vmrag_link.golden import edit
+from vmrag_link.golden import file
 from vmrag_link.golden.queries import (
     UPDATE,
     GoldenFile,
@@ -161,7 +161,7 @@ def _recorded(
     wanted = dict(_to_record(stored.golden, checked))
     if not wanted and (stored.golden.recorded in (None, now) or all(each.ranking is None for each in checked)):
         return tuple(checked)
-    written = edit.with_rankings(stored.data, wanted, now, QUERIES_NAME)
+    written = file.with_rankings(stored.data, wanted, now, QUERIES_NAME)
     after = golden_file.store(ws, stored, written)
     return tuple(
         msgspec.structs.replace(

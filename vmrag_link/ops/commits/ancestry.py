@@ -65,38 +65,40 @@ class Ancestry:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """As `descends`, or the one has picked what the other has (`merging.picked`)."""
-        from vmrag_link.merging import picked
-
         if self.descends(descendant, ancestor):
             return True
         if self.descends(ancestor, descendant):
             return False
         pair = (ancestor, descendant)
         if pair not in self._answers:
-            self._answers[pair] = picked.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
+            from vmrag_link.merging import revisions
+
+            self._answers[pair] = revisions.holds(self._engine, list(self._own(descendant, ancestor)), ancestor)
         return self._answers[pair]
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
         """Whether a revision that is here accepts the loss of one that is not."""
-        from vmrag_link.merging import losses
-
         if lost in self._bits or revision not in self._bits:
             return False
         if revision not in self._accepted:
-            messages = (info.message for info in self._engine.log(revision))
-            self._accepted[revision] = frozenset(each for message in messages for each in losses.recorded(message))
+            from vmrag_link.merging import messages
+
+            log = self._engine.log(revision)
+            self._accepted[revision] = frozenset(
+                each for info in log for each in messages.accepted_losses(info.message)
+            )
         return lost in self._accepted[revision]
 
     def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
         """The revisions that accept a loss, of those that one contains and the other does not."""
-        from vmrag_link.merging import losses
+        from vmrag_link.merging import messages
 
         common = set(reached(self._parents, [other])) if other in self._parents else set()
         own = set(reached(self._parents, [revision], common))
         for info in self._engine.log(revision) if own else ():
             if info.revision in own:
                 own.remove(info.revision)
-                if losses.recorded(info.message):
+                if messages.accepted_losses(info.message):
                     yield info
             if not own:
                 return

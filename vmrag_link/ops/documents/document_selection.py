@@ -10,8 +10,8 @@ from vmrag_link.embedding.base import within_window
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.columns import MetadataColumns
-from vmrag_link.retrieval.matching import keys_of, matching, matching_text
+from vmrag_link.retrieval.filtered import MetadataColumns
+from vmrag_link.retrieval.filters import keys_of, matching, matching_text
 from vmrag_link.workspace import ReadableStore
 
 

@@ -12,8 +12,7 @@ from collections.abc import Collection as Several
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link.conversion.limits import MAX_BYTES
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import MAX_BYTES, ContentUnreadable
 from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.errors import first_of
 from vmrag_link.models import At, Collection, Document, Record

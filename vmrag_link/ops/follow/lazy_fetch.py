@@ -174,9 +174,9 @@ def require_sides(
 
 def is_given_up(ws: Workspace, revision: str, others: Iterable[str]) -> bool:
     """Whether one of the others accepts the loss of a revision."""
-    from vmrag_link.merging import losses  # rarely needed, and a checkout waits for imports
+    from vmrag_link.merging import messages
 
-    return ws.initialized and any(losses.is_accepted(ws.engine, each, revision) for each in others)
+    return ws.initialized and any(messages.accepts_loss(ws.engine, each, revision) for each in others)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:

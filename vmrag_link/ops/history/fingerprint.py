@@ -14,8 +14,8 @@ from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.ops.follow.provenance import require_pinned, standing
 from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
-from vmrag_link.retrieval import fingerprint as retrieval
 from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval import fusion as retrieval
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.sync.assumed_collections import rows_at
 from vmrag_link.workspace import Workspace

@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.git import file_log, plumbing
-from vmrag_link.golden.comparison import RankChange, ranking_changes
-from vmrag_link.golden.queries import RankedChunk, ranked
+from vmrag_link.golden.queries import RankChange, RankedChunk, ranked, ranking_changes
 from vmrag_link.models import At, DocumentHeader, Record, Working
 from vmrag_link.ops.follow.provenance import KbBlock, viewed
 from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at

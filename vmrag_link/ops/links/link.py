@@ -9,7 +9,7 @@ from vmrag_link import clock, locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
-from vmrag_link.merging import link_rows
+from vmrag_link.merging.rows import LINK_AUTHOR
 from vmrag_link.models import Link, Record, Working
 from vmrag_link.ops.follow import follow_pin
 from vmrag_link.ops.follow.pin import refuse_if_in_conflict
@@ -92,7 +92,7 @@ def link(
 
 def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
     """In the table `git_links`, whose author is the program: who links is not who knows."""
-    ws.engine.write_links(rows, remove=remove, message=message, author=link_rows.AUTHOR, date=clock.now())
+    ws.engine.write_links(rows, remove=remove, message=message, author=LINK_AUTHOR, date=clock.now())
 
 
 def _inside(places: Places, link_file: str) -> Path:

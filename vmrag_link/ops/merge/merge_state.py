@@ -26,8 +26,8 @@ from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace, twins
 
 if TYPE_CHECKING:
-    from vmrag_link.merging.markers import Labels
     from vmrag_link.merging.revisions import Signature
+    from vmrag_link.merging.text import Labels
     from vmrag_link.merging.threeway import Merged
 
 FORMAT = 2

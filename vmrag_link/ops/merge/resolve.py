@@ -10,10 +10,9 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
-from vmrag_link.merging.conflicts import Choice, Conflict, updated
-from vmrag_link.merging.decide import Decision, choices_of
-from vmrag_link.merging.markers import Labels
+from vmrag_link.merging.conflicts import Choice, Conflict, Decision, choices_of, updated
 from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.text import Labels
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import follow_pin, lazy_fetch, losses, recovery

@@ -16,7 +16,7 @@ from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.merging.conflicts import Conflict
-    from vmrag_link.merging.markers import Labels
+    from vmrag_link.merging.text import Labels
 
 _MOST = 200
 """Revisions of a side that are searched for the last change of a document."""
@@ -57,7 +57,7 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
 
 
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
-    from vmrag_link.merging.markers import Labels
+    from vmrag_link.merging.text import Labels
 
     stopped = pin_conflict.stopped(ws.places)
     ours = ws.trigger().branch or _branch(stages.ours)
@@ -66,7 +66,7 @@ def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
 
 def labels(symbolic: str, source: str) -> Labels:
     """Of a merge of ours: HEAD's branch, and what was merged."""
-    from vmrag_link.merging.markers import Labels
+    from vmrag_link.merging.text import Labels
 
     return Labels(ours=symbolic.removeprefix(BRANCHES) or "ours", theirs=source)
 

@@ -16,8 +16,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT, leads_out, located
 from vmrag_link.documents.importing import Skipped, SourceFile
 from vmrag_link.errors import ContentRefused, UsageInvalid, quoted
 from vmrag_link.git.run import demand
-from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.merging.decide import text_field
+from vmrag_link.merging.conflicts import Conflict, text_field
 from vmrag_link.models import Document, text_of
 from vmrag_link.ops.merge.resolve import ResolveReport
 from vmrag_link.workspace import Workspace

@@ -12,7 +12,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.errors import SchemaTooNew
 from vmrag_link.git import history, objects, partial
-from vmrag_link.merging import link_rows
+from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
 from vmrag_link.models import Link
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import PIN_NAME
@@ -30,11 +30,9 @@ def take_in(ws: Workspace, address: Address) -> int:
     except SchemaTooNew as error:
         ws.progress.note(f"The links of {address.text} are left out: {error.message}")
         return 0
-    fresh = _believable(ws, link_rows.additions(ws.engine.links(), there))
+    fresh = _believable(ws, link_additions(ws.engine.links(), there))
     if fresh:
-        ws.engine.write_links(
-            fresh, message=f"Take in links from {address.text}", author=link_rows.AUTHOR, date=clock.now()
-        )
+        ws.engine.write_links(fresh, message=f"Take in links from {address.text}", author=LINK_AUTHOR, date=clock.now())
     return len(fresh)
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
-from vmrag_link.chroma_server.lease import give_up, is_current
+from vmrag_link.chroma_server.share import give_up, is_current
 from vmrag_link.engines.base import reserved, root_of
 from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record

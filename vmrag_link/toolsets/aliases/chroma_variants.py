@@ -25,14 +25,14 @@ from vmrag_link.toolsets.aliases.chroma_variants_results import (
 )
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.documents import (
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import collections, documents
+from vmrag_mcp.tools.document_results import (
     ChromaDeleteDocumentsResult,
     ChromaQueryDocumentsResult,
     DocumentColumns,
     QueryMatch,
 )
-from vmrag_mcp.session import Call
-from vmrag_mcp.tools import collections, documents
 from vmrag_mcp.tools.documents import Parts, Texts, paged
 
 SAMPLE = 5

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, UnsetType
 
 from vmrag_link.models import Record
-from vmrag_mcp.results.base import ToolResult
-from vmrag_mcp.results.documents import (
+from vmrag_mcp.results import ToolResult
+from vmrag_mcp.tools.document_results import (
     DocumentColumns,
     FileMatch,
     Truncated,

@@ -14,14 +14,12 @@ from vmrag_link.ops.remotes.upstream import upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results.base import ToolResult
-from vmrag_mcp.results.commits import SHORT, CommitWithStats
-from vmrag_mcp.results.history import StatusResult
-from vmrag_mcp.results.sync import SyncTotals
-from vmrag_mcp.results.working import CommitResult, DoltCheckoutResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, working
-from vmrag_mcp.tools.working import Carrying, Message
+from vmrag_mcp.tools.history_results import SHORT, CommitWithStats, StatusResult
+from vmrag_mcp.tools.sync import SyncTotals
+from vmrag_mcp.tools.working import Carrying, CommitResult, DoltCheckoutResult, Message
 
 
 class CommitAliasResult(CommitResult, frozen=True):

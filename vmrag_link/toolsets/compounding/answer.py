@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import plural
 from vmrag_link.index import vectors
 from vmrag_link.models import Record

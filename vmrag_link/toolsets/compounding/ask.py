@@ -1,19 +1,22 @@
 """Answer a question from a project's documents, or from its other documentation, by the language
-model that the settings name, if any.
+model that the settings name, if any; and find the file of a project that a path names.
 """
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Sequence
 
-from vmrag_link import env
-from vmrag_link.errors import first_of
+from vmrag_link import env, terminal_text
+from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.toolsets.compounding import answer, external, mirror, paths, retrieval
+from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
 from vmrag_link.toolsets.compounding.chat_model import ChatModel
+from vmrag_link.toolsets.compounding.folder import SUFFIX
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
@@ -49,11 +52,11 @@ def ask(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
     """Raises as `retrieval.retrieve`. That no language model answers is no error."""
     found = retrieval.retrieve(ws, project, wanted)
     sources = tuple(
-        CitedDocument(paths.shown(project.docs, each.document.doc_id), each.document, each.match, each.included_as)
+        CitedDocument(shown_path(project.docs, each.document.doc_id), each.document, each.match, each.included_as)
         for each in found.sources
     )
     linked = [
-        Passage(paths.shown(project.docs, each.document.doc_id), each.document.title, each.document.content)
+        Passage(shown_path(project.docs, each.document.doc_id), each.document.title, each.document.content)
         for each in found.linked
     ]
     written = answer.nothing_found(found.best, found.least)
@@ -69,7 +72,7 @@ def ask_external(
     most = project.config.retrieval.max_results if sources is None else sources
     found = external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most)
     cited = tuple(
-        CitedDocument(paths.shown(project.external, each.document.doc_id), each.document, each.match, "match")
+        CitedDocument(shown_path(project.external, each.document.doc_id), each.document, each.match, "match")
         for each in found.documents
     )
     written = answer.nothing_found(found.matches.best, found.matches.least)
@@ -188,3 +191,54 @@ def chat_model(ws: Workspace) -> ChatModel | None:
         return None
     variable = settings.api_key_env if "llm.api_key_env" in loaded.machine else ""
     return ChatModel(settings, keyed="llm.base_url" in loaded.machine, key_variable=variable)
+
+
+class FilePlace(Record, frozen=True):
+    """A file by its path in the project's folder of documents, or in that of `external` ones."""
+
+    doc_id: str
+    external: bool
+
+
+def shown_path(folder: str, doc_id: str) -> str:
+    return f"./{folder}/{doc_id}"
+
+
+def find_file(project: DocsProject, path: str) -> FilePlace:
+    """The file that is meant: `./FOLDER/FILE`, relative to the documents, or absolute inside.
+
+    Raises `UsageInvalid` for a path that leads elsewhere, `DocumentMissing` where no file is.
+    """
+    place = _place(project, path)
+    folder = project.external_folder if place.external else project.docs_folder
+    if not os.path.lexists(folder / place.doc_id):
+        raise DocumentMissing(
+            f"There is no file {shown_path(project.external if place.external else project.docs, place.doc_id)}.",
+            hint="Take a path that semantic_search shows, or write the file first.",
+            path=place.doc_id,
+        )
+    return place
+
+
+def _place(project: DocsProject, path: str) -> FilePlace:
+    if "\0" in path or not path.endswith(SUFFIX):
+        raise _refusal(project, path)
+    within = posixpath.normpath(os.path.relpath(path, project.root) if path.startswith("/") else path)
+    if within == ".." or within.startswith(("../", "/")):
+        raise _refusal(project, path)
+    for folder, outside in ((project.docs, False), (project.external, True)):
+        if folder and within.startswith(f"{folder}/"):
+            return FilePlace(within.removeprefix(f"{folder}/"), outside)
+    if path.startswith("/"):
+        raise _refusal(project, path)
+    return FilePlace(within, external=False)
+
+
+def _refusal(project: DocsProject, path: str) -> UsageInvalid:
+    name = terminal_text.one_line(repr(path[:200]))
+    return UsageInvalid(
+        f"{name} is no Markdown file below {shown_path(project.docs, '')}",
+        hint=f"For example: {shown_path(project.docs, 'problems/what-went-wrong.md')}",
+        parameter="path",
+        value=path[:200],
+    )

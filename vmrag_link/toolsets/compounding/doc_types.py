@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from vmrag_link import extras, terminal_text
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.models import Record, canonical_json, json_from_user
-from vmrag_link.retrieval.matching import linear_pattern
+from vmrag_link.retrieval.filters import linear_pattern
 from vmrag_link.yaml_events import YamlRefused
 from vmrag_link.yaml_tree import parse, plain
 
@@ -95,7 +95,7 @@ def flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bool) -
 def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
     level = front_matter.get("promotion_level")
     if level is not None and level not in LEVELS:
-        yield f"promotion_level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {_shown(level)}"
+        yield f"promotion_level is {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, not {_value_text(level)}"
     if not strict:
         return
     for key in _REQUIRED:
@@ -104,9 +104,9 @@ def _usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[s
             yield f"{key} is missing" if value in (None, "") else f"{key} is no text"
     date, significance = front_matter.get("date"), front_matter.get("significance")
     if isinstance(date, str) and date.strip() and not re.fullmatch(_DATE, date):
-        yield f"date is YYYY-MM-DD, not {_shown(date)}"
+        yield f"date is YYYY-MM-DD, not {_value_text(date)}"
     if isinstance(significance, str) and significance.strip() and significance not in _SIGNIFICANCE:
-        yield f"significance is one of {', '.join(_SIGNIFICANCE)}, not {_shown(significance)}"
+        yield f"significance is one of {', '.join(_SIGNIFICANCE)}, not {_value_text(significance)}"
 
 
 def _schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _validator(schema: str) -> Any:
             raise SchemaUnusable(f"it takes more than {_MOST_STEPS:,} steps")
         if isinstance(part, dict) and "$schema" in part:
             if validators.validator_for(part, default=kind) is not kind:
-                raise SchemaUnusable(f"a part of it has another $schema: {_shown(part['$schema'])}")
+                raise SchemaUnusable(f"a part of it has another $schema: {_value_text(part['$schema'])}")
             part = {name: value for name, value in part.items() if name != "$schema"}
         if isinstance(part, dict) and "patternProperties" in part:
             raise SchemaUnusable("it has patternProperties, which are not applied here")
@@ -180,10 +180,10 @@ def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iter
     except FilterInvalid as error:
         raise SchemaUnusable(error.message) from None
     if not found(instance):
-        yield ValidationError(f"{_shown(instance)} does not match {_shown(pattern)}")
+        yield ValidationError(f"{_value_text(instance)} does not match {_value_text(pattern)}")
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return _shortened(repr(value))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link import clock
 from vmrag_link.conversion import front_matter, reading, text_bytes
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
 from vmrag_link.ops.documents import named_files as files

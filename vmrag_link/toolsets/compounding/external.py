@@ -1,4 +1,5 @@
-"""Other documentation of a project: files of the work tree that are indexed and never stored.
+"""Other documentation of a project: files of the work tree that are indexed and never stored; and
+activating a project, which takes in all of its files.
 
     .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,29 +20,35 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.engines.logical import collection_name
-from vmrag_link.errors import (
-    DocumentMissing,
-    ExternalDocsMissing,
-    FileFailed,
-    IndexFailed,
-    MassDeletion,
-)
+from vmrag_link.errors import AccessDenied, DocumentMissing, ExternalDocsMissing, FileFailed, IndexFailed, MassDeletion
 from vmrag_link.git.ignored import Repositories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.verify import damaged_segments
 from vmrag_link.index.views import Views
-from vmrag_link.models import EXTERNAL, At, Collection, Difference, Document, DocumentHeader, canonical_json
+from vmrag_link.models import (
+    EXTERNAL,
+    At,
+    Collection,
+    Difference,
+    Document,
+    DocumentHeader,
+    Record,
+    canonical_json,
+    metadata_of,
+)
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.ops.index.query import require_query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.sync.indexer import Indexer
-from vmrag_link.toolsets.compounding import documents, folder, search
+from vmrag_link.toolsets.compounding import documents, folder, mirror, search
+from vmrag_link.toolsets.compounding.doc_types import DocType
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedFile
-from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile
+from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile, Mirrored
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import Match, Matches, Threshold
 from vmrag_link.workspace import Workspace
@@ -234,3 +242,64 @@ def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, 
         indexer.update(draft, docs.contents, base=None)
         draft.forget_touched()
         draft.publish(building, revision=docs.contents)
+
+
+class TypeCount(Record, frozen=True):
+    """How many documents of a type are mirrored."""
+
+    type: DocType
+    documents: int
+
+
+class Activated(Record, frozen=True):
+    """`differs`: why the branch that was named is not the one that is worked on, if so. `notes`:
+    what could not be done.
+    """
+
+    project: DocsProject
+    mirrored: Mirrored
+    types: tuple[TypeCount, ...]
+    total: int
+    standing: Standing
+    differs: str
+    notes: tuple[str, ...]
+
+
+def activate(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
+    """Take in all files of the project, its own and external ones. No branch is switched.
+
+    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists`, `Embedding` errors.
+    """
+    found = active.load(ws)
+    mirrored = mirror.reconcile(ws, active, found, now=True)
+    notes = [f"The configuration's {each!r} means nothing here." for each in found.unknown]
+    if found.external:
+        try:
+            bring(ws, active, found)
+        except (AccessDenied, FileFailed) as error:
+            notes.append(f"The external documents are not indexed: {error.sentence}")
+    here = read_consistently(ws, lambda: standing(ws), index=False)
+    types, total = count_documents(ws, here.at, found)
+    return Activated(found, mirrored, types, total, here, _differs(ws, branch), tuple(notes))
+
+
+def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
+    """Of all types, those without documents too; and of all documents."""
+    mirrored = mirror.mirror_of(ws, at, found.name)
+    headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []
+    held = Counter(str(metadata_of(each).get("doc_type")) for each in headers)
+    return tuple(TypeCount(each, held[each.name]) for each in found.types), len(headers)
+
+
+def _differs(ws: Workspace, branch: str) -> str:
+    current, here = ws.trigger().branch, ws.kb_branch()
+    if branch != current:
+        return (
+            f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
+            if current
+            else (f"git's HEAD is detached, and not on {branch!r}: documents are read where it stands.")
+        )
+    named = ws.engine.branch(branch) if ws.engine.legal_branch_name(branch) else None
+    if named and here and named.name != here.name:
+        return f"The knowledge base's branch {branch!r} is another one than that of this git branch, {here.name!r}."
+    return ""

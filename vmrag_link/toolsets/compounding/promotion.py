@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 from vmrag_link.conversion import front_matter, text_bytes
-from vmrag_link.conversion.unreadable import ContentUnreadable
+from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FileFailed, quoted
 from vmrag_link.models import Document, Record, metadata_of
 from vmrag_link.paths import stale_temporaries, write_atomically

@@ -80,7 +80,7 @@ def remove(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Re
         (place, ids, removal)
         for place in places
         if branch in (None, place.shown, place.other and place.other.name)
-        for ids, removal in [_found(ws, place, name)]
+        for ids, removal in [_find_rows(ws, place, name)]
         if ids
     ]
     removals = [removal for _, _, removal in found]
@@ -115,7 +115,7 @@ def _places(ws: Workspace) -> list[_Place]:
     return [_Place(own, here.at, None, None), *others]
 
 
-def _found(ws: Workspace, place: _Place, name: str) -> tuple[list[str], BranchRemoval]:
+def _find_rows(ws: Workspace, place: _Place, name: str) -> tuple[list[str], BranchRemoval]:
     collection = mirror.mirror_of(ws, place.at, name)
     rows = [*ws.engine.documents(place.at, collection=collection.name)] if collection else []
     chunks = sum(len(chunks_of(ws, collection, each)) for each in rows) if collection else 0

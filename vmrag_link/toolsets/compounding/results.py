@@ -12,7 +12,7 @@ from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.folder import SkippedFile
 from vmrag_link.toolsets.compounding.removal import BranchRemoval
 from vmrag_link.toolsets.compounding.retrieval import IncludedAs
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 
 
 class DocTypeCount(Record, frozen=True):

@@ -1,20 +1,23 @@
 """What an answer is made of: the documents nearest to a query, the critical ones, and those that
-they link to. All read at one moment.
+they link to, by Markdown links and `related_docs`. All are read at one moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import posixpath
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from typing import Literal
+from urllib.parse import unquote
 
-from vmrag_link.models import Collection, Document, Record
+from vmrag_link.models import Collection, Document, Record, metadata_of
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import require_query, require_readable, searching
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.suggest import no_collection
-from vmrag_link.toolsets.compounding import links, search
+from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import ANY, Match, Matches, Threshold
@@ -131,7 +134,7 @@ def retrieve(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Retr
         chosen += [(each, "match") for each in others]
         sources = [SourceDocument(row, each, kind) for each, kind in chosen if (row := document(each.doc_id))]
         known = {each.doc_id for each in ws.engine.headers(view.at, collection=project.collection)} if sources else ()
-        followed = links.follow(
+        followed = follow_links(
             [each.document.doc_id for each in sources],
             document,
             known,
@@ -199,3 +202,84 @@ def of_collections(
         return CollectionMatches(tuple(rows), first, derived, best, asked, viewed(ws, view))
 
     return searching(ws, look)
+
+
+_TARGET = re.compile(
+    r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE
+)
+MOST_TARGETS = 500
+"""Of one document."""
+
+
+class Linked(Record, frozen=True):
+    """A document that is linked from another one."""
+
+    doc_id: str
+    linked_from: str
+
+
+def follow_links(
+    start: Sequence[str],
+    document: Callable[[str], Document | None],
+    known: Container[str],
+    *,
+    docs: str,
+    depth: int,
+    most: int,
+) -> list[Linked]:
+    """The documents that are reached from others by links, nearest first, each once.
+
+    `document` gives one by id, `known` are all ids; `docs`: the documents' folder.
+    """
+    found: list[Linked] = []
+    seen, layer = {*start}, [*start]
+    for _ in range(depth):
+        following = []
+        for source in layer:
+            here = document(source)
+            for target in targets(here, known, docs=docs) if here else ():
+                if target in seen:
+                    continue
+                if len(found) == most:
+                    return found
+                seen.add(target)
+                following.append(target)
+                found.append(Linked(target, source))
+        layer = following
+    return found
+
+
+def targets(document: Document, known: Container[str], *, docs: str) -> list[str]:
+    """The ids of the documents that it refers to, in its order, those of `related_docs` first."""
+    found: dict[str, None] = {}
+    for text in _texts(document):
+        target = _resolved(text, document.doc_id, known, docs)
+        if target and target != document.doc_id:
+            found[target] = None
+    return [*found]
+
+
+def _texts(document: Document) -> Iterator[str]:
+    related = metadata_of(document).get("related_docs")
+    listed = [related] if isinstance(related, str) else related if isinstance(related, list) else []
+    yield from (each for each in listed[:MOST_TARGETS] if isinstance(each, str))
+    for number, match in enumerate(_TARGET.finditer(document.content)):
+        if number == MOST_TARGETS:
+            return
+        yield match[1] or match[2]
+
+
+def _resolved(text: str, source: str, known: Container[str], docs: str) -> str | None:
+    """The document that is meant, from beside its source, from the folder, or from the root."""
+    path = unquote(re.split(r"[#?]", text, maxsplit=1)[0])
+    if not path or "://" in path:
+        return None
+    bare = path.lstrip("/")
+    candidates = [] if path.startswith("/") else [posixpath.join(posixpath.dirname(source), path)]
+    candidates += [bare, bare.removeprefix("./").removeprefix(f"{docs}/")]
+    for each in candidates:
+        found = posixpath.normpath(each)
+        for name in (found, f"{found}.md"):
+            if name in known:
+                return name
+    return None

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.toolsets.compounding import activation, ask, external, mirror, paths, promotion, removal, retrieval
+from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, retrieval
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import summary
@@ -58,7 +58,7 @@ def activate_project(
     tools of this toolset work on; takes in what changed. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
-    done = activation.activate(call.ws, active, branch_name)
+    done = external.activate(call.ws, active, branch_name)
     call.state.kept[__package__] = active
     call.stands(done.standing)
     _warn_pending(call, done.mirrored)
@@ -108,16 +108,16 @@ def rag_query(
         sources=_sources(done),
         linked_docs=[
             AnswerLink(
-                paths.shown(project.docs, each.document.doc_id),
+                ask.shown_path(project.docs, each.document.doc_id),
                 each.document.title,
                 len(each.document.content),
-                paths.shown(project.docs, each.linked_from),
+                ask.shown_path(project.docs, each.linked_from),
             )
             for each in done.linked
         ],
         synthesis=done.answer.synthesis,
         model=done.answer.model,
-        message=_told(done),
+        message=_answer_sentence(done),
     )
 
 
@@ -151,7 +151,7 @@ def semantic_search(
         date = metadata.get("date")
         hits.append(
             SemanticHit(
-                path=paths.shown(project.docs, each.document.doc_id),
+                path=ask.shown_path(project.docs, each.document.doc_id),
                 title=each.document.title,
                 summary=summary(each.document, metadata),
                 char_count=len(each.document.content),
@@ -171,7 +171,7 @@ def semantic_search(
 def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
     """Read one file of the project again and take it in, changed or not."""
     active, project = _active(call)
-    place = paths.find(project, path)
+    place = ask.find_file(project, path)
     if place.external:
         done = external.index(call.ws, active, project, place.doc_id)
         chunks, changed, model = done.chunks, done.changed, done.collection
@@ -179,7 +179,7 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
         landed = mirror.index(call.ws, active, project, place.doc_id)
         call.pending(landed.pending)
         chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
-    shown = paths.shown(project.external if place.external else project.docs, place.doc_id)
+    shown = ask.shown_path(project.external if place.external else project.docs, place.doc_id)
     return IndexDocumentResult(
         status="indexed",
         path=shown,
@@ -194,7 +194,7 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
 def list_doc_types(call: Call) -> ListDocTypesResult:
     """List the types of the project's documents, their folders, and how many there are of each."""
     project = _project(call)
-    types, total = activation.counts(call.ws, call.standing().at, project)
+    types, total = external.count_documents(call.ws, call.standing().at, project)
     return ListDocTypesResult(
         doc_types=[
             DocTypeEntry(
@@ -224,7 +224,7 @@ def search_external_docs(
     return SearchExternalDocsResult(
         results=[
             ExternalHit(
-                paths.shown(project.external, each.document.doc_id),
+                ask.shown_path(project.external, each.document.doc_id),
                 each.document.title,
                 summary(each.document, metadata_of(each.document)),
                 len(each.document.content),
@@ -253,7 +253,7 @@ def rag_query_external(
         external_docs_path=f"./{project.external}",
         synthesis=done.answer.synthesis,
         model=done.answer.model,
-        message=_told(done),
+        message=_answer_sentence(done),
     )
 
 
@@ -300,7 +300,7 @@ def delete_documents(
 def update_promotion_level(call: Call, *, document_path: Path, promotion_level: Level) -> UpdatePromotionLevelResult:
     """Say how much a document counts, in its file and in the index; the file is changed."""
     active, project = _active(call)
-    place = paths.find(project, document_path)
+    place = ask.find_file(project, document_path)
     if place.external:
         raise ExternalDocsNotPromotable(
             f"{document_path} belongs to the other documentation, which has no levels.",
@@ -386,6 +386,6 @@ def _counted(call: Call, total: int, best: float | None, least: float) -> str:
     return f"{plural(total, 'document')} with a score of {least} or more."
 
 
-def _told(done: Answered) -> str:
+def _answer_sentence(done: Answered) -> str:
     count = len(done.sources)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

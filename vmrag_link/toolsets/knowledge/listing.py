@@ -1,16 +1,23 @@
-"""Issue logs and documents about tools as people page through them: the latest change first."""
+"""Issue logs and documents about tools as people page through them: those that a filter passes, the
+latest change first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from vmrag_link.models import At, Document, DocumentTable, Record
+from vmrag_link import clock
+from vmrag_link.engines import logical
+from vmrag_link.errors import FilterInvalid
+from vmrag_link.models import ISSUES, At, Document, DocumentTable, Record, metadata_of
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
-from vmrag_link.toolsets.knowledge import issue_filter, knowledge_docs, rows
+from vmrag_link.toolsets.knowledge import knowledge_docs, rows
 from vmrag_link.toolsets.knowledge.issue_logs import TABLE
 from vmrag_link.toolsets.knowledge.records import (
+    LOG_TYPES,
     IssueLog,
     KnowledgeDoc,
     ListedDoc,
@@ -47,11 +54,11 @@ def issue_logs(
     offset: int = 0,
 ) -> tuple[LogPage, Standing]:
     """None for an unknown project. Raises `FilterInvalid`."""
-    wanted = issue_filter.parse(filters or {})
+    wanted = parse_filter(filters or {})
 
     def look() -> tuple[LogPage, Standing]:
         here = standing(ws)
-        found = issue_filter.logs(ws, here.at, project_id, wanted)
+        found = filter_logs(ws, here.at, project_id, wanted)
         page, total = _page(ws, here.at, found, table=TABLE, limit=limit, offset=offset)
         logs = [ListedLog(**log_fields(each), excerpt=excerpt(each)) for each in page]
         return LogPage(logs, total, offset + len(logs) < total), here
@@ -107,3 +114,82 @@ def _page(
     ids = [doc_id for _, doc_id in places[offset:][:limit]]
     there = {each.doc_id: each for each in ws.engine.documents(at, ids=ids, table=table)} if ids else {}
     return [there[doc_id] for doc_id in ids if doc_id in there], len(places)
+
+
+KEYS = ("issue_number", "log_type", "since", "until", "author", "tag", "title_contains")
+"""`since` and `until`: of the last change. `author` is the metadata's, `tag` one of its `tags`."""
+
+LogFilter = Mapping[str, Any]
+
+
+def parse_filter(given: Mapping[str, Any]) -> LogFilter:
+    """The filter with its values as they are compared.
+
+    Raises `FilterInvalid` for another key than `KEYS`, and for a value that cannot be.
+    """
+    return {key: _value(key, value) for key, value in given.items() if value not in (None, "")}
+
+
+def filter_logs(ws: Workspace, at: At, project_id: str | None, wanted: LogFilter) -> Iterator[Document]:
+    """The logs that pass, of one project or of all; each is read when it is asked for."""
+    collection = None if project_id is None else logical.collection_name(ISSUES, project_id)
+    for each in ws.engine.documents(at, collection=collection, table=TABLE):
+        if _passes(each, wanted):
+            yield each
+
+
+def _value(key: str, value: Any) -> Any:
+    match key:
+        case "issue_number":
+            number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+            if isinstance(number, int) and not isinstance(number, bool):
+                return number
+        case "log_type":
+            if value in LOG_TYPES:
+                return value
+        case "since" | "until":
+            return _moment(key, value)
+        case "author" | "tag" | "title_contains":
+            if isinstance(value, str):
+                return value
+        case _:
+            raise FilterInvalid(
+                f"The filter asks for {key!r}, which issue logs cannot be filtered by.",
+                hint=f"It takes {', '.join(KEYS)}.",
+                key=key,
+                allowed=list(KEYS),
+            )
+    expected = {"issue_number": "a whole number", "log_type": f"one of {', '.join(LOG_TYPES)}"}.get(key, "a text")
+    raise FilterInvalid(
+        f"{key} in the filter must be {expected}, not {json.dumps(value)[:80]}.",
+        hint='For example: {"issue_number": 42, "log_type": "resolution", "since": "2026-01-31"}',
+        key=key,
+    )
+
+
+def _moment(key: str, value: Any) -> str:
+    try:
+        return clock.text(clock.moment(value, end=key == "until"))
+    except (TypeError, ValueError):
+        raise FilterInvalid(
+            f"{key} in the filter must be a time in ISO 8601, not {json.dumps(value)[:80]}.",
+            hint="For example: 2026-01-31, or 2026-01-31T12:00:00Z",
+            key=key,
+        ) from None
+
+
+def _passes(document: Document, wanted: LogFilter) -> bool:
+    if not wanted:
+        return True
+    metadata = metadata_of(document)
+    tags = metadata.get("tags", [])
+    have: dict[str, Callable[[Any], bool]] = {
+        "issue_number": lambda value: bool(metadata["issue_number"] == value),
+        "log_type": lambda value: bool(metadata["log_type"] == value),
+        "since": lambda value: bool(document.updated_at >= value),
+        "until": lambda value: bool(document.updated_at <= value),
+        "author": lambda value: bool(metadata.get("author") == value),
+        "tag": lambda value: value in (tags if isinstance(tags, list) else [tags]),
+        "title_contains": lambda value: value.casefold() in document.title.casefold(),
+    }
+    return all(have[key](value) for key, value in wanted.items())

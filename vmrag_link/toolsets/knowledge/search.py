@@ -23,7 +23,7 @@ from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query, distance, similarity
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.toolsets.knowledge import issue_filter, knowledge_docs
+from vmrag_link.toolsets.knowledge import knowledge_docs, listing
 from vmrag_link.workspace import View, Workspace
 
 
@@ -95,11 +95,11 @@ def issues(
     None where there are none. Raises `UsageInvalid` for a query without a character,
     `FilterInvalid`, `Embedding` errors, `IndexFailed`.
     """
-    wanted = issue_filter.parse(filters or {})
+    wanted = listing.parse_filter(filters or {})
     name = None if project_id is None else logical.collection_name(ISSUES, project_id)
 
     def passing(at: At) -> Iterable[Document] | None:
-        return issue_filter.logs(ws, at, project_id, wanted) if wanted else None
+        return listing.filter_logs(ws, at, project_id, wanted) if wanted else None
 
     found = _search(ws, text, lambda each: each.kind == ISSUES and name in (None, each.name), passing, limit)
     hits = [IssueHit(**shared, log_id=hit.doc_id) for hit, shared in found.hits]

@@ -17,7 +17,7 @@ from vmrag_link.toolsets.knowledge.records import ListedLog, LogType
 from vmrag_link.toolsets.knowledge.search import DocHit, EitherHit, IssueHit
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 
 
@@ -234,7 +234,7 @@ def search_issues(
     """Search issue logs by meaning and by words: has this been seen before, and what was done?"""
     found, here = searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit)
     call.stands(here)
-    return SearchIssuesResult(results=found.results, searched=found.searched, message=_told(found.results))
+    return SearchIssuesResult(results=found.results, searched=found.searched, message=_hits_sentence(found.results))
 
 
 @tool("R")
@@ -249,7 +249,7 @@ def search_knowledge(
     """Search documents about tools by meaning and by words."""
     found, here = searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit)
     call.stands(here)
-    return SearchKnowledgeResult(results=found.results, searched=found.searched, message=_told(found.results))
+    return SearchKnowledgeResult(results=found.results, searched=found.searched, message=_hits_sentence(found.results))
 
 
 @tool("R")
@@ -257,7 +257,7 @@ def search_all(call: Call, *, query: str, limit: Hits = 5) -> SearchAllResult:
     """Search issue logs and documents about tools together."""
     found, here = searching.everything(call.ws, query, limit=limit)
     call.stands(here)
-    return SearchAllResult(results=found.results, searched=found.searched, message=_told(found.results))
+    return SearchAllResult(results=found.results, searched=found.searched, message=_hits_sentence(found.results))
 
 
 def _landed(call: Call, done: Landed[R]) -> Landed[R]:
@@ -271,5 +271,5 @@ def _changed(call: Call, title: str, *, changed: bool) -> str:
     )
 
 
-def _told(hits: Sized) -> str:
+def _hits_sentence(hits: Sized) -> str:
     return f"{plural(len(hits), 'passage')}."

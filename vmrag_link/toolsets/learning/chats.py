@@ -1,4 +1,5 @@
 """Write down what was asked and done in a chat, linked with the code that it changed, both ways.
+What its writer does not say is derived from the texts.
 
 The raw texts are kept in a column of which no index is made, `source_key`: they are pushed with the
 knowledge base, but no search finds them.
@@ -6,9 +7,12 @@ knowledge base, but no search finds them.
 
 from __future__ import annotations
 
+import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from itertools import groupby, islice, takewhile
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -25,8 +29,6 @@ from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.collections import Put
 from vmrag_link.ops.system.entries import entry, with_metadata
 from vmrag_link.settings import agreed_setting, first_of
-from vmrag_link.toolsets.learning import chat_context
-from vmrag_link.toolsets.learning.chat_context import FileChange
 from vmrag_link.toolsets.learning.names import file_name, split
 from vmrag_link.workspace import Workspace
 
@@ -55,7 +57,7 @@ class ToolUse(Record, frozen=True):
 
 
 class ChatRequest(Record, frozen=True):
-    """What is empty or None is derived (`chat_context`). `involved_entities`: with commas."""
+    """What is empty or None is derived from the texts. `involved_entities`: with commas."""
 
     prompt_summary: str
     response_summary: str
@@ -147,12 +149,10 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
 def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, Any]:
     """Given values precede derived ones."""
     tools = [each.name for each in request.tool_usage]
-    summary = request.diff_summary or chat_context.diff_summary(changes)
-    derived = chat_context.modification_type(request.prompt_summary, request.response_summary, summary)
-    rated = chat_context.confidence(
-        changed=bool(changes), tools=len(tools), response=request.response_summary, kind=derived
-    )
-    context = chat_context.code_context(changes) if request.code_context is None else request.code_context
+    summary = request.diff_summary or diff_summary(changes)
+    derived = modification_type(request.prompt_summary, request.response_summary, summary)
+    rated = confidence(changed=bool(changes), tools=len(tools), response=request.response_summary, kind=derived)
+    context = code_context(changes) if request.code_context is None else request.code_context
     return {
         "status": "captured",
         "timestamp": clock.now(),
@@ -164,7 +164,7 @@ def _metadata(request: ChatRequest, changes: Sequence[FileChange]) -> dict[str, 
         "confidence_score": rated if request.confidence_score is None else request.confidence_score,
         "code_context": msgspec.to_builtins(context),
         "diff_summary": summary,
-        "tool_sequence": request.tool_sequence or chat_context.tool_sequence(tools),
+        "tool_sequence": request.tool_sequence or tool_sequence(tools),
     }
 
 
@@ -214,3 +214,101 @@ def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> li
 def _stores_raw(ws: Workspace) -> bool:
     settings: LearningSettings = ws.section("learning", LearningSettings).config.learning
     return settings.store_raw
+
+
+ModificationType = Literal[
+    "refactor", "bugfix", "feature", "documentation", "optimization", "test", "config", "style", "unknown"
+]
+
+AROUND = 3
+"""Unchanged lines that are shown on each side of a change."""
+
+MOST = 2000
+"""Characters of a change that are kept, before and after each."""
+
+MOST_FILES = 20
+"""Files of which changes are kept; of the others the repository knows."""
+
+ARROW = "→"
+
+
+class FileChange(Record, frozen=True):
+    """A file's whole text, before and after."""
+
+    file_path: str
+    before_content: str = ""
+    after_content: str = ""
+
+
+class ChangedPart(Record, frozen=True):
+    """What a change replaces, and by what; `line` counts from 1."""
+
+    line: int
+    before: str
+    after: str
+
+
+def tool_sequence(names: Iterable[str]) -> str:
+    """`a→b→a` of tools in the order of their use; repeats in a row are one."""
+    return ARROW.join(name for name, _ in groupby(names))
+
+
+def diff_summary(changes: Sequence[FileChange]) -> str:
+    """A line a file: how many of its lines are new, and how many gone."""
+    return "\n".join(_counted(each) for each in changes)
+
+
+def _counted(change: FileChange) -> str:
+    before, after = (Counter(text.splitlines()) for text in (change.before_content, change.after_content))
+    what = "added" if not change.before_content else "deleted" if not change.after_content else "changed"
+    return f"{change.file_path}: {what}, +{(after - before).total()} -{(before - after).total()} lines"
+
+
+def code_context(changes: Sequence[FileChange]) -> dict[str, ChangedPart]:
+    """By file, the part that changed, with a few lines around it; of the first files only."""
+    differing = (each for each in changes if each.before_content != each.after_content)
+    return {each.file_path: _part(each) for each in islice(differing, MOST_FILES)}
+
+
+def _part(change: FileChange) -> ChangedPart:
+    """From the first line that differs to the last one: one pass, however large the files are."""
+    before, after = change.before_content.splitlines(), change.after_content.splitlines()
+    head = _equal(before, after)
+    tail = min(_equal(before[::-1], after[::-1]), len(before) - head, len(after) - head)
+    first = max(0, head - AROUND)
+    old, new = ("\n".join(lines[first : len(lines) - tail + AROUND])[:MOST] for lines in (before, after))
+    return ChangedPart(first + 1, old, new)
+
+
+def _equal(one: Sequence[str], other: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+_KEYWORDS: dict[ModificationType, str] = {
+    "bugfix": r"\b(?:fix|bug|error|crash|regress|broken|wrong|fail)",
+    "refactor": r"\b(?:refactor|renam|restructur|clean ?up|simplif|extract|split|mov(?:e|ing)\b)",
+    "documentation": r"\b(?:documentation|docs?\b|readme|changelog|docstring|comment)|\.(?:md|rst)\b",
+    "test": r"\b(?:tests?\b|testing|coverage|pytest|test_)",
+    "optimization": r"\b(?:optimi|perform|speed|faster|slow|memory|cach(?:e|ing)\b)",
+    "config": r"\b(?:config|setting|environment variable)|\.(?:ya?ml|toml|ini)\b",
+    "style": r"\b(?:style|format|lint|whitespace|indent)",
+    "feature": r"\b(?:feature|add(?:s|ed|ing)?\b|implement|new\b|support|introduc)",
+}
+
+
+def modification_type(*texts: str) -> ModificationType:
+    """The kind of change of which most words speak; of equal ones the first above."""
+    text = "\n".join(texts).lower()
+    found = {kind: len(re.findall(words, text)) for kind, words in _KEYWORDS.items()}
+    best = max(found, key=lambda kind: found[kind])
+    return best if found[best] else "unknown"
+
+
+def confidence(*, changed: bool, tools: int, response: str, kind: ModificationType) -> float:
+    """How much there is to learn from a chat, by a fixed rule: 0.4, and more for each of these:
+    files were changed, several tools were used, the answer says something, it is known what was
+    done.
+    """
+    few, short = 2, 80
+    points = 0.4 + 0.2 * changed + 0.1 * (tools >= few) + 0.1 * (len(response) >= short) + 0.1 * (kind != "unknown")
+    return round(points, 2)

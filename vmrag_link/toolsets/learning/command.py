@@ -19,6 +19,7 @@ from vmrag_link.ops.system import collections, relocation
 from vmrag_link.toolsets.learning import (
     chats,
     code_index,
+    evidence_records,
     promotion,
     quality_checks,
     runs,
@@ -26,9 +27,8 @@ from vmrag_link.toolsets.learning import (
     setup_collections,
     validation,
 )
-from vmrag_link.toolsets.learning.chat_context import FileChange
-from vmrag_link.toolsets.learning.evidence import score
-from vmrag_link.toolsets.learning.evidence.quality import Metric
+from vmrag_link.toolsets.learning.chats import FileChange
+from vmrag_link.toolsets.learning.quality_output import Metric
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.named_files import NamedFile
@@ -74,7 +74,7 @@ def setup(invocation: Invocation) -> None:
 @click.option(
     "--validation-threshold",
     type=_SHARE,
-    default=score.THRESHOLD,
+    default=evidence_records.THRESHOLD,
     metavar="SHARE",
     help="What is enough; by default 0.7.",
 )
@@ -174,7 +174,11 @@ def log_quality_check(invocation: Invocation, *, after_output: Path, before_outp
 @click.option("--runtime-errors", default="", metavar="ID,…", help="Of errors.")
 @click.option("--code-quality", default="", metavar="ID,…", help="Of checks.")
 @click.option(
-    "--threshold", type=_SHARE, default=score.THRESHOLD, metavar="SHARE", help="What is enough; by default 0.7."
+    "--threshold",
+    type=_SHARE,
+    default=evidence_records.THRESHOLD,
+    metavar="SHARE",
+    help="What is enough; by default 0.7.",
 )
 @click.option("--output-file", type=_FILE, metavar="FILE", help="Where the result goes as well, as JSON.")
 @click.option("--fail-below", is_flag=True, help="Exit with 1 where the score is not enough.")

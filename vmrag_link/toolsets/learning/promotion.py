@@ -13,7 +13,6 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.entries import entry, with_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence import score
 from vmrag_link.toolsets.learning.names import split
 from vmrag_link.workspace import DocumentStore, Workspace
 
@@ -36,7 +35,7 @@ class PromotionRequest(Record, frozen=True):
     require_validation: bool = False
     validation_evidence_id: str = ""
     validation_score: float | None = None
-    validation_threshold: float = score.THRESHOLD
+    validation_threshold: float = evidence.THRESHOLD
 
 
 class Validation(Record, frozen=True):

@@ -10,10 +10,10 @@ from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence import quality, score
-from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable
-from vmrag_link.toolsets.learning.evidence.quality import COVERAGE, Measure, Metric
+from vmrag_link.toolsets.learning import quality_output as quality
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
+from vmrag_link.toolsets.learning.junit import OutputUnreadable
+from vmrag_link.toolsets.learning.quality_output import COVERAGE, Measure, Metric
 from vmrag_link.workspace import Workspace
 
 TYPE: evidence.EvidenceType = "code_quality_improvement"
@@ -65,9 +65,9 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
     if not after.known:
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
     points = quality.higher_is_better(tool)
-    better = None if before is None else score.improvement(before.value, after.value, points=points)
+    better = None if before is None else evidence.improvement(before.value, after.value, points=points)
     doc_id = evidence.new_id()
-    found = Evidence((EvidenceItem(doc_id, TYPE, score.quality(better, points=points)),))
+    found = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
     report = QualityReport(
         evidence_id=doc_id,
         tool=tool,
@@ -90,7 +90,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
 
     def plan(at: At) -> Planned[QualityReport]:
         collection, new = collections.find_or_new(store, at, request.collection_name)
-        row = evidence.record(collection.name, doc_id, _told(report), TYPE, found, **numbers)
+        row = evidence.record(collection.name, doc_id, _report_text(report), TYPE, found, **numbers)
         return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
 
     return writing.write(store, plan, "write down a quality check")
@@ -109,7 +109,7 @@ def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, paramet
         ) from None
 
 
-def _told(report: QualityReport) -> str:
+def _report_text(report: QualityReport) -> str:
     unit = " %" if report.tool == COVERAGE else ""
     before = "" if report.before_value is None else f", {report.before_value:g}{unit} before"
     return f"Quality check by {report.tool} ({report.metric_type}): {report.after_value:g}{unit}{before}"

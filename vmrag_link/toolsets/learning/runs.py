@@ -13,9 +13,9 @@ from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence import junit, score
-from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable, RunComparison, RunCounts, Status
+from vmrag_link.toolsets.learning import junit
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
+from vmrag_link.toolsets.learning.junit import OutputUnreadable, RunComparison, RunCounts, Status
 from vmrag_link.workspace import Workspace
 
 RUN = "test_run"
@@ -72,11 +72,11 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     ]
     if len(compared.fixed) > MOST_RECORDS:
         ws.progress.note(f"{len(compared.fixed)} tests pass now that did not; the first {MOST_RECORDS} are evidence.")
-    items = tuple(EvidenceItem(each.evidence_id, TYPE, score.FIXED) for each in stored)
+    items = tuple(EvidenceItem(each.evidence_id, TYPE, evidence.FIXED) for each in stored)
     whole = Evidence(items, tuple(compared.regressions))
     counts = junit.counts(after)
     report = RunReport(
-        run_id, counts, stored, compared.regressions, whole.score, whole.score >= score.THRESHOLD, run_id
+        run_id, counts, stored, compared.regressions, whole.score, whole.score >= evidence.THRESHOLD, run_id
     )
     commits = {"commit_before": request.commit_before, "commit_after": request.commit_after}
     more = {
@@ -93,7 +93,7 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     def plan(at: At) -> Planned[RunReport]:
         collection, new = collections.find_or_new(store, at, request.collection_name)
         rows = [_transition(collection.name, run_id, each, item) for each, item in zip(stored, items, strict=True)]
-        rows.append(evidence.record(collection.name, run_id, _told(counts, compared), RUN, whole, **more))
+        rows.append(evidence.record(collection.name, run_id, _run_text(counts, compared), RUN, whole, **more))
         return Planned(collections.prepared(store, [collections.Put(collection, new, rows)]), report)
 
     return writing.write(store, plan, "write down test results")
@@ -130,7 +130,7 @@ def _changed(ws: Workspace, request: RunRequest) -> list[str]:
     return history.changed_files(ws.places, before, after)[:MOST_NAMES]
 
 
-def _told(counts: RunCounts, compared: RunComparison) -> str:
+def _run_text(counts: RunCounts, compared: RunComparison) -> str:
     ended = (
         f"{counts.passed} passed, {counts.failed} failed, {counts.errors} in error, {counts.skipped} skipped",
         *(f"{len(tests)} {what}: {', '.join(tests[:MOST_NAMES])}" for what, tests in _changes(compared) if tests),

@@ -11,7 +11,6 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence import score
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.names import file_name, split
 from vmrag_link.workspace import Workspace
@@ -56,7 +55,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     Raises as `collections.find_or_new`, `collections.prepared`, `writing.write`.
     """
     doc_id = evidence.new_id()
-    weight = score.resolution(request.resolution, verified=request.resolution_verified)
+    weight = evidence.resolution_weight(request.resolution, verified=request.resolution_verified)
     found = Evidence((EvidenceItem(doc_id, TYPE, weight),))
     trace = request.stacktrace[-MOST_TRACE:]
     files = split(request.affected_files) or files_of(trace, ws.places.top)

@@ -11,21 +11,24 @@ from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import LEARNINGS, Record
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.system import collections
-from vmrag_link.toolsets.learning import output_file as outputs
-from vmrag_link.toolsets.learning.chat_context import FileChange
-from vmrag_link.toolsets.learning.chats import ChatLinks, ChatRequest, ToolUse, log_chat
-from vmrag_link.toolsets.learning.evidence import score
-from vmrag_link.toolsets.learning.evidence.junit import RunCounts
-from vmrag_link.toolsets.learning.evidence.quality import Metric
+from vmrag_link.toolsets.learning import evidence_records
+from vmrag_link.toolsets.learning.chats import ChatLinks, ChatRequest, FileChange, ToolUse, log_chat
+from vmrag_link.toolsets.learning.junit import RunCounts
 from vmrag_link.toolsets.learning.promotion import PromotionRequest, Validation, promote
 from vmrag_link.toolsets.learning.quality_checks import QualityRequest, log_quality_check
+from vmrag_link.toolsets.learning.quality_output import Metric
 from vmrag_link.toolsets.learning.runs import RunRequest, StoredTransition, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorRequest, log_error
 from vmrag_link.toolsets.learning.setup_collections import setup_collections
-from vmrag_link.toolsets.learning.validation import EvidenceCounts, ValidationRequest, validate_evidence
+from vmrag_link.toolsets.learning.validation import (
+    EvidenceCounts,
+    ValidationRequest,
+    find_output_file,
+    validate_evidence,
+)
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -147,11 +150,11 @@ def chroma_log_chat(
         related_code_chunks=related_code_chunks or (),
     )
     done = log_chat(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     linked = plural(len(report.bidirectional_links.chunk_ids), "chunk")
     return ChromaLogChatResult(
         **msgspec.structs.asdict(report),
-        message=f"The chat is written down, linked with {linked} of code{outcome.kept(call, done)}",
+        message=f"The chat is written down, linked with {linked} of code{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -159,7 +162,7 @@ def chroma_log_chat(
 def learning_setup_collections(call: Call) -> LearningSetupCollectionsResult:
     """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
     done = setup_collections(call.ws)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningSetupCollectionsResult(
         **msgspec.structs.asdict(report),
         message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there.",
@@ -182,7 +185,7 @@ def learning_promote(
     require_validation: bool = False,
     validation_evidence_id: str = "",
     validation_score: Share = None,
-    validation_threshold: Threshold = score.THRESHOLD,
+    validation_threshold: Threshold = evidence_records.THRESHOLD,
 ) -> LearningPromoteResult:
     """Write down a learning that will help next time, on evidence if there is any, and mark its
     chat as promoted.
@@ -203,12 +206,12 @@ def learning_promote(
         validation_threshold=validation_threshold,
     )
     done = promote(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     if report.validation and not report.validation.meets_threshold:
         least = f"{validation_threshold:g}"
         call.warn("BELOW_THRESHOLD", f"The validation's score is {report.validation.score:g}, below {least}.")
     return LearningPromoteResult(
-        **msgspec.structs.asdict(report), message=f"The learning is written down{outcome.kept(call, done)}"
+        **msgspec.structs.asdict(report), message=f"The learning is written down{outcome.keeping_sentence(call, done)}"
     )
 
 
@@ -235,10 +238,10 @@ def learning_log_error(
         collection_name=collection_name,
     )
     done = log_error(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningLogErrorResult(
         **msgspec.structs.asdict(report),
-        message=f"The error is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
+        message=f"The error is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -261,11 +264,12 @@ def learning_log_test_results(
         collection_name=collection_name,
     )
     done = log_test_results(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
     return LearningLogTestResultsResult(
         **msgspec.structs.asdict(report),
-        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}{outcome.kept(call, done)}",
+        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
+        f"{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -288,10 +292,10 @@ def learning_log_quality_check(
         collection_name=collection_name,
     )
     done = log_quality_check(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     return LearningLogQualityCheckResult(
         **msgspec.structs.asdict(report),
-        message=f"The check is written down as evidence with the score {report.score:g}{outcome.kept(call, done)}",
+        message=f"The check is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -303,7 +307,7 @@ def learning_validate_evidence(
     test_transitions: EvidenceIds = None,
     runtime_errors: EvidenceIds = None,
     code_quality: EvidenceIds = None,
-    threshold: Threshold = score.THRESHOLD,
+    threshold: Threshold = evidence_records.THRESHOLD,
     output_file: Annotated[str, Given("a path ending in evidence.json")] = "",
 ) -> LearningValidateEvidenceResult:
     """Put evidence together into one score; its id is what learning_promote takes."""
@@ -313,13 +317,14 @@ def learning_validate_evidence(
         runtime_errors=runtime_errors or (),
         code_quality=code_quality or (),
         threshold=threshold,
-        output=outputs.find(call.ws, output_file) if output_file else None,
+        output=find_output_file(call.ws, output_file) if output_file else None,
     )
     done = validate_evidence(call.ws, request)
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
     return LearningValidateEvidenceResult(
-        **msgspec.structs.asdict(report), message=f"The score {report.score:g} {enough}{outcome.kept(call, done)}"
+        **msgspec.structs.asdict(report),
+        message=f"The score {report.score:g} {enough}{outcome.keeping_sentence(call, done)}",
     )
 
 

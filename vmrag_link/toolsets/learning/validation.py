@@ -1,4 +1,9 @@
-"""Evidence of several kinds, put together into one score."""
+"""Evidence of several kinds, put together into one score, and written into a file if an agent asks
+for that.
+
+An agent may have the path from a stranger's text. So the file has a name that no other program
+reads, and nothing is overwritten but an earlier result.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.errors import JsonInvalid, NothingSelected, file_failures
+from vmrag_link.errors import JsonInvalid, NothingSelected, UsageInvalid, file_failures
 from vmrag_link.models import At, Record, canonical_json, json_from_user, json_text
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
-from vmrag_link.toolsets.learning.evidence import score
-from vmrag_link.toolsets.learning.evidence.quality import COVERAGE
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.names import split
+from vmrag_link.toolsets.learning.quality_output import COVERAGE
 from vmrag_link.workspace import Workspace
 
 VALIDATION = "validation"
@@ -64,7 +68,7 @@ class ValidationRequest(Record, frozen=True):
     test_transitions: Sequence[str] = ()
     runtime_errors: Sequence[str] = ()
     code_quality: Sequence[str] = ()
-    threshold: float = score.THRESHOLD
+    threshold: float = evidence.THRESHOLD
     output: Path | None = None
 
 
@@ -146,14 +150,14 @@ def _of_file(ws: Workspace, file: NamedFile) -> Evidence:
 
 def _items(found: EvidenceFile) -> Iterator[EvidenceItem]:
     for test in found.test_transitions:
-        yield _item(test, runs.TYPE, score.transition(*map(_status, (test.before_status, test.after_status))))
+        yield _item(test, runs.TYPE, evidence.transition_weight(*map(_status, (test.before_status, test.after_status))))
     for error in found.runtime_errors:
-        weight = score.resolution(error.resolution, verified=error.resolution_verified)
+        weight = evidence.resolution_weight(error.resolution, verified=error.resolution_verified)
         yield _item(error, runtime_errors.TYPE, weight)
     for check in found.code_quality:
         points = check.tool == COVERAGE
-        better = score.improvement(check.before_value, check.after_value, points=points)
-        yield _item(check, quality_checks.TYPE, score.quality(better, points=points))
+        better = evidence.improvement(check.before_value, check.after_value, points=points)
+        yield _item(check, quality_checks.TYPE, evidence.quality_weight(better, points=points))
 
 
 def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceItem:
@@ -163,3 +167,40 @@ def _item(row: Record, kind: evidence.EvidenceType, weight: float) -> EvidenceIt
 
 def _status(given: str) -> str:
     return {"passed": "pass", "failed": "fail"}.get(given, given)
+
+
+ENDING = "evidence.json"
+
+_MOST = 1_000_000
+"""Bytes of a result that is there."""
+
+
+def find_output_file(ws: Workspace, path: str) -> Path:
+    """The file that an agent means, in a folder that is there and none of whose names begins with a
+    dot.
+
+    Raises `AccessDenied` as `files.find`, and `UsageInvalid`.
+    """
+    found = files.find(ws, path)
+    hidden = any(part.startswith(".") for part in Path(files.key_of(ws.places, found)).parts)
+    if not found.path.name.endswith(ENDING) or hidden or found.path != found.target:
+        raise _refusal(path, f"its name must end in {ENDING}, outside of folders that begin with a dot, and be no link")
+    if not found.path.parent.is_dir():
+        raise _refusal(path, "its folder is not there")
+    if found.path.exists() and not _is_result(found.path):
+        raise _refusal(path, "it holds something else already, which is not overwritten")
+    return found.path
+
+
+def _is_result(path: Path) -> bool:
+    try:
+        held = json_from_user(read_regular(path, _MOST).decode())
+    except ValueError:
+        return False
+    return isinstance(held, dict) and "evidence_id" in held
+
+
+def _refusal(path: str, why: str) -> UsageInvalid:
+    return UsageInvalid(
+        f"{path!r} is not written: {why}.", hint=f"For example: {ENDING}", parameter="output_file", value=path
+    )

@@ -19,12 +19,10 @@ from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.leaving_out import LeavingOut
 from vmrag_link.ops.documents.named_files import Source
-from vmrag_link.toolsets.libraries import library, page_hosts, pages
-from vmrag_link.toolsets.libraries.converting import converting
-from vmrag_link.toolsets.libraries.ingest import Ingested, check, held, ingest
+from vmrag_link.toolsets.libraries import library, pages
+from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
-from vmrag_link.toolsets.libraries.web.sitemap import MOST_PAGES
-from vmrag_link.toolsets.libraries.web.sitemap_file import MOST_LOCATIONS
+from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, MOST_PAGES
 from vmrag_link.workspace import Workspace
 
 BATCH, BATCH_BYTES = 200, 32_000_000
@@ -91,7 +89,7 @@ def import_sources(
     check(name, metadata)
     library.find(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
-    named = list(_named(ws, sources, selection or FileSelection(), skipped))
+    named = list(_files_of(ws, sources, selection or FileSelection(), skipped))
     failed: dict[_Named, VmragError] = {}
     taken: list[Ingested] = []
     branch, pending = None, ""
@@ -119,7 +117,7 @@ def import_sources(
     )
 
 
-def _named(
+def _files_of(
     ws: Workspace, sources: Sequence[Path | str], selection: FileSelection, skipped: list[Skipped]
 ) -> Iterator[_Named]:
     """What is named, and the files of what is a folder; `skipped` takes up what is left out."""
@@ -164,7 +162,7 @@ def _source(ws: Workspace, name: str, what: Path | str) -> Source:
     if isinstance(what, Path):
         return named_files.read(ws, named_files.named(what))
     at = writing.place(writing.writable(ws))
-    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), page_hosts.typed(ws))
+    return pages.read(ws, what, held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
 
 
 def _batches(read: Iterable[tuple[_Named, Source]]) -> Iterator[dict[_Named, Source]]:

@@ -1,18 +1,20 @@
 """Take files and pages into a library: new ones, and those that changed since they were taken.
 
 A document that is there is known by its source; whether it is up to date, by the hash of the bytes
-that it was made of.
+that it was made of. A source becomes Markdown within what the settings allow a conversion to cost.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from vmrag_link import clock
-from vmrag_link.conversion.converter import Converted
+from vmrag_link.conversion.converter import Converted, Converter
+from vmrag_link.conversion.limits import limits_of
 from vmrag_link.documents import origin
 from vmrag_link.documents.origin import Origin
 from vmrag_link.engines.base import Write
@@ -23,8 +25,31 @@ from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.toolsets.libraries import library
-from vmrag_link.toolsets.libraries.converting import Convert
 from vmrag_link.workspace import Workspace
+
+Convert = Callable[[Source], Converted]
+"""Raises `FormatUnsupported`, and `ConversionFailed` also where there is no text."""
+
+
+@contextlib.contextmanager
+def converting(ws: Workspace) -> Iterator[Convert]:
+    """Converts any number of sources until the block ends."""
+    with Converter(limits_of(ws.config.ingest)) as converter:
+
+        def convert(source: Source) -> Converted:
+            found = converter.convert(
+                source.data, name=source.name, media_type=source.media_type, charset=source.charset
+            )
+            if not found.text.strip():
+                raise ConversionFailed(
+                    f"{source.name} holds no text.",
+                    hint="What it shows may be a picture of a text: convert it by other means, and take that.",
+                    reason="holds no text",
+                )
+            return found
+
+        yield convert
+
 
 NAMESPACE = uuid.UUID("6f0d9a52-5d0f-5c53-9a3c-0c1f6a3e7b11")
 """Of the ids of documents in libraries. It never changes: two branches that take in the same source

@@ -24,12 +24,11 @@ from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.toolsets.libraries import library, page_hosts
-from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries import library
+from vmrag_link.toolsets.libraries.pages import Admit, admit_stored, admit_typed
 from vmrag_link.toolsets.libraries.take_pages import TakenPage, take_pages
-from vmrag_link.toolsets.libraries.web.limits import limits_of
-from vmrag_link.toolsets.libraries.web.pace import Pace
-from vmrag_link.toolsets.libraries.web.robots import Robots
+from vmrag_link.toolsets.libraries.web.addresses import limits_of
+from vmrag_link.toolsets.libraries.web.robots import Pace, Robots
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
 
@@ -63,8 +62,8 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
         at = writing.place(writing.writable(ws))
     wanted = _wanted(ws, at, names)
     for url in filter(named_files.is_url, names):
-        page_hosts.typed(ws)(parse_url(url))
-    admit = page_hosts.stored(ws)
+        admit_typed(ws)(parse_url(url))
+    admit = admit_stored(ws)
     pace = _pace(ws, [url for urls in wanted.values() for url in urls], admit)
     taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in wanted.items()]
     pages = [page for each in taken for page in each.pages]
@@ -87,7 +86,7 @@ def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]
         return {name: list(pages.values()) for name, pages in there.items() if pages}
     wanted: dict[str, dict[str, None]] = {}
     for name in names:
-        for collection, url in _meant(ws, at, there, name):
+        for collection, url in _resolve_name(ws, at, there, name):
             wanted.setdefault(collection, {})[url] = None
     return {collection: list(urls) for collection, urls in wanted.items()}
 
@@ -97,7 +96,7 @@ def _pages_of(ws: Workspace, at: At, name: str) -> dict[str, str]:
     return {doc_id: source for doc_id, source in ws.engine.sources(at, name) if named_files.is_url(source)}
 
 
-def _meant(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
+def _resolve_name(ws: Workspace, at: At, there: dict[str, dict[str, str]], name: str) -> list[tuple[str, str]]:
     """Libraries and URLs that a name on the command line means."""
     if named_files.is_url(name):
         url = parse_url(name).text

@@ -1,6 +1,7 @@
 """Search in libraries, by meaning and by words at once, ranked as every other query is.
 
-A filter has keys, each with the one value that a passage must have.
+A filter has keys, each with the one value that a passage must have. A passage of a text with pages
+says on which page it begins.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from vmrag_link import clock
 from vmrag_link.documents import origin
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.models import At, Collection, Document, Record
+from vmrag_link.models import PAGE_BREAK, At, Collection, Document, Record
 from vmrag_link.ops.documents import named_files
+from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.toolsets.libraries import library, paging
-from vmrag_link.toolsets.libraries.paging import NO_PAGE, has_pages, pages_of
+from vmrag_link.toolsets.libraries import library
 from vmrag_link.workspace import View, Workspace
 
 Filter = Mapping[str, str | int]
@@ -173,10 +174,10 @@ def search(
         narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []
         rows = {key: ws.engine.document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
-        paged = [row for row in rows.values() if row and paging.has_pages(row)]
-        pages = {row.key: paging.pages_of(ws, libraries[row.collection], row) for row in paged}
+        paged = [row for row in rows.values() if row and has_pages(row)]
+        pages = {row.key: pages_of(ws, libraries[row.collection], row) for row in paged}
         found = [
-            _passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else paging.NO_PAGE)
+            _passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else NO_PAGE)
             for hit in hits
             if (row := rows[hit.collection, hit.doc_id])
         ]
@@ -199,3 +200,24 @@ def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryP
         origin.shown_metadata(document),
         hit.score,
     )
+
+
+NO_PAGE = 0
+"""The page of a chunk of a text without pages."""
+
+
+def has_pages(document: Document) -> bool:
+    return PAGE_BREAK in document.content
+
+
+def pages_of(ws: Workspace, collection: Collection, document: Document) -> list[int]:
+    """The page, from 1, of the first character that is seen of each chunk. Only for one that
+    `has_pages`.
+    """
+    pages, page, counted = [], 1, 0
+    for chunk in chunks_of(ws, collection, document):
+        seen = chunk.start + len(chunk.text) - len(chunk.text.lstrip())
+        page += document.content.count(PAGE_BREAK, counted, seen)
+        counted = max(counted, seen)
+        pages.append(page)
+    return pages

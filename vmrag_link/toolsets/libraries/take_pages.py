@@ -23,13 +23,12 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.history.word_diff import Words, words_of
-from vmrag_link.toolsets.libraries import library, page_hosts, pages
-from vmrag_link.toolsets.libraries.converting import Convert, converting
-from vmrag_link.toolsets.libraries.ingest import check, ingest
-from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries import library, pages
+from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, ingest
+from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.web import sitemap
-from vmrag_link.toolsets.libraries.web.limits import limits_of
-from vmrag_link.toolsets.libraries.web.pace import Pace
+from vmrag_link.toolsets.libraries.web.addresses import limits_of
+from vmrag_link.toolsets.libraries.web.robots import Pace
 from vmrag_link.toolsets.libraries.web.urls import parse_url
 from vmrag_link.workspace import Workspace
 
@@ -64,7 +63,7 @@ def take_site(
     Raises as `web.sitemap.urls` and `take_pages`.
     """
     check(name, metadata)
-    admit = page_hosts.typed(ws)
+    admit = pages.admit_typed(ws)
     found = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), most=most)
     if found.delay_s and len(found.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {found.delay_s:g} s between two pages.")
@@ -137,7 +136,7 @@ def take_pages(
     dry_run: bool = False,
 ) -> TakenPages:
     """Store the pages in a library, a batch at a time; what was stored stays if the run ends early.
-    `admit`: as of `page_hosts`.
+    `admit`: as of `pages`.
 
     With `dry_run` nothing is stored. Raises as `ingest`; what is wrong with a page alone is told by
     its `problem`.

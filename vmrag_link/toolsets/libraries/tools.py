@@ -15,19 +15,18 @@ from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.system import stores
-from vmrag_link.toolsets.libraries import library, listing, page_hosts, pages
+from vmrag_link.toolsets.libraries import library, listing, pages
 from vmrag_link.toolsets.libraries import library as libraries
 from vmrag_link.toolsets.libraries import search as searching
-from vmrag_link.toolsets.libraries.converting import converting
-from vmrag_link.toolsets.libraries.ingest import Ingested, check, held, ingest
+from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest
 from vmrag_link.toolsets.libraries.listing import LibrarySize, ListedDocument
-from vmrag_link.toolsets.libraries.page_hosts import Admit
+from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassage
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 
 
@@ -57,7 +56,7 @@ def page(
     ws: Workspace, name: str, url: str, *, admit: Admit, metadata: Mapping[str, Any] | None = None
 ) -> Landed[Ingested]:
     """Take the page at a URL into the library of this name; nobody is asked for one that cannot be
-    stored. `admit`: as of `page_hosts`.
+    stored. `admit`: as of `pages`.
 
     Raises as `pages.read` and `ingest`.
     """
@@ -137,15 +136,15 @@ def ingest_url(
     return _ingested(call, page(call.ws, library, url, admit=_admitted(call), metadata=metadata))
 
 
-def _admitted(call: Call) -> page_hosts.Admit:
+def _admitted(call: Call) -> pages.Admit:
     """Which pages this call may ask for, as its arguments or a redirection name them. The person's
     yes counts for this call, and for later ones if they said so as well, for the whole host.
     """
 
     def admit(page: PageUrl) -> None:
-        page_hosts.from_agent(call.ws, agreed=call.agreed)(page)
+        pages.admit_from_agent(call.ws, agreed=call.agreed)(page)
         if call.agreed.get(page.site):
-            page_hosts.agree(call.ws, page.site)
+            pages.agree(call.ws, page.site)
 
     return admit
 

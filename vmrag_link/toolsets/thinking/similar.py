@@ -16,8 +16,8 @@ from vmrag_link.ops.system.collections import THOUGHTS
 from vmrag_link.retrieval import thresholds
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.toolsets.thinking import thoughts
-from vmrag_link.toolsets.thinking.thoughts import Thought
+from vmrag_link.toolsets.thinking import think
+from vmrag_link.toolsets.thinking.think import Thought
 from vmrag_link.workspace import DocumentStore, View, Workspace
 
 
@@ -82,7 +82,7 @@ def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> S
 
     def read() -> SessionThoughts:
         here = standing(store)
-        found = thoughts.of_sessions(store, here.at, [session])
+        found = think.of_sessions(store, here.at, [session])
         return SessionThoughts([each for each in found if branches or not each.place.branch_id], here)
 
     return read_consistently(store, read, index=False)
@@ -119,9 +119,9 @@ def similar_thoughts(
 def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
     """The whole thought, of which a long one's chunk was found."""
     if near.hit.chunks == 1:
-        return thoughts.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
+        return think.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
     document = store.engine.document(view.at, THOUGHTS, near.hit.doc_id)
-    return thoughts.thought_of(document) if document else None
+    return think.thought_of(document) if document else None
 
 
 def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | None = None) -> SimilarSessions:
@@ -136,7 +136,7 @@ def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | Non
         near = searcher.nearest_groups(THOUGHTS, text, _session_of)
         best = next(iter(near.values()), None)
         found = [name for name, nearness in near.items() if nearness >= least][:k]
-        held = thoughts.of_sessions(store, view.at, found)
+        held = think.of_sessions(store, view.at, found)
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
         return SimilarSessions(rows, least, best, viewed(store, view))
 
@@ -144,7 +144,7 @@ def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | Non
 
 
 def _session_of(header: DocumentHeader) -> str | None:
-    thought = thoughts.parse(header.doc_id, "", metadata_of(header))
+    thought = think.parse(header.doc_id, "", metadata_of(header))
     return thought.place.session_id if thought else None
 
 

@@ -1,24 +1,101 @@
-"""Write a thought down, at its place in a session."""
+"""Thoughts as documents, and writing one down at its place in a session.
+
+A session is a trunk of numbered thoughts, and branches that begin at one of them.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
 from vmrag_link import clock
 from vmrag_link.documents.doc_ids import id_problem
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import At, Record, content_hash
+from vmrag_link.models import At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system.collections import THOUGHTS
 from vmrag_link.ops.system.entries import entry
-from vmrag_link.toolsets.thinking import thoughts
-from vmrag_link.toolsets.thinking.thoughts import Thought, ThoughtPlace
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import DocumentStore, Workspace
+
+CUSTOM = "custom:"
+"""How keys begin that the client adds to a thought's metadata."""
+
+_Number = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ThoughtPlace(Record, frozen=True):
+    """What a thought's metadata holds, under these names. `branch_id` is empty on the trunk;
+    `branch_from_thought` is the trunk's thought at which the branch begins, 0 if none is known.
+    """
+
+    session_id: Annotated[str, msgspec.Meta(min_length=1)]
+    thought_number: _Number
+    total_thoughts: _Number
+    next_thought_needed: bool = False
+    branch_id: str = ""
+    branch_from_thought: Annotated[int, msgspec.Meta(ge=0)] = 0
+    timestamp: str = ""
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sorts the trunk first, then each branch."""
+        return (self.branch_id, self.thought_number)
+
+
+class Thought(Record, frozen=True):
+    """`custom`: what the client added to it."""
+
+    id: str
+    place: ThoughtPlace
+    content: str
+    custom: dict[str, Any]
+
+
+def thought_id(session: str, number: int, branch: str) -> str:
+    plain = f"{_prefix(session)}{number}"
+    return f"{plain}_branch_{branch}" if branch else plain
+
+
+def metadata(place: ThoughtPlace, custom: Mapping[str, Any]) -> dict[str, Any]:
+    return msgspec.structs.asdict(place) | {f"{CUSTOM}{key}": value for key, value in custom.items()}
+
+
+def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | None:
+    """None for a document that is no thought: any tool may add some."""
+    try:
+        place = msgspec.convert(metadata, type=ThoughtPlace)
+    except msgspec.ValidationError:
+        return None
+    if doc_id != thought_id(place.session_id, place.thought_number, place.branch_id):
+        return None
+    custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
+    return Thought(doc_id, place, content, custom)
+
+
+def thought_of(document: Document) -> Thought | None:
+    return parse(document.doc_id, document.content, metadata_of(document))
+
+
+def of_sessions(ws: DocumentStore, at: At, sessions: Iterable[str]) -> list[Thought]:
+    """The thoughts of some sessions, the trunk by number and then each branch; none where nothing
+    was ever thought.
+    """
+    wanted = set(sessions)
+    ids = [doc_id for session in wanted for doc_id in ws.engine.ids(at, THOUGHTS, prefix=_prefix(session))]
+    found = map(thought_of, ws.engine.documents(at, collection=THOUGHTS, ids=ids)) if ids else ()
+    return sorted(
+        (each for each in found if each and each.place.session_id in wanted),
+        key=lambda each: (each.place.session_id, *each.place.order),
+    )
+
+
+def _prefix(session: str) -> str:
+    return f"thought_{session}_"
 
 
 class NewThought(Record, frozen=True):
@@ -52,7 +129,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
     """
     session = new.session or str(uuid.uuid4())
     branch = new.branch or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from else "")
-    doc_id = thoughts.thought_id(session, new.number, branch)
+    doc_id = thought_id(session, new.number, branch)
     if why := id_problem(doc_id):
         raise UsageInvalid(
             f"The thought's id {doc_id[:80]!r} {why}.",
@@ -64,7 +141,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
 
     def plan(at: At) -> Planned[Thinking]:
         collection, made = collections.find_or_new(store, at, collections.THOUGHTS)
-        session_thoughts = [] if made else thoughts.of_sessions(store, at, [session])
+        session_thoughts = [] if made else of_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
             thought_number=new.number,
@@ -75,10 +152,10 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
             timestamp=clock.now(),
         )
         before = None if made else store.engine.document(at, collection.name, doc_id)
-        row = entry(collection.name, doc_id, new.text, thoughts.metadata(place, new.custom), before=before)
-        was = thoughts.thought_of(before) if before else None
+        row = entry(collection.name, doc_id, new.text, metadata(place, new.custom), before=before)
+        was = thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
-            raise _taken(doc_id, was)
+            raise _place_taken(doc_id, was)
         thought = Thought(doc_id, place, new.text, dict(new.custom))
         previous = _previous(session_thoughts, place)
         if before and was and content_hash(new.text) == before.content_hash and _same(was, thought):
@@ -131,7 +208,7 @@ def _same(was: Thought, now: Thought) -> bool:
     return msgspec.structs.replace(was, place=msgspec.structs.replace(was.place, timestamp=now.place.timestamp)) == now
 
 
-def _taken(doc_id: str, was: Thought) -> UsageInvalid:
+def _place_taken(doc_id: str, was: Thought) -> UsageInvalid:
     return UsageInvalid(
         f"The id {doc_id!r} is that of a thought of session {was.place.session_id!r}.",
         hint="Take another session_id or branch_id.",

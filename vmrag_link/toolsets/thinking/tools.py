@@ -9,11 +9,10 @@ from msgspec import structs
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.toolsets.thinking import similar
-from vmrag_link.toolsets.thinking.think import NewThought, think
-from vmrag_link.toolsets.thinking.thoughts import Thought
+from vmrag_link.toolsets.thinking.think import NewThought, Thought, think
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -137,7 +136,7 @@ def chroma_sequential_thinking(
             custom=custom_data or {},
         ),
     )
-    report = outcome.landed(call, done)
+    report = outcome.stored_report(call, done)
     stored, previous = report.thought, report.previous
     return ChromaSequentialThinkingResult(
         session_id=stored.place.session_id,
@@ -152,7 +151,7 @@ def chroma_sequential_thinking(
             for each in previous[-SHOWN:]
         ],
         replaced=report.replaced,
-        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down{outcome.kept(call, done)}",
+        message=f"Thought {thought_number} of session {stored.place.session_id!r} is written down{outcome.keeping_sentence(call, done)}",
     )
 
 
@@ -180,7 +179,7 @@ def chroma_find_similar_thoughts(
         total_found=len(rows),
         threshold_used=found.threshold,
         best_similarity=found.best,
-        message=_told(plural(len(rows), "thought"), found.threshold, found.best),
+        message=_similar_sentence(plural(len(rows), "thought"), found.threshold, found.best),
     )
 
 
@@ -213,7 +212,7 @@ def chroma_find_similar_sessions(
         total_found=len(rows),
         threshold_used=found.threshold,
         best_similarity=found.best,
-        message=_told(plural(len(rows), "session"), found.threshold, found.best),
+        message=_similar_sentence(plural(len(rows), "session"), found.threshold, found.best),
     )
 
 
@@ -221,7 +220,7 @@ def _metadata(thought: Thought) -> ThoughtMetadata:
     return ThoughtMetadata(**structs.asdict(thought.place), custom_data=thought.custom)
 
 
-def _told(found: str, threshold: float, best: float | None) -> str:
+def _similar_sentence(found: str, threshold: float, best: float | None) -> str:
     if best is None:
         return "Nothing is written down yet that could be found."
     nearest = f"; the nearest has {best}, so threshold={best} finds it" if best < threshold else ""

@@ -7,7 +7,7 @@ from typing import Annotated
 from agenda.events import events
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 from vmrag_mcp.session import Call
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmrag_link.chroma_server import names
-from vmrag_link.chroma_server.check import difference
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.contents import SharedContents
-from vmrag_link.chroma_server.lease import give_up
+from vmrag_link.chroma_server.share import difference, give_up
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import ChromaServerFailed, UsageInvalid

@@ -1,4 +1,4 @@
-"""Which addresses a host has, and whether they may be asked.
+"""Which addresses a host has, whether they may be asked, and what a request may cost.
 
 What was checked is connected to: nobody resolves the name a second time, so a DNS server that
 changes its answer leads nowhere else.
@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import time
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
 from vmrag_link import hosts
 from vmrag_link.errors import AccessDenied, FetchFailed, quoted
 from vmrag_link.models import Record
+from vmrag_link.settings import IngestSettings
 from vmrag_link.thread_task import ThreadTask
-from vmrag_link.toolsets.libraries.web.deadline import Deadline
+from vmrag_link.toolsets.libraries.web.urls import PageUrl
+
+
+class Deadline:
+    """Begins when it is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """The seconds that are left. Raises `TimeoutError` if none are."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
+
 
 Address = IPv4Address | IPv6Address
 
@@ -140,3 +157,28 @@ def _nowhere(host: str) -> FetchFailed:
         hint="Check the spelling of the host, and that this machine is online.",
         host=host,
     )
+
+
+def _admit_any(_: PageUrl) -> None:
+    """For those that have asked already."""
+
+
+class FetchLimits(Record, frozen=True):
+    """`max_bytes` counts as it comes and unpacked; `timeout_s` is for everything together. `admit`
+    raises for a page that may not be asked for, before even its host's name is looked up.
+    """
+
+    max_bytes: int = 50_000_000
+    timeout_s: float = 10
+    resolver: Resolver = Resolver()
+    admit: Callable[[PageUrl], None] = _admit_any
+
+
+def limits_of(settings: IngestSettings, admit: Callable[[PageUrl], None]) -> FetchLimits:
+    resolver = Resolver(private_hosts=private_hosts(settings.allow_private_urls))
+    return FetchLimits(settings.max_bytes, settings.timeout_s, resolver, admit)
+
+
+def private_hosts(text: str) -> frozenset[str]:
+    """The hosts of `ingest.allow_private_urls`, as they are compared."""
+    return frozenset(hosts.canonical(each.strip()) for each in text.split(",") if each.strip())

@@ -1,25 +1,26 @@
-"""One request and its answer, over httpcore.
-
-Connections of httpcore: to addresses that were checked, and within one limit of time.
+"""One request and its answer, over httpcore: to addresses that were checked, by the machine's own
+certificates and proxies, and within one limit of time.
 
 httpcore gives the reading of HTTP and a documented place to put one's own network in; httpx and
 urllib3 decompress what they get without a limit, and open sockets by names.
 
-The proxy that the environment names for a URL, as other programs of this machine use it.
-
-A proxy resolves names by itself, so nobody here can check where a name leads behind it. It is used
-all the same: where one is set there is often no other way out, and it is the person that set it.
+The proxy is the one that the environment names for a URL, as other programs of this machine use it.
+It resolves names by itself, so nobody here can check where a name leads behind it. It is used all
+the same: where one is set there is often no other way out, and it is the person that set it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+import certifi
 import httpcore
+import truststore
 from httpcore import SOCKET_OPTION, NetworkBackend, NetworkStream
 
 from vmrag_link import hosts
@@ -28,10 +29,7 @@ from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
 from vmrag_link.toolsets.libraries.web import headers as read
-from vmrag_link.toolsets.libraries.web.addresses import Resolver, is_anything
-from vmrag_link.toolsets.libraries.web.certificates import certificates
-from vmrag_link.toolsets.libraries.web.deadline import Deadline
-from vmrag_link.toolsets.libraries.web.limits import FetchLimits
+from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits, Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
 
 
@@ -218,3 +216,13 @@ def _unreachable(page: PageUrl, error: Exception) -> FetchFailed:
         reason = f"the proxy of the environment answered {reason}"
         hint = f"Check {page.scheme}_proxy, or ask the host directly: export no_proxy={page.host}"
     return FetchFailed(f"{page} cannot be fetched: {reason}.", hint=hint, url=page.text)
+
+
+@functools.cache
+def certificates() -> ssl.SSLContext:
+    """Those that this machine trusts, as pip does it: the system's store, where a company's own
+    authority is, and Mozilla's list for machines without one. `SSL_CERT_FILE` counts as well.
+    """
+    context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certifi.where())
+    return context

@@ -1,19 +1,24 @@
-"""What robots.txt allows to this program, as RFC 9309 has it."""
+"""What robots.txt allows to this program, as RFC 9309 has it, and the time that hosts want between
+two requests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link.errors import AccessDenied, FetchFailed, VmragError
+from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
 from vmrag_link.toolsets.libraries.web.fetching import fetch
 from vmrag_link.toolsets.libraries.web.headers import ROBOT
-from vmrag_link.toolsets.libraries.web.limits import FetchLimits
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 
 if TYPE_CHECKING:
     from protego import Protego
+
 
 LONGEST_DELAY = 30.0
 """Seconds between two pages that a site may ask for; who wants more gets this."""
@@ -73,3 +78,17 @@ class Robots:
                 **failed.details,
             ) from failed
         return found.data.decode("utf-8-sig", errors="replace")
+
+
+class Pace:
+    """`delay` gives the seconds that the host of a page wants."""
+
+    def __init__(self, delay: Callable[[PageUrl], float]) -> None:
+        self._delay = delay
+        self._next: dict[str, float] = {}
+
+    def wait(self, page: PageUrl) -> None:
+        """Until the host may be asked again. Raises what `delay` does."""
+        seconds = self._delay(page)
+        sleep(max(0.0, self._next.get(page.site, 0.0) - monotonic()))
+        self._next[page.site] = monotonic() + seconds

@@ -1,4 +1,8 @@
-"""What every successful answer of a tool holds."""
+"""What every successful answer of a tool holds. The results themselves stand beside their tools.
+
+A field that is not always there is `T | UnsetType` with the default `UNSET`, and its `Meta` says
+when it is there. Sequences are lists, as in JSON. `reference.result_schema` derives the schema.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from xml.parsers import expat
 
 from vmrag_link.models import json_from_user
-from vmrag_link.toolsets.learning.evidence.junit import OutputUnreadable
+from vmrag_link.toolsets.learning.junit import OutputUnreadable
 
 Metric = Literal["error_count", "linting", "complexity", "coverage", "maintainability"]
 

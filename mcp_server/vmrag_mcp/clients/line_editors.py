@@ -1,17 +1,109 @@
-"""Add, change and remove one entry of a YAML file. Everything else in it stays byte for byte.
+"""Add, change and remove one entry of a TOML or YAML file. Everything else in it stays byte for
+byte.
 
-The places come from the parser (`yaml_tree`), which refuses anchors and tags.
+TOML: a table is a run of lines below its header, so Python's own reader suffices. It says before
+and after what the text means, and a table in any other form is left alone.
+
+YAML: the places come from the parser (`yaml_tree`), which refuses anchors and tags.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from typing import Any
 
 from vmrag_link.yaml_events import YamlRefused
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, parse, plain
-from vmrag_mcp.clients.edits import Addition, Entry, Replacement, TextRefused, apply, line_end, not_built_so
+from vmrag_mcp.clients.settings_file import (
+    Addition,
+    Entry,
+    Replacement,
+    TextRefused,
+    apply_changes,
+    line_end,
+    not_built_so,
+)
+
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+
+
+class TomlEditor:
+    """Sections are tables, such as `mcp_servers`, and entries tables in them."""
+
+    def read(self, text: str) -> dict[str, Any]:
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise TextRefused(f"it is not TOML: {error}") from None
+
+    def add(self, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+        if not isinstance(self.read(text).get(section, {}), dict):
+            raise not_built_so(section)
+        end = line_end(text)
+        if not text.strip():
+            return _table(section, name, entry, end), Addition("document", text)
+        closed = text.endswith("\n")
+        apart = end if closed else end * 2
+        made = _table(section, name, entry, end)
+        return text + apart + (made if closed else made.removesuffix(end)), Addition("entry", apart)
+
+    def change(self, text: str, section: str, name: str, values: Entry) -> str:
+        start, end = _lines(text, section, name)
+        table = text[start:end]
+        for key, value in values.items():
+            line = re.compile(
+                rf"^([ \t]*{re.escape(key)}[ \t]*=[ \t]*)[^\r\n]*?([ \t]+#[^\"'\r\n]*)?(?=\r?$)", re.MULTILINE
+            )
+            written = _toml_value(value).replace("\\", r"\\")
+            table, count = line.subn(rf"\g<1>{written}\g<2>", table)
+            if count != 1:
+                raise TextRefused(f"{key} of {section}.{name} is not written on one line")
+        return text[:start] + table + text[end:]
+
+    def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
+        start, end = _lines(text, section, name)
+        apart = added.blank if added and added.made == "entry" else line_end(text)
+        if added and added.made == "document" and not (text[:start] + text[end:]).strip():
+            return added.blank
+        if start and text[:start].endswith(apart):
+            start -= len(apart)
+        rest = text[end:]
+        if start and rest and not text[:start].endswith("\n"):  # what was added behind it goes on a line of its own
+            start += len(line_end(text))
+        return text[:start] + rest
+
+
+def _table(section: str, name: str, entry: Entry, end: str) -> str:
+    lines = [f"[{section}.{name}]", *(f"{key} = {_toml_value(value)}" for key, value in entry.items())]
+    return "".join(f"{line}{end}" for line in lines)
+
+
+def _toml_value(value: Any) -> str:
+    """As in JSON, but for a character that stands for itself there and not in TOML."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _lines(text: str, section: str, name: str) -> tuple[int, int]:
+    """From the header to behind the last line with a value: comments below it may be about what
+    follows.
+    """
+    names = [
+        rf"[ \t]*(?:{re.escape(each)}|\"{re.escape(each)}\"|'{re.escape(each)}')[ \t]*" for each in (section, name)
+    ]
+    headers = list(re.finditer(rf"^[ \t]*\[{names[0]}\.{names[1]}\][^\r\n]*(?:\r?\n|\Z)", text, re.MULTILINE))
+    if len(headers) != 1:
+        raise TextRefused(f"{section}.{name} is not a table of its own")
+    start, place = headers[0].span()
+    following = _HEADER.search(text, place)
+    limit = following.start() if following else len(text)
+    end = place
+    for line in re.finditer(r"[^\r\n]*(?:\r?\n|\Z)", text[place:limit]):
+        if (content := line[0].strip()) and not content.startswith("#"):
+            end = place + line.end()
+    return start, end
+
 
 _BLOCK_UNIT = 2
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -58,7 +150,7 @@ class YamlEditor:
             node = found.entries[key].value
             if plain(node) != value:
                 changes.append(Replacement(node.start, node.end, _value(value)))
-        return apply(text, changes)
+        return apply_changes(text, changes)
 
     def remove(self, text: str, section: str, name: str, added: Addition | None) -> str:
         servers, ours = _entry(text, section, name)
@@ -120,9 +212,9 @@ def _value(value: Any) -> str:
 def _add_to_flow(text: str, node: MappingNode, name: str, entry: Entry) -> str:
     made = f"{_value(name)}: {_value(dict(entry))}"
     if not node.entries:
-        return apply(text, [Replacement(node.start + 1, node.start + 1, made)])
+        return apply_changes(text, [Replacement(node.start + 1, node.start + 1, made)])
     last = next(reversed(node.entries.values())).value.end
-    return apply(text, [Replacement(last, last, f", {made}")])
+    return apply_changes(text, [Replacement(last, last, f", {made}")])
 
 
 def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
@@ -130,10 +222,10 @@ def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
     number = names.index(name)
     ours = node.entries[name]
     if number:
-        return apply(text, [Replacement(node.entries[names[number - 1]].value.end, ours.value.end, "")])
+        return apply_changes(text, [Replacement(node.entries[names[number - 1]].value.end, ours.value.end, "")])
     if len(names) > 1:
-        return apply(text, [Replacement(ours.key.start, node.entries[names[1]].key.start, "")])
-    return apply(text, [Replacement(ours.key.start, ours.value.end, "")])
+        return apply_changes(text, [Replacement(ours.key.start, node.entries[names[1]].key.start, "")])
+    return apply_changes(text, [Replacement(ours.key.start, ours.value.end, "")])
 
 
 def _line(text: str, place: int) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.models import Record
-from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results import ToolResult
 
 WithDocuments = Meta(description="include has documents")
 WithMetadatas = Meta(description="include has metadatas")

@@ -1,1 +1,0 @@
-"""What the outputs of tests and checks prove. Pure: bytes and texts in, numbers out."""
