@@ -124,13 +124,13 @@ class Kb:
     @_hinted
     def document(self, name: str) -> ShowReport:
         """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
-        from vmrag_link.ops.documents.listing import show, show_file
+        from vmrag_link.ops.documents.listing import show_file, show_stored
         from vmrag_link.ops.history.known import naming_files
         from vmrag_link.ops.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING
         with naming_files(self._ws, f"{ref}:{name}"):
-            found = show_file(self._ws, f"{ref}:{name}") or show(
+            found = show_file(self._ws, f"{ref}:{name}") or show_stored(
                 self._ws, f"{(at.revision if at else '') or ref}:{name}"
             )
         if at is None:

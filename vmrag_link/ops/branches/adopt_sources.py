@@ -12,8 +12,8 @@ from vmrag_link.git import versions
 from vmrag_link.models import WITHOUT_FILES, At, Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.documents import unsaved, writing
-from vmrag_link.ops.documents.derived_files import DerivedFiles
+from vmrag_link.ops.documents import remove, writing
+from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.merge import merge_state
@@ -61,8 +61,8 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
         if dry_run:
             return Planned(None, found)
         keys = {each.key for each in found.documents}
-        lost = unsaved.of(ws, at, keys.__contains__, found.collections)
-        kept = unsaved.keep(ws, at, lost, before="their files took their place")
+        lost = remove.unsaved_of(ws, at, keys.__contains__, found.collections)
+        kept = remove.keep_unsaved(ws, at, lost, before="their files took their place")
         rows = Write(
             remove_collections=found.collections,
             remove_documents=[key for key in sorted(keys) if key[0] not in found.collections],

@@ -19,6 +19,8 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
 from vmrag_link.workspace import ReadableStore, Workspace, twins
 
+Found = tuple[Collection, Document]
+
 
 class WholeDocument(Record, frozen=True):
     """`source`: as `named_files.shown_source`; of what came from nowhere, table and id."""
@@ -95,9 +97,6 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocum
         return Planned(Write(remove_documents=[document.key]), gone)
 
     return writing.write(ws, plan, f"delete document {doc_id}")
-
-
-Found = tuple[Collection, Document]
 
 
 def _stored(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:

@@ -15,7 +15,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git import settings
 from vmrag_link.models import At, Collection, Record
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents import collections
 from vmrag_link.workspace import Workspace
 
 _MOST = 5
@@ -199,7 +199,7 @@ class _Question(Record, frozen=True):
     def own_collection(self) -> str:
         """The command that imports the sources into a collection of their own."""
         folder = self._common(self.request.sources)
-        name = names.similar(f"{self.collection}-{folder.name}")
+        name = collections.similar_name(f"{self.collection}-{folder.name}")
         return self._command(name, self.top if folder.is_relative_to(self.top) else folder)
 
     def error(self, message: str, command: str, **details: object) -> VmragError:

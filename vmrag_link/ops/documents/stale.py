@@ -106,9 +106,9 @@ def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Documen
     ]
     if not suspects:
         return ()
-    from vmrag_link.ops.documents import stale_files
+    from vmrag_link.ops.documents import file_changes
 
-    return _named(stale_files.in_work_tree(ws, suspects))
+    return _named(file_changes.stale_in_work_tree(ws, suspects))
 
 
 def _as_written(path: Path, document: Document) -> bool:
@@ -141,9 +141,9 @@ def in_tree(
     )
     if not asked:
         return ()
-    from vmrag_link.ops.documents import stale_files
+    from vmrag_link.ops.documents import file_changes
 
-    return _named(stale_files.in_tree(ws, asked, files, commit=commit))
+    return _named(file_changes.stale_in_tree(ws, asked, files, commit=commit))
 
 
 def _named(found: Iterable[SourcedDocument]) -> tuple[StaleDocument, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import LEARNINGS, SYSTEM, At, Chunking, Collection, Document, Record
-from vmrag_link.ops.documents import collections, names
+from vmrag_link.ops.documents import collections
 from vmrag_link.workspace import DocumentStore
 
 CODEBASE = "codebase_v1"
@@ -49,7 +49,7 @@ def find_or_new(ws: DocumentStore, at: At, name: str, *, chunking: Chunking = WH
     """
     found = collections.exact(ws, at, name)
     if found is None:
-        names.check(name)
+        collections.require_name(name)
         model = ws.models.named(ws.config.embedding.model)
         return collections.empty(name, model, chunking, kind=SYSTEM), True
     if found.kind not in (SYSTEM, "chroma"):
