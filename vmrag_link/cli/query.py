@@ -18,7 +18,7 @@ from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.git import editor
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
 from vmrag_link.ops.index.first_answer import how_to_keep
 from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackedReport, PackRequest, packed_answer

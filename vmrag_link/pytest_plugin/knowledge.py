@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.listing import ShowReport
-    from vmrag_link.ops.follow.ranked_place import RankedRevision
+    from vmrag_link.ops.follow.provenance import RankedRevision
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
 
@@ -81,7 +81,7 @@ class Kb:
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
-            from vmrag_link.ops.follow.ranked_place import files_alone
+            from vmrag_link.ops.follow.provenance import files_alone
 
             try:
                 reconcile_if_possible(self._ws)
@@ -163,14 +163,13 @@ class Kb:
         return found.fingerprint
 
     def _place(self) -> RankedRevision | None:
-        from vmrag_link.ops.follow.ranked_place import ranked_at
+        from vmrag_link.ops.follow.provenance import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
         from vmrag_link.errors import NotInitialized, PinMissing
-        from vmrag_link.ops.follow.provenance import require_pinned, standing
-        from vmrag_link.ops.follow.ranked_place import files_alone
+        from vmrag_link.ops.follow.provenance import files_alone, require_pinned, standing
 
         try:
             stands = standing(self._ws)

@@ -22,7 +22,7 @@ from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handling
-from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_source, merge_state
 from vmrag_link.ops.merge.merge import MergeReport
@@ -99,7 +99,7 @@ def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchM
     merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.derived(ws))
     changes = _count(merged.rows, {each.key for each in ws.engine.headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
-    return BranchMerge(name, report, ahead_behind.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
+    return BranchMerge(name, report, revisions.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
 
 
 def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
@@ -145,7 +145,7 @@ def _merge_here(
     decisions = decide_all(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
     if source.aside:
         return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
-    commits = ahead_behind.beyond(ws.engine, [source.revision], [into.revision])
+    commits = revisions.beyond(ws.engine, [source.revision], [into.revision])
     report = merge.merge_revision(
         ws,
         into,

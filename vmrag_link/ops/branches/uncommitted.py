@@ -17,7 +17,7 @@ from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.commits.local_changes import local_changes
+from vmrag_link.ops.documents.writing import local_changes
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
 from vmrag_link.workspace import Workspace, twins
 

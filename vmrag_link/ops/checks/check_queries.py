@@ -24,8 +24,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
 from vmrag_link.ops.checks.missed_documents import MissedDocuments
-from vmrag_link.ops.follow.provenance import KbBlock, require_pinned, viewed
-from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.follow.provenance import KbBlock, ranked_at, require_pinned, viewed
 from vmrag_link.ops.history.document_names import NamedRows
 from vmrag_link.ops.history.known import JoinedRows
 from vmrag_link.ops.index.query import searching

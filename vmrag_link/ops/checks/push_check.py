@@ -28,7 +28,7 @@ from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
@@ -251,7 +251,7 @@ def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool
 
 
 def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
-    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, ref.tip or "")]
+    return [pin.dolt_commit for pin, _ in pinning.pins_reached(ws.places, ref.tip or "")]
 
 
 def _kb_branch(ws: Workspace, ref: Ref) -> str | None:

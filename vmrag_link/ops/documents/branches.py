@@ -13,7 +13,7 @@ from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine, reser
 from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, RevisionInfo
-from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
+from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.pin_values import REVISION

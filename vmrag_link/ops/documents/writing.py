@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Write
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     FileSystemError,
@@ -23,8 +23,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import pin_conflict, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.draft import Draft
-from vmrag_link.models import At, Working
-from vmrag_link.ops.commits.local_changes import local_changes
+from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.follow.follow_pin import move, reconcile
@@ -35,6 +34,8 @@ from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_sto
 ATTEMPTS = 3
 
 R = TypeVar("R")
+LISTED = 1000
+"""Documents that a refusal names in its details."""
 
 
 class Planned(NamedTuple, Generic[R]):
@@ -270,3 +271,16 @@ def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> Landed[R]:
                 planned = plan(local_store.AT)
             engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
     return Landed(planned.report, None, versioned=False)
+
+
+def local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
+    """`added`, `modified`, `deleted` and `total` count documents; `documents` are ids."""
+    found = engine.diff(branch.head, Working(branch.name))
+    counts = found.counts()
+    return {
+        "added": counts.added,
+        "modified": counts.modified,
+        "deleted": counts.removed,
+        "total": counts.total,
+        "documents": [each.key[1] for each in found.documents[:LISTED]],
+    }

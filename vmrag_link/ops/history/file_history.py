@@ -13,7 +13,7 @@ from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
-from vmrag_link.ops.history import file_diff, known, rev_range
+from vmrag_link.ops.history import compare, known, ranges
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.known import FoundFile
@@ -78,8 +78,8 @@ class FileHistory:
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
         before, after = (self._document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
-        was, now = (file_diff.header_of(each) if each else None for each in (before, after))
-        changes = () if was == now else (file_diff.change_of(was, now),)
+        was, now = (compare.header_of(each) if each else None for each in (before, after))
+        changes = () if was == now else (compare.change_of(was, now),)
         read = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
         )
@@ -127,7 +127,7 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 
 def _named(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
     """The document, and whether it is there: it may be gone."""
-    end = rev_range.parsed(reach) if reach else None
+    end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
@@ -145,7 +145,7 @@ def _reached(ws: Workspace, reach: str | None) -> list[str]:
     if reach is None or reach == WORKING:
         head = plumbing.head(ws.places).commit
         return [head] if head else []
-    asked = rev_range.parsed(reach)
+    asked = ranges.parse_range(reach)
     if asked is None:
         return [plumbing.resolve(ws.places, reach)]
     old, new = (plumbing.resolve(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new))

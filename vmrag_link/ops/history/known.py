@@ -24,9 +24,9 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Collection, Document, DocumentHeader
-from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import document_names, rev_range, revparse
+from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
@@ -119,10 +119,10 @@ def named(ws: Workspace, name: str) -> KnownPlace:
 
 
 def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
-    """As `rev_range.ends`, of a range or of two names."""
-    asked = rev_range.parsed(names[0])
+    """As `ranges.ends`, of a range or of two names."""
+    asked = ranges.parse_range(names[0])
     if asked is None or len(names) > 1:
-        old, new = rev_range.sides(ws, names)  # refuses a range here
+        old, new = ranges.sides(ws, names)  # refuses a range here
         return KnownEnds(named(ws, old or WORKING), named(ws, new or WORKING))
     if asked.dots == "..":
         return KnownEnds(named(ws, asked.old), named(ws, asked.new))
@@ -289,17 +289,17 @@ def _names(ws: Workspace, at: At | None) -> list[str]:
     return [] if at is None else [each.name for each in ws.engine.collections(at)]
 
 
-def _base(ws: Workspace, shown: str, asked: rev_range.NamedRange) -> KnownPlace:
+def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:
     """The merge base of a range. Raises `HistoryMissing`, `UsageInvalid`."""
     old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
     commit = _merge_base(ws, old, new, asked) if old and new else ""
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _stored(lambda: rev_range.sides(ws, [shown])[0] or "", pinned=pinned)
+    at = _stored(lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
     found = None if isinstance(at, Exception) else at
     return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
 
 
-def _merge_base(ws: Workspace, old: str, new: str, asked: rev_range.NamedRange) -> str:
+def _merge_base(ws: Workspace, old: str, new: str, asked: ranges.NamedRange) -> str:
     found = MergeBases(ws.places, new, old).of(new, old)
     if found:
         return found[0]

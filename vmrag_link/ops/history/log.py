@@ -14,7 +14,7 @@ from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.history import pinned_by
 from vmrag_link.ops.history.pinned_by import GitCommit
-from vmrag_link.ops.history.rev_range import Reach
+from vmrag_link.ops.history.ranges import Reach
 from vmrag_link.workspace import Workspace
 
 

@@ -20,7 +20,7 @@ from vmrag_link.git import merged_tree, pin_merge, plumbing, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.merge_base import base_of
+from vmrag_link.ops.history.ranges import base_of
 from vmrag_link.ops.hosting import host_commits
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.publish.push import publish_revision

@@ -14,8 +14,7 @@ from vmrag_link.index import verify
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, viewed
-from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher

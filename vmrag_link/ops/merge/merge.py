@@ -16,9 +16,8 @@ from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
-from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned
+from vmrag_link.ops.documents.writing import Planned, local_changes
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history.revparse import resolve_rev

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.errors import GitReferenceMissing
 from vmrag_link.git import plumbing, transfer
-from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
+from vmrag_link.ops.history.ranges import base_of, pinned, with_head
 from vmrag_link.workspace import Workspace
 
 

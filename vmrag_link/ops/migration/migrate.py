@@ -31,7 +31,7 @@ from vmrag_link.ops.migration.carry import Carried, carry
 from vmrag_link.ops.migration.exchange import MigrationState
 from vmrag_link.ops.migration.plan import MigrationPlan, is_carried, plan
 from vmrag_link.ops.migration.work_tree import Changed
-from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
 
@@ -94,7 +94,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         unfinished.require_none(ws)
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
-        pins, size = history_pins.everywhere(ws.places), paths.size_of(ws.places.kb)
+        pins, size = pinning.pinned_everywhere(ws.places), paths.size_of(ws.places.kb)
         missing = set(pins) - ws.engine.parents(pins).keys()
         # Who migrated first pins new names, which this run makes.
         wanted, absent = plan(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
@@ -151,7 +151,7 @@ def _carry(
             done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
             names.transfer(ws.engine, new, wanted, done.entries)
         made += done.new
-        pins = history_pins.everywhere(ws.places)
+        pins = pinning.pinned_everywhere(ws.places)
         with _still(ws, "migrate"):
             wanted, before = plan(ws.engine, pins), wanted
             if wanted == before:
@@ -299,5 +299,5 @@ def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
 
 def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """The numbers of a report on a migration that a kill had all but ended."""
-    wanted = plan(ws.engine, history_pins.everywhere(ws.places))
+    wanted = plan(ws.engine, pinning.pinned_everywhere(ws.places))
     return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)

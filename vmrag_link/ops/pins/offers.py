@@ -12,7 +12,7 @@ from vmrag_link.errors import PinMissing, enumerated, plural
 from vmrag_link.git import history, plumbing, worktrees
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
@@ -52,10 +52,10 @@ def offers(ws: Workspace) -> tuple[Offer, ...]:
     """
     code = plumbing.head(ws.places).commit
     commits: dict[str, str] = {}
-    for pin, introduced in history_pins.read(ws.places, reflogs=False):
+    for pin, introduced in pinning.read_pins(ws.places, reflogs=False):
         commits.setdefault(pin.dolt_commit, introduced[0])
     stands = _usable(ws, filter(None, [ws.standing_revision]))
-    later = (pin.dolt_commit for pin in history_pins.after(ws.places, code)) if code else ()
+    later = (pin.dolt_commit for pin in pinning.pins_after(ws.places, code)) if code else ()
     found = [*stands, *_usable(ws, later), *([] if stands else _usable(ws, commits))]
     ends = _ends(ws)
     return tuple(

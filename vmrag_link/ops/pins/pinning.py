@@ -1,17 +1,22 @@
-"""Write the pin and stage it. Nothing here commits or amends in git."""
+"""The pin as a file in git: write it and stage it, have our driver merge it, and read the pins of
+git's whole history. Nothing here commits or amends in git.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import plumbing
+from vmrag_link.git import history, pin_merge, plumbing, worktrees
 from vmrag_link.models import Record
-from vmrag_link.paths import remove_temporaries, write_atomically, write_through
+from vmrag_link.paths import Places, remove_temporaries, require_files, write_atomically, write_through
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
+
+ATTRIBUTES = ".gitattributes"
 
 
 class PinBlock(Record, frozen=True):
@@ -71,13 +76,11 @@ def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, r
 
 
 def _remote(ws: Workspace, old: Pin | None) -> str:
-    """The remote of the settings.
+    """The remote that a new pin names: the settings' own.
 
-    A remote that pin and settings file name stays in the pin, even while nobody here has agreed to
-    it.
-
-    Otherwise knowledge would go to `git:` for want of an agreement. Nothing is contacted either
-    way.
+    Where the old pin and the settings file name the same remote, it stays in the pin, even while
+    nobody here has agreed to it. Otherwise knowledge would go to `git:` for want of an agreement.
+    Nothing is contacted either way.
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
@@ -101,3 +104,68 @@ def is_pin(data: bytes) -> bool:
     except PinMalformed:
         return False
     return True
+
+
+def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+    """As `read_pins`, of a commit and its ancestors."""
+    return _readable_pins(places, history.reachable_pins(places, [commit]))
+
+
+def pins_after(places: Places, commit: str) -> Iterator[Pin]:
+    """The pins that descendants of a commit introduce, oldest first."""
+    return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
+
+
+def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+    """Each pin with the commits that introduced it, newest first, of the refs in
+    `git.history.pins`.
+
+    Unreadable pins are left out.
+    """
+    return _readable_pins(places, history.pins(places, reflogs=reflogs, also=also))
+
+
+def pinned_everywhere(places: Places) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
+    work trees, and what it is in the middle of.
+    """
+    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
+    committed = (pin for pin, _ in read_pins(places, also=worktrees.noted_commits(places)))
+    return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
+
+
+def _readable_pins(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+    for data, commits in found.items():
+        if pin := parsed(places.kb, data):
+            yield pin, commits
+
+
+class Attributes(Record, frozen=True):
+    """What became of `.gitattributes`; `edited`: it has changes of the user's that are not staged.
+
+    Then it is not staged here, and neither where git was busy.
+    """
+
+    written: bool
+    edited: bool
+    staged: bool
+
+
+def send_to_driver(places: Places) -> Attributes:
+    """Have git merge the pin by our driver, and stage that, unless the user has edited the file.
+
+    Raises `FileFailed` for a link in its place: the file would be what a stranger's link leads to.
+    """
+    path = places.top / ATTRIBUTES
+    require_files(path)
+    before = path.read_bytes() if path.exists() else b""
+    if pin_merge.names_driver(before):
+        return Attributes(written=False, edited=False, staged=True)
+    edited = before != (plumbing.blob(places, f":{ATTRIBUTES}") or b"")
+    _append(path, before)
+    return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(places, path))
+
+
+def _append(path: Path, before: bytes) -> None:
+    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_atomically(path, before + line_end + pin_merge.ATTRIBUTE.encode() + b"\n")

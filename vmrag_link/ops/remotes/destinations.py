@@ -9,7 +9,7 @@ from vmrag_link import pin_values
 from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing, remotes
-from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins import pinning
 from vmrag_link.pin import Pin
 from vmrag_link.transport import address, trust
 from vmrag_link.transport.address import Address
@@ -56,7 +56,7 @@ def engine_of(ws: Workspace) -> EngineName:
     """
     if ws.initialized:
         return ws.engine.name
-    pin = _pin(ws) or next((each for each, _ in history_pins.read(ws.places, reflogs=False)), None)
+    pin = _pin(ws) or next((each for each, _ in pinning.read_pins(ws.places, reflogs=False)), None)
     return ws.config.engine if pin is None else pin_values.written_by(pin.dolt_commit)
 
 

@@ -26,10 +26,10 @@ from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, misses
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.diff_queries import QueryDiff, compared
-from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.ranked_place import RankedRevision
-from vmrag_link.ops.history.merge_base import shown_base
+from vmrag_link.ops.follow.provenance import RankedRevision
+from vmrag_link.ops.history.ranges import shown_base
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.report.records import ComparedQueries, QueryChange
 from vmrag_link.paths import QUERIES_NAME

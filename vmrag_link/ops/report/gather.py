@@ -26,7 +26,7 @@ from vmrag_link.ops.history.compare import between as between_places
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.known import KnownPlace
 from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.moved import with_moves
+from vmrag_link.ops.history.trail import with_moves
 from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff
 from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, places_of
 from vmrag_link.ops.report.records import (

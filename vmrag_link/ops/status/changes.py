@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.models import ChangeKind, HeaderDifference, Record, Working
-from vmrag_link.ops.commits.ahead_behind import Distances
+from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.file_changes import FileChanges, file_changes
 from vmrag_link.ops.remotes.upstream import upstream

@@ -20,7 +20,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid
 from vmrag_link.index import verify
 from vmrag_link.index.view import unembedded
-from vmrag_link.ops.follow import chroma_server
+from vmrag_link.ops.follow import chroma
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync import chroma_sharing, vouchers
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
@@ -117,7 +117,7 @@ def _share(ws: Workspace, finding: Finding) -> str:
         client = ChromaClient(ws.server)
         if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
             give_up(client, found)
-    chroma_server.wait(ws)
+    chroma.wait_for_server(ws)
     return "Put it there anew."
 
 

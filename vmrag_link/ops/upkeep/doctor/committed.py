@@ -14,7 +14,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, what_it_is
 from vmrag_link.sync.target import read_own_pin
