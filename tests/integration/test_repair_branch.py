@@ -20,8 +20,8 @@ from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
 from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.ops.history import ranges
-from vmrag_link.ops.hosting.host_commits import ATTEMPTS
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.update_branch import ATTEMPTS
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace

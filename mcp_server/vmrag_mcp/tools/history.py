@@ -17,7 +17,7 @@ from vmrag_link.ops.history import revparse
 from vmrag_link.ops.history.log import log, made_between
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenMerge
-from vmrag_link.ops.remotes.upstream import Upstream, upstream
+from vmrag_link.ops.remotes.destinations import Upstream, upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool

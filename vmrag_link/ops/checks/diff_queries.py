@@ -10,7 +10,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
+from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.ops.follow.provenance import RankedRevision, files_alone, ranked_at

@@ -15,7 +15,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.ops.remotes.upstream import Upstream, upstream
+from vmrag_link.ops.remotes.destinations import Upstream, upstream
 from vmrag_link.pin_values import REVISION
 from vmrag_link.sync.target import Target
 from vmrag_link.transport import probe

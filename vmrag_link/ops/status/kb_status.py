@@ -16,7 +16,7 @@ from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.remotes.upstream import Upstream
+from vmrag_link.ops.remotes.destinations import Upstream
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.transport import probe

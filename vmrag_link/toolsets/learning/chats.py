@@ -22,8 +22,7 @@ from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import Put
-from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.ops.system.collections import Put, entry, with_metadata
 from vmrag_link.settings import agreed_setting, first_of
 from vmrag_link.toolsets.learning import chat_context
 from vmrag_link.toolsets.learning.chat_context import FileChange

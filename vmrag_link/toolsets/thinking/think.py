@@ -15,7 +15,7 @@ from vmrag_link.models import At, Record, content_hash
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.entries import entry
+from vmrag_link.ops.system.collections import entry
 from vmrag_link.toolsets.thinking import thoughts
 from vmrag_link.toolsets.thinking.thoughts import Thought, ThoughtPlace
 from vmrag_link.workspace import Workspace

@@ -21,7 +21,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
-from vmrag_link.ops.links import link_queue
+from vmrag_link.ops.links import links
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.system import relocation
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
@@ -146,7 +146,7 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
 
 
 def _flush(ws: Workspace, _: Finding) -> str:
-    return f"Linked {link_queue.flush(ws)} commits."
+    return f"Linked {links.flush(ws)} commits."
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:
