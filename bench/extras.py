@@ -1,8 +1,15 @@
 """`python -m bench.extras [EXTRA …]`: what installing costs, written into docs/installing.md.
 
 Each extra of a wheel that is built first, in an environment of its own: with pip, as a person does,
-and with uv. Nothing comes from a cache unless it says so. Then an MCP client starts the server by
-`uvx`, with an empty cache and once more. Needs `uv` beside this Python, and the package index.
+and with uv. Nothing comes from a cache unless it says so. Before each, numpy alone is installed in
+the same way: the ratio says what the network and the machine's load do not change. Then an MCP
+client starts the server by `uvx`, with an empty cache and once more. Of extras that are named only
+their rows are written anew. Needs `uv` beside this Python, and the package index.
+
+`python -m bench.extras --modes`: what the Action's steps `choose` and `install` take for each mode,
+written into docs/ci.md: on a runner without uv whose caches are empty, and on one that gets the
+packages out of the workflow's cache, packed as actions/cache packs them (needs zstd). Downloading
+that is GitHub's, and not measured.
 """
 
 from __future__ import annotations
@@ -10,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,19 +27,30 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmrag_action import install, packages
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "installing.md"
+PAGE_OF_MODES = ROOT / "docs" / "ci.md"
 BEGIN, END = "<!-- what installing costs -->\n", "<!-- end of what installing costs -->"
 TOOLS = Path(sys.executable).parent
 BROUGHT = {"pip", "setuptools"}
 """What `python -m venv` puts into an environment by itself."""
+ROUNDS = 3
+TOGETHER = ("link,verify", "repair,update", "sync,check", "report")
+"""Modes that need the same."""
 SHOWN = ("", "index", "web", "report", "pdf", "code", "mcp", "chroma", "dolt", "minilm", "convert", "action", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extras", nargs="*", default=SHOWN)
-    extras = parser.parse_args(argv).extras
+    parser.add_argument("--modes", action="store_true")
+    given = parser.parse_args(argv)
+    if given.modes:
+        _measure_modes()
+        return
+    extras = given.extras
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(SHOWN) == {"", *declared} - {"dev"}
     with tempfile.TemporaryDirectory(prefix="vmrag-extras-") as made:
@@ -39,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         [wheel] = (home / "dist").glob("*.whl")
         rows = [_row(extra, wheel, home) for extra in extras]
         seconds = _initialized(wheel, home) if tuple(extras) == SHOWN else None
-    table = ["| extra | packages | MB | seconds, pip | seconds, uv |", "|---|---|---|---|---|", *rows]
+    heads = ["extra", "packages", "MB", "seconds, pip", "of numpy's", "seconds, uv"]
+    table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
     print("\n".join(table))
     if seconds:
         text = (
@@ -47,17 +68,78 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"cache is empty, {seconds[1]:.1f} s afterwards."
         )
         print(text)
-        whole = PAGE.read_text()
-        before, _, rest = whole.partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{chr(10).join(table)}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+        _write(PAGE, "\n".join([*table, "", text]))
+    else:
+        new = {_first_cell(row): row for row in rows}
+        old = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+        _write(PAGE, "\n".join(new.get(_first_cell(line), line) for line in old.splitlines()))
+
+
+def _first_cell(row: str) -> str:
+    return row.partition("| ")[2].partition(" |")[0]
+
+
+def _write(page: Path, text: str) -> None:
+    before, _, rest = page.read_text().partition(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
+
+
+def _measure_modes() -> None:
+    head = [
+        "| mode | packages | MB | first job, s | of which pip brings uv | against `pip install numpy` | later jobs, s |"
+    ]
+    with tempfile.TemporaryDirectory(prefix="vmrag-modes-") as made:
+        rows = [_mode_row(modes, Path(made)) for modes in TOGETHER]
+    table = "\n".join([*head, "|---" * 7 + "|", *rows])
+    print(table)
+    _write(PAGE_OF_MODES, table)
+
+
+def _mode_row(modes: str, home: Path) -> str:
+    """Medians. Later jobs unpack what the first one packed."""
+    seen: dict[str, list[float]] = {"numpy": [], "uv": [], "cold": [], "later": []}
+    environ = _without_uv(home) | {"INPUT_MODE": modes}
+    shelf, archive = install.library(environ), home / "cache.tzst"
+    for _ in range(ROUNDS):
+        shutil.rmtree(home / "temp", ignore_errors=True)
+        (home / "temp").mkdir()
+        seen["numpy"].append(_timed([*PIP, "--no-cache-dir", "--target", str(home / "temp" / "numpy"), "numpy"]))
+        uv = ["--no-deps", "--require-hashes", "--target", str(home / "temp" / "uv"), "-r", str(install.UV_BY_HASH)]
+        seen["uv"].append(_timed([*PIP, "--no-cache-dir", *uv]))
+        seen["cold"].append(sum(_timed(each, environ) for each in STEPS))
+        size = sum(path.lstat().st_size for path in shelf.rglob("*") if path.is_file())
+        _run(["tar", "--use-compress-program", "zstd -T0", "-C", str(shelf.parent), "-cf", str(archive), shelf.name])
+        shutil.rmtree(shelf)
+        shutil.rmtree(install.home(environ))
+        unpack = ["tar", "--use-compress-program", "zstd -d", "-C", str(shelf.parent), "-xf", str(archive)]
+        seen["later"].append(_timed(STEPS[0], environ) + _timed(unpack) + _timed(STEPS[1], environ))
+    took = {name: statistics.median(seconds) for name, seconds in seen.items()}
+    title = ", ".join(f"`{each}`" for each in modes.split(","))
+    count = len(packages.names(packages.of_modes(modes.split(","))))
+    return (
+        f"| {title} | {count} | {size / 1e6:.0f}, packed {archive.stat().st_size / 1e6:.0f} | {took['cold']:.1f} | {took['uv']:.1f} | "
+        f"{took['cold'] / took['numpy']:.2f} ({took['numpy']:.1f} s) | {took['later']:.1f} |"
+    )
+
+
+PIP = [sys.executable, "-I", "-m", "pip", "install", "-q", "--no-compile"]
+STEPS = [[sys.executable, "-I", install.__file__, step] for step in ("choose", "install")]
+
+
+def _without_uv(home: Path) -> dict[str, str]:
+    """What a hosted runner tells, where neither pip nor uv has a cache."""
+    path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "uv").exists()]
+    told = {"RUNNER_TEMP": str(home / "temp"), "GITHUB_OUTPUT": str(home / "output"), "PIP_NO_CACHE_DIR": "1"}
+    return os.environ | told | {"PATH": os.pathsep.join(path), "HOME": str(home)}
 
 
 def _row(extra: str, wheel: Path, home: Path) -> str:
     """Numbers with `python -m venv`'s own pip, which counts in MB and not as a package."""
     wanted = f"{wheel}[{extra}]" if extra else str(wheel)
     environment = home / f"env-{extra}"
-    _run([sys.executable, "-m", "venv", str(environment)])
-    pip = _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", wanted])
+    numpy = _by_pip(home / "env-numpy", "numpy")
+    _run(["rm", "-rf", str(home / "env-numpy")])
+    pip = _by_pip(environment, wanted)
     names = {path.name.partition("-")[0] for path in environment.rglob("*.dist-info")} - BROUGHT
     size = sum(path.lstat().st_size for path in environment.rglob("*") if path.is_file())
     _run(["rm", "-rf", str(environment)])
@@ -67,7 +149,13 @@ def _row(extra: str, wheel: Path, home: Path) -> str:
     took = _timed(uv)
     _run(["rm", "-rf", str(environment), str(cache)])
     title = f"`[{extra}]`" if extra else "none"
-    return f"| {title} | {len(names)} | {size / 1e6:.0f} | {pip:.0f} | {took:.0f} |"
+    return f"| {title} | {len(names)} | {size / 1e6:.0f} | {pip:.0f} | {pip / numpy:.1f} | {took:.0f} |"
+
+
+def _by_pip(environment: Path, wanted: str) -> float:
+    """Seconds, in an environment that is made for it first."""
+    _run([sys.executable, "-m", "venv", str(environment)])
+    return _timed([str(environment / "bin" / "pip"), "install", "-q", "--no-cache-dir", wanted])
 
 
 def _initialized(wheel: Path, home: Path) -> list[float]:
@@ -95,14 +183,14 @@ def _first_answer(wanted: str, project: Path, environ: dict[str, str]) -> float:
     return took
 
 
-def _timed(argv: list[str]) -> float:
+def _timed(argv: list[str], environ: dict[str, str] | None = None) -> float:
     begun = time.monotonic()
-    _run(argv)
+    _run(argv, environ)
     return time.monotonic() - begun
 
 
-def _run(argv: list[str]) -> None:
-    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+def _run(argv: list[str], environ: dict[str, str] | None = None) -> None:
+    subprocess.run(argv, env=environ, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

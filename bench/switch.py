@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import knowledge, timing
@@ -31,10 +33,11 @@ GROWTH = 2.0
 MEMORY = 1.5
 BACK = 1.5
 START = 2.0
+IMPORT = ["import", "docs", "--collection", "handbook"]
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
-    figures = [start(folder, rounds, env)]
+    figures = [start(folder, rounds, env), *commands(folder, rounds, env)]
     there: dict[int, Sample] = {}
     built: dict[int, Sample] = {}
     starts: dict[int, float] = {}
@@ -69,6 +72,49 @@ def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
     )
     seconds = {name: sample.wall for name, sample in timed.items()}
     return Figure("start", seconds["vmrag --version"] / seconds["bare start"], START, seconds)
+
+
+IN_STARTS = {"status": 2.0, "log": 2.5, "import": 4.0, "commit": 3.0, "query": None}
+"""How many starts of `vmrag --version` a command may take: CPU, with its processes of git."""
+
+
+def commands(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
+    """Of a folder of 300 pages, one of which is changed before each import."""
+    repo = folder / "pages"
+    if not repo.exists():
+        knowledge.git(folder, "init", "-q", "-b", "main", str(repo), env=env)
+        (repo / "docs").mkdir()
+        for number in range(300):
+            (repo / f"docs/{number}.md").write_text(f"# Page {number}\n\n" + "What is known of it.\n" * 40)
+        for each in (["init", "-q"], IMPORT, ["commit", "-m", "first"]):
+            timing.once([*VMRAG, *each], cwd=repo, env=env)
+        knowledge.git(repo, "add", "-A", env=env)
+        knowledge.git(repo, "commit", "-q", "-m", "first", env=env | {"VMRAG": "0"})
+    number = iter(range(1_000_000))
+
+    def imported() -> Run:
+        (repo / "docs/1.md").write_text(f"# Page 1\n\nEdition {next(number)} of {time.time_ns()}.\n")
+        return timing.once([*VMRAG, *IMPORT], cwd=repo, env=env)
+
+    def command(*arguments: str) -> Callable[[], Run]:
+        return lambda: timing.once([*VMRAG, *arguments], cwd=repo, env=env)
+
+    timed = timing.in_turn(
+        {
+            "start": command("--version"),
+            "status": command("status"),
+            "log": command("log"),
+            "query": command("query", "--mode", "keyword", "known"),
+            "import": imported,
+            "commit": command("commit", "-m", "edited"),
+        },
+        max(rounds, 15),
+    )
+    start = timed.pop("start").cpu
+    return [
+        Figure(f"vmrag {name}, CPU in starts", sample.cpu / start, IN_STARTS[name], {name: sample.cpu, "start": start})
+        for name, sample in timed.items()
+    ]
 
 
 def bare_start(folder: Path, env: dict[str, str]) -> Run:

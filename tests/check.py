@@ -2,7 +2,8 @@
 
 The quick ones run side by side and their output is kept together; then the tests, on all cores.
 `--long` adds the tests that are marked `long`; `--dolt` runs the tests of what people do with
-knowledge bases on Dolt, and no others; all other arguments go to pytest.
+knowledge bases on Dolt, and no others; `--changed` those that a change since HEAD can break, or
+since `--changed=COMMIT`; all other arguments go to pytest.
 """
 
 from __future__ import annotations
@@ -97,6 +98,18 @@ def run_tests(arguments: Sequence[str]) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def selected(base: str) -> list[str]:
+    """The test files that a change since a commit can break; empty where that is all of them."""
+    sys.path.insert(0, str(ROOT))
+    from tests import changed  # it reads all imports, which takes seconds
+
+    files = changed.changed_since(base)
+    found = changed.tests_of(files)
+    every = len(list(ROOT.glob("tests/**/test_*.py")))
+    print(f"{len(files)} files changed; test files: {every if found is None else len(found)} of {every}", flush=True)
+    return found or []
+
+
 def has_room(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= ROOM
 
@@ -114,6 +127,9 @@ def main() -> int:
     if "--dolt" in arguments:
         arguments[arguments.index("--dolt") : arguments.index("--dolt") + 1] = ON_DOLT
         os.environ |= {"VMRAG_TEST_ENGINE": "dolt", "VMRAG_REQUIRE_DOLT": "1"}
+    if of_change := next((each for each in arguments if each.partition("=")[0] == "--changed"), None):
+        arguments.remove(of_change)
+        arguments += selected(of_change.partition("=")[2] or "HEAD")
     begun = time.monotonic()
     quick = QUICK if (ROOT / "tests" / "unit" / "__pycache__").exists() else FIRST | QUICK
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -35,6 +35,9 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 is not named.
 """
 
+_ON_RUNNER = "vmrag-action"
+"""The folder of the GitHub Action's environment (`vmrag_action.install.home`)."""
+
 _UVX = ("archive-v", "environments-v")
 """The folders of uv's cache in which the environments of `uvx` lie."""
 
@@ -65,6 +68,8 @@ def how_to_install(extra: str) -> str:
         return f"pipx install --force {all_of_them}"
     if prefix.parent.name.startswith(_UVX):
         return f"uvx --from {all_of_them} vmrag"
+    if prefix.parent.name == _ON_RUNNER:
+        return f"with: extras: {extra}"
     pip = "pip" if _is_there("pip") or not _is_made_by_uv(prefix) else "uv pip"
     return f"{pip} install 'vmrag-link[{extra}]'"
 

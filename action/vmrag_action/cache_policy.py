@@ -1,4 +1,5 @@
-"""Whether the job's cache is read and written, and by which keys.
+"""Whether the job's caches are read and written, and by which keys: that of the packages, which is
+read before anything is installed, and that of vectors.
 
 A key ends with the run, so that a cache that proved wrong is followed by a better one: an entry
 cannot be written twice. The others are the beginnings of keys, and the newest match counts.
@@ -7,20 +8,17 @@ cannot be written twice. The others are the beginnings of keys, and the newest m
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from vmrag_action.inputs import Caching
-from vmrag_action.runner import WorkflowJob
-from vmrag_link import __version__
-from vmrag_link.index.verify import SUFFIX
-from vmrag_link.models import canonical_json
-from vmrag_link.settings import Config
+if TYPE_CHECKING:  # the installation asks before any of ours can be imported
+    from vmrag_link.settings import Config
 
 LAYOUT = "vmrag-2"
-"""Rises with what a cache holds."""
+"""Rises with what a cache of vectors holds."""
+
+LAYOUT_OF_PACKAGES = "vmrag-packages-1"
 
 NOT_AUTOMATIC = ("release", "pull_request_target", "workflow_run")
 """Jobs that publish, or have secrets beside a stranger's input: a cache is read only if asked."""
@@ -38,15 +36,23 @@ class Access(NamedTuple):
     write: bool
 
 
-def folder(job: WorkflowJob) -> Path:
-    """Where the cache lies while the job runs: outside of the repository, and never served from."""
-    return job.temp / "vmrag-cache"
+def folder(temp: Path) -> Path:
+    """Where the vectors lie while the job runs: outside of the repository, and never served
+    from.
+    """
+    return temp / "vmrag-cache"
 
 
-def keys(job: WorkflowJob, config: Config, revision: str) -> Keys:
+def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
     """By system, architecture, format of the index, settings, revision. All of them have a known
     form.
     """
+    import msgspec
+
+    from vmrag_link import __version__
+    from vmrag_link.index.verify import SUFFIX
+    from vmrag_link.models import canonical_json
+
     decisive = canonical_json(
         {
             "embedding": msgspec.to_builtins(config.embedding),
@@ -55,19 +61,38 @@ def keys(job: WorkflowJob, config: Config, revision: str) -> Keys:
         }
     )
     settings = hashlib.sha256(decisive.encode()).hexdigest()[:16]
-    machine = "-".join((LAYOUT, _plain(job.system), _plain(job.architecture), SUFFIX))
+    machine = "-".join((LAYOUT, *_machine(environ), SUFFIX))
     pinned = f"{machine}-{settings}-{revision}"
-    return Keys(f"{pinned}-{_plain(job.run)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
+    return Keys(f"{pinned}-{_run(environ)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
 
 
-def access(job: WorkflowJob, asked: Caching, *, saves: bool) -> Access:
+def keys_of_packages(environ: Mapping[str, str], digest: str) -> Keys:
+    """`digest` says which packages, for which machine and Python. Of the Action's own code nothing
+    is kept.
+    """
+    prefix = "-".join((LAYOUT_OF_PACKAGES, *_machine(environ), digest[:32], ""))
+    return Keys(prefix + _run(environ), (prefix,))
+
+
+def access(environ: Mapping[str, str], asked: str, *, saves: bool) -> Access:
     """`saves`: the workflow wants it, and the event is one of the default branch that no stranger
     causes (`Comparison.saves`).
     """
-    careful = not job.hosted or job.event in NOT_AUTOMATIC or job.ref.startswith("refs/tags/")
-    if asked == "false" or (asked == "auto" and careful):
+    hosted = environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
+    tag = environ.get("GITHUB_REF", "").startswith("refs/tags/")
+    careful = not hosted or tag or environ.get("GITHUB_EVENT_NAME", "") in NOT_AUTOMATIC
+    if asked != "true" and (asked != "auto" or careful):
         return Access(read=False, write=False)
     return Access(read=True, write=saves)
+
+
+def _machine(environ: Mapping[str, str]) -> tuple[str, str]:
+    return _plain(environ.get("RUNNER_OS", "")), _plain(environ.get("RUNNER_ARCH", ""))
+
+
+def _run(environ: Mapping[str, str]) -> str:
+    """What no other run is called."""
+    return _plain(f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}")
 
 
 def _plain(text: str) -> str:

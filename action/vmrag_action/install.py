@@ -1,38 +1,74 @@
-"""Install vmrag into an environment of its own: `python -I install.py`.
+"""Install what the mode needs into an environment of its own: `python -I install.py STEP`.
 
-Run by path and with the standard library alone, because nothing is installed yet. Without a version
-it installs the checkout that this file lies in, with the exact versions and hashes beside it: what
-`uses: …@<sha>` names is what runs.
+Run by path and with the standard library alone, because nothing is installed yet. `choose` says
+which packages these are, and where the workflow finds them in its cache; `install` makes the
+environment. Without a version that runs the checkout in which this file lies, from where it lies,
+beside packages of exact versions that are verified by their hashes: what `uses: …@<sha>` names is
+what runs, whatever a cache holds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = ROOT / "action" / "requirements.txt"
-ALL_REQUIREMENTS = ROOT / "constraints.txt"
-"""For the extras that somebody asks for."""
+if __name__ == "__main__":  # isolated: nothing is looked for beside this file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from vmrag_action import cache_policy, packages
+
+UV_BY_HASH = packages.ROOT / ".ci" / "uv.txt"
+OLDEST_UV = (0, 5)
 
 COMMANDS = ("vmrag", "vmrag-mcp")
 MARKER = "installed"
-EXTRAS = ("all", "chroma", "mcp", "minilm")
 PLATFORMS = ("linux", "darwin")
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}((a|b|rc)\d+)?(\.post\d+)?", re.ASCII)
 
+# As pip writes them, because a `#!` may neither be long nor hold a blank.
+_COMMAND = """\
+#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+from {module} import {function}
+sys.exit({function}())
+"""
+
 
 class Refused(Exception):
     """A sentence about an input that cannot be used, or an installation that failed."""
+
+
+class InstallRequest(NamedTuple):
+    """What shall be installed: a version from the index, or else packages for this checkout."""
+
+    version: str
+    extras: tuple[str, ...]
+
+    @property
+    def listed(self) -> str:
+        """The packages as `-r` takes them: a version's own are not known before."""
+        extras = ",".join(("action", *self.extras))
+        return f"vmrag-link[{extras}]=={self.version}\n" if self.version else packages.requirements(self.extras)
+
+    @property
+    def digest(self) -> str:
+        """Of the packages and all that decides which of their files fit."""
+        machine = (sys.version, sysconfig.get_platform(), platform.libc_ver(), platform.mac_ver()[0])
+        return hashlib.sha256(repr((machine, self.listed)).encode()).hexdigest()
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -40,13 +76,23 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ["RUNNER_TEMP"]) / "vmrag-action"
 
 
-def arguments(version: str, extras: tuple[str, ...]) -> list[list[str]]:
-    """What pip is called with, one after the other."""
-    if version:
-        return [[f"vmrag-link[{','.join(sorted({'action', 'index', *extras}))}]=={version}"]]
-    files = [REQUIREMENTS, ALL_REQUIREMENTS] if extras else [REQUIREMENTS]
-    exact = [word for file in files for word in ("-r", str(file))]
-    return [["--require-hashes", *exact], ["--no-deps", "--no-build-isolation", str(ROOT)]]
+def library(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the packages lie, and nothing else: what the workflow's cache holds."""
+    return Path(environ["RUNNER_TEMP"]) / "vmrag-packages"
+
+
+# -- what is wanted --------------------------------------------------------------------------------
+
+
+def wanted(environ: Mapping[str, str]) -> InstallRequest:
+    """For this use of the Action; what an earlier one in the job installed stays."""
+    version = parse_version(environ.get("INPUT_VERSION", "").strip())
+    modes = [each.strip() for each in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
+    extras = packages.of_modes(modes).union(parse_extras(environ.get("INPUT_EXTRAS", "")))
+    if environ.get("INPUT_CHROMA") == "true":
+        extras.add("chroma")
+    earlier = _marked(home(environ)).rpartition(" ")[2].split(",")
+    return InstallRequest(version, tuple(sorted(extras.union(filter(None, earlier)))))
 
 
 def parse_version(text: str) -> str:
@@ -55,58 +101,143 @@ def parse_version(text: str) -> str:
     return text
 
 
-def parse_extras(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(text.replace(",", " ").split()))
-    if unknown := [each for each in found if each not in EXTRAS]:
-        raise Refused(f"extras may be {', '.join(EXTRAS)}; found {', '.join(map(repr, unknown))}.")
+def parse_extras(text: str) -> list[str]:
+    found, offered = text.replace(",", " ").split(), packages.offered()
+    if unknown := [each for each in found if each not in offered]:
+        raise Refused(f"extras may be {', '.join(offered)}; found {', '.join(map(repr, unknown))}.")
     return found
 
 
-def wanted_extras(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that are named, and the one without which the input `chroma` cannot be obeyed."""
-    found = parse_extras(environ.get("INPUT_EXTRAS", ""))
-    if environ.get("INPUT_CHROMA") == "true" and "chroma" not in found:
-        return (*found, "chroma")
-    return found
+def mark(shelf: Path, chosen: InstallRequest) -> None:
+    """Say, when all packages are there, which ones these are."""
+    (shelf / MARKER).write_text(chosen.digest)
 
 
-def state(wanted: list[list[str]]) -> str:
-    """What an environment was made of."""
-    return hashlib.sha256(repr((sys.version, wanted)).encode() + REQUIREMENTS.read_bytes()).hexdigest()
+def mark_environment(folder: Path, chosen: InstallRequest) -> None:
+    (folder / MARKER).write_text(_of_environment(chosen))
 
 
-def install(folder: Path, version: str, extras: tuple[str, ...]) -> None:
+def _of_environment(chosen: InstallRequest) -> str:
+    """The packages, the checkout that runs beside them, and the extras."""
+    return f"{chosen.digest} {packages.ROOT} {','.join(chosen.extras)}"
+
+
+def _marked(folder: Path) -> str:
+    marker = folder / MARKER
+    return marker.read_text() if marker.is_file() else ""
+
+
+# -- the steps -------------------------------------------------------------------------------------
+
+
+def choose(environ: Mapping[str, str]) -> None:
+    """Make room for packages that are not there yet, and say by which keys the cache has them."""
+    chosen, folder = wanted(environ), library(environ)
+    there = _marked(folder) == chosen.digest
+    if not there:
+        shutil.rmtree(folder, ignore_errors=True)
+    readable = cache_policy.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
+    _output(environ, "restore", readable and not there and not chosen.version)
+    if not chosen.version:
+        keys = cache_policy.keys_of_packages(environ, chosen.digest)
+        _output(environ, "path", str(folder))
+        _output(environ, "key", keys.key)
+        _output(environ, "restore-keys", "\n".join(keys.prefixes))
+
+
+def install(environ: Mapping[str, str]) -> None:
     """Make the environment, unless an earlier use of the Action in this job made the same one."""
-    wanted, marker = arguments(version, extras), folder / MARKER
-    if marker.is_file() and marker.read_text() == state(wanted):
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    environment = folder / "venv"
-    venv.create(environment, symlinks=True)
-    for each in wanted:
-        _pip(environment / "bin" / "python", *each)
-    # Not the environment's own folder, which would put its `python` before the job's.
-    commands = folder / "bin"
-    commands.mkdir()
+    chosen, folder, shelf = wanted(environ), home(environ), library(environ)
+    fresh = False
+    if _marked(folder) != _of_environment(chosen):
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder / "venv", symlinks=True)
+        if chosen.version:
+            _bring(folder, chosen)
+        else:
+            fresh = _marked(shelf) != chosen.digest
+            if fresh:
+                _bring(folder, chosen, shelf)
+                mark(shelf, chosen)
+            _run_from_here(folder / "venv", shelf)
+        # Not the environment's own folder, which would put its `python` before the job's.
+        commands = folder / "bin"
+        commands.mkdir()
+        for name in COMMANDS:
+            (commands / name).symlink_to(folder / "venv" / "bin" / name)
+        mark_environment(folder, chosen)
+    _output(environ, "fresh", fresh)
+
+
+def _run_from_here(environment: Path, shelf: Path) -> None:
+    """Let the environment import packages from `shelf`, and ours from this checkout."""
+    found = sysconfig.get_path("purelib", "venv", {"base": str(environment), "platbase": str(environment)})
+    (Path(found) / "vmrag.pth").write_text("".join(f"{each}\n" for each in (shelf, *packages.folders())))
     for name in COMMANDS:
-        (commands / name).symlink_to(environment / "bin" / name)
-    marker.write_text(state(wanted))
+        module, function = packages.entry_point(name)
+        script = environment / "bin" / name
+        script.write_text(_COMMAND.format(python=environment / "bin" / "python", module=module, function=function))
+        script.chmod(0o755)
 
 
-def _pip(python: Path, *words: str) -> None:
-    """What packages print is no command to the runner."""
-    argv = [sys.executable, "-I", "-m", "pip", "--python", str(python), "install", "-q", "--no-compile"]
+# -- uv, or else pip -------------------------------------------------------------------------------
+
+
+def _bring(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
+    """Install what is wanted on a shelf, or else into the environment in `folder`."""
+    asked = folder / "requirements.txt"
+    asked.write_text(chosen.listed)
+    words = ["-r", str(asked)]
+    if shelf:
+        words += ["--require-hashes", "--no-deps", "--target", str(shelf)]
+    python, uv, cache = str(folder / "venv" / "bin" / "python"), _uv(folder), str(folder / "uv-cache")
+    # A cache of this job alone: uv does not verify again what it finds in one.
+    if uv and _run(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *words):
+        shutil.rmtree(cache, ignore_errors=True)
+        return
+    _say("::warning title=vmrag::uv could not install the packages, so pip does, which takes longer.")
+    if shelf:
+        shutil.rmtree(shelf, ignore_errors=True)
+    if not _run(folder, *_PIP, "--python", python, "install", "-q", "--no-compile", *words):
+        raise Refused("Neither uv nor pip could install the packages; their own words stand above.")
+
+
+_PIP = (sys.executable, "-I", "-m", "pip")
+
+
+def _uv(folder: Path) -> str | None:
+    """The runner's own, if it is new enough, or else one that pip brings; None: there is none."""
+    own = shutil.which("uv")
+    if own and _uv_version(own) >= OLDEST_UV:
+        return own
+    tools = folder / "uv"
+    words = ("install", "-q", "--no-compile", "--require-hashes", "--no-deps", "--target", str(tools))
+    return str(tools / "bin" / "uv") if _run(folder, *_PIP, *words, "-r", str(UV_BY_HASH)) else None
+
+
+def _uv_version(uv: str) -> tuple[int, ...]:
+    done = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
+    found = re.match(r"uv (\d+)\.(\d+)", done.stdout)
+    return tuple(map(int, found.groups())) if found and not done.returncode else ()
+
+
+def _run(folder: Path, *argv: str) -> bool:
+    """Whether it succeeded. Outside of the work tree, whose settings uv would read; what it prints
+    is no command to the runner; Python stays the one that the workflow asks for.
+    """
     token = secrets.token_hex(16)
     _say(f"::stop-commands::{token}")
-    done = subprocess.run([*argv, *words], check=False)
-    _say(f"::{token}::")
-    if done.returncode:
-        raise Refused(f"pip could not install {words[-1]}; its own words stand above.")
+    environ = os.environ | {"UV_PYTHON_DOWNLOADS": "never"}
+    try:
+        return subprocess.run(argv, cwd=folder, env=environ, check=False).returncode == 0
+    except OSError as error:
+        _say(f"{argv[0]}: {error}")
+        return False
+    finally:
+        _say(f"::{token}::")
 
 
-def _require_platform() -> None:
-    if sys.platform not in PLATFORMS:
-        raise Refused("vmrag runs on Linux and macOS: runs-on must be one of those.")
+# -- what the runner reads -------------------------------------------------------------------------
 
 
 def _say(line: str) -> None:
@@ -114,11 +245,22 @@ def _say(line: str) -> None:
     sys.stdout.flush()  # before what pip prints
 
 
-def main(environ: Mapping[str, str] = os.environ) -> int:
+def _output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
+    text, end = str(value).lower() if isinstance(value, bool) else value, secrets.token_hex(16)
+    with Path(environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
+        file.write(f"{name}<<{end}\n{text}\n{end}\n")
+
+
+def _require_platform() -> None:
+    if sys.platform not in PLATFORMS:
+        raise Refused("vmrag runs on Linux and macOS: runs-on must be one of those.")
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    step = {"choose": choose, "install": install}[argv[0]]
     try:
         _require_platform()
-        version = parse_version(environ.get("INPUT_VERSION", "").strip())
-        install(home(environ), version, wanted_extras(environ))
+        step(environ)
     except Refused as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         _say(f"::error title=vmrag::{message}")
@@ -127,4 +269,4 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -67,6 +67,7 @@ OUTPUTS: Mapping[str, str] = {
     "report": _BOOLEAN,
     "restore": _BOOLEAN,
     "save": _BOOLEAN,
+    "save-packages": _BOOLEAN,
     "packed": _BOOLEAN,
     "cache-path": _PATH,
     "cache-key": r"[A-Za-z0-9_.-]{1,512}",
@@ -98,12 +99,8 @@ class WorkflowJob(NamedTuple):
 
     temp: Path
     workspace: Path
-    system: str
-    architecture: str
-    hosted: bool
     event: str
     ref: str
-    run: str
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
@@ -113,12 +110,8 @@ class WorkflowJob(NamedTuple):
         return cls(
             Path(environ["RUNNER_TEMP"]),
             Path(environ.get("GITHUB_WORKSPACE") or "."),
-            environ.get("RUNNER_OS", ""),
-            environ.get("RUNNER_ARCH", ""),
-            environ.get("RUNNER_ENVIRONMENT") == "github-hosted",
             environ.get("GITHUB_EVENT_NAME", ""),
             environ.get("GITHUB_REF", ""),
-            f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}",
         )
 
 

@@ -67,7 +67,9 @@ def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
 
     Our shim adds `mirror` for `--mirror`.
     """
-    refs = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    refs = [
+        line.rsplit(" ", 3) for line in lines.split("\n") if line
+    ]  # a local ref such as `HEAD^{/a word}` has spaces
     moves = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
     return Push(moves, remote, url, mirror=bool(mirror))
 

@@ -244,8 +244,8 @@ set -- "${GIT_INDEX_FILE-}"
 #            Python looks: refs go away at the other side that no line names
 #   a ref below refs/vmrag/ or refs/remotes/, or a branch whose name begins with vmrag
 #            Python looks: it may be ours, or a copy of one
-#   only deletions, or no commit that comes or goes touches the pin, or comes and touches a file of
-#   which a document was imported (two `git rev-list` tell)
+#   only deletions, or no commit that comes or goes touches the pin, or a file of which a document
+#   was imported (one `git rev-list` tells)
 #            nothing to check
 #   no knowledge base, and no pin that is new: one of a commit that no remote-tracking branch has
 #            nothing to check
@@ -254,38 +254,43 @@ set -- "${GIT_INDEX_FILE-}"
 #   it cannot, and a pin is new
 #            the push is stopped: nobody could get the knowledge
 PUSH_GATE = r"""
-[ -n "$chained" ] || input=$(cat)
-tips=$(given | while IFS= read -r line; do
-    before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
-    line=${line% *}
-    ref=${line##* }
-    line=${line% *}
-    case "${line##* } $ref" in # bash 3.2 (macOS) needs both brackets in $()
-    (*" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) echo ours ;;
-    (*[!0]*" "*) # not deleted
-        echo "${line##* }"
-        case $before in (*[!0]*) echo "^$before" ;; esac ;;
-    esac
-done)
-turned() { # what a forced push takes away
+newline='
+'
+lines=0
+while [ -z "$chained" ] && [ $lines -lt 64 ] && IFS= read -r line; do # without a process, as long as they are few
+    input=${input:+$input$newline}$line
+    lines=$((lines + 1))
+done
+[ $lines -lt 64 ] || input=$input$newline$(cat)
+moves() { # Of git's lines: each commit that is pushed, and BEFORE...COMMIT where one was there
     while IFS= read -r line; do
-        case $line in
-        ^*) echo "${line#^}" ;;
-        *) echo "^$line" ;;
+        before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
+        line=${line% *}
+        ref=${line##* }
+        line=${line% *}
+        case "${line##* } $ref" in
+        *" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) echo ours ;;
+        *[!0]*" "*) # not deleted
+            echo "${line##* }" # on its own, too: git ignores the whole line where it does not have BEFORE
+            case $before in *[!0]*) echo "$before...${line##* }" ;; esac
+            ;;
         esac
     done
 }
-touching() {
-    git --literal-pathspecs rev-list -1 --full-history --ignore-missing --stdin -- .dolt-version "$@" 2>/dev/null
-}
-touching_imported() {
-    set --
+moved=$(moves <<END
+$input
+END
+) || moved=unknown # some shells write this to a file first
+touching() { # One commit that comes or goes, and touches what we look at
+    set -- .dolt-version
     if [ -f "$dir/vmrag/imported" ]; then
         while IFS= read -r line; do
             set -- "$@" "$line"
         done <"$dir/vmrag/imported"
     fi
-    echo "$tips" | touching "$@"
+    exec git --literal-pathspecs rev-list -1 --full-history --ignore-missing --stdin -- "$@" 2>/dev/null <<END
+$moved
+END
 }
 is_mirror() { # What git was called with. husky and lefthook may stand between it and this
     process=$PPID
@@ -293,8 +298,10 @@ is_mirror() { # What git was called with. husky and lefthook may stand between i
         IFS= read -r line 2>/dev/null <"/proc/$process/stat" || return 1 # NUMBER (NAME) STATE PARENT …
         case $line in
         *"(git)"*)
-            grep -qs -e --mirror "/proc/$process/cmdline"
-            return
+            while IFS= read -r line || [ -n "$line" ]; do
+                case $line in *--mirror*) return 0 ;; esac
+            done 2>/dev/null <"/proc/$process/cmdline"
+            return 1
             ;;
         esac
         line=${line##*) ? }
@@ -304,20 +311,23 @@ is_mirror() { # What git was called with. husky and lefthook may stand between i
 }
 if is_mirror; then
     set -- "$@" mirror # takes the other side's knowledge base away, and tells no hook of it
-elif git config --get-regexp '^remote\..*\.mirror$' >/dev/null; then
-    : # one that was told to
 else
-    case $tips in
-    *ours*) ;;
+    case $moved in
+    *ours* | unknown) ;;
     *)
-        [ -n "$tips" ] || exit 0
-        new=$(touching_imported) && [ -z "$new" ] && gone=$(echo "$tips" | turned | touching) && [ -z "$gone" ] && exit 0
+        { [ -z "$moved" ] || { touched=$(touching) && [ -z "$touched" ]; }; } &&
+            ! git config --get-regexp '^remote\..*\.mirror$' >/dev/null && exit 0 # a remote may be told to be one
         ;;
     esac
 fi
-new_pin() { # Does a pin go out that no remote-tracking branch has? Where git cannot tell: yes
-    new=$(echo "$tips" | while IFS= read -r line; do
-        [ "$line" = ours ] || echo "$line"
+new_pin() { # Does a pin go out that no remote-tracking branch has? Where that cannot be told: yes
+    [ "$moved" != unknown ] || return 0
+    new=$(echo "$moved" | while IFS= read -r line; do
+        case $line in # bash 3.2 (macOS) needs both brackets in $()
+        (*...*) echo "^${line%%.*}" ;;
+        (ours) ;;
+        (*) echo "$line" ;;
+        esac
     done | git rev-list -1 --full-history --ignore-missing --stdin --not --remotes -- .dolt-version 2>&1)
     [ -n "$new" ]
 }
@@ -341,7 +351,11 @@ fi
 """
 
 START = '"$python" -P -E -m vmrag_hooks $hook "$@" </dev/null >&2\n'
-START_WITH_STDIN = 'given | "$python" -P -E -m vmrag_hooks $hook "$@" >&2\n'
+START_WITH_STDIN = """\
+"$python" -P -E -m vmrag_hooks $hook "$@" >&2 <<END
+$input
+END
+"""
 
 END = r"""case $? in
 0) ;;

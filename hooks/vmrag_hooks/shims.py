@@ -12,7 +12,7 @@ from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
 from vmrag_link.git.hook_scope import SYNCING
 
-VERSION = 7
+VERSION = 8
 
 REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""

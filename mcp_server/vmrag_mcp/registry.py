@@ -17,6 +17,7 @@ import msgspec
 from vmrag_link import toolset
 from vmrag_link.models import Record
 from vmrag_link.toolset import Toolset
+from vmrag_mcp.log import log
 from vmrag_mcp.results.base import ToolResult
 
 CORE = {
@@ -169,9 +170,14 @@ def catalogue() -> Mapping[str, ToolInfo]:
 
 
 def _listed() -> Iterator[ToolInfo]:
-    for package in dict.fromkeys(each.package for each in toolsets().values()):
-        content = (toolset.folder(package) / CATALOGUE).read_bytes()
-        rows = msgspec.json.decode(content, type=list[ToolInfo])
+    """What the packages list. One whose list cannot be read has no tools here, and is told of."""
+    for package in dict.fromkeys(each.package for each in toolsets().values() if each.tools):
+        try:
+            content = (toolset.folder(package) / CATALOGUE).read_bytes()
+            rows = msgspec.json.decode(content, type=list[ToolInfo])
+        except (OSError, msgspec.DecodeError) as error:
+            log(f"The tools of {package} cannot be listed: {error}. `python -m vmrag_mcp.reference {package}` does.")
+            continue
         yield from (each for each in rows if not toolsets().keys().isdisjoint(each.toolsets))
 
 

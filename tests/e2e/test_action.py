@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 import vmrag_link
 from tests.support import events, hosted, people, poison
-from tests.support.actions_runner import Finished
+from tests.support.actions_runner import Finished, installed
 from tests.support.events import FORK
 from tests.support.hosted import Ci, drop
 from tests.support.repos import Repo
@@ -163,6 +164,64 @@ def test_a_sparse_checkout_has_its_knowledge(ci):
     done = ci.on_push(sparse=True)
     assert not (ci.workspace / ".dolt-version").exists()
     assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", ci.ada.pinned)
+
+
+# -- the packages, and their cache
+
+
+def fresh_machines(ci: Ci, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job finds its packages; what is called `uv` brings those of the tests."""
+
+    def prepared(temp: Path, inputs: Mapping[str, str]) -> None:
+        installed(temp, inputs)
+        install.library({"RUNNER_TEMP": str(temp)}).rename(ci.folder / "index")
+
+    uv = ci.folder / "path" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = --version ] && echo uv 99.0 && exit\n"
+        'while [ "$1" != --target ]; do shift; done\n'
+        f'mv "{ci.folder}/index" "$2" && rm "$2/{install.MARKER}"\n'
+    )
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(hosted, "installed", prepared)
+
+
+def test_packages_are_kept_by_the_default_branch_and_restored_by_everybody(ci, monkeypatch):
+    fresh_machines(ci, monkeypatch)
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    topic = ci.on_push(ref="refs/heads/topic", mode="verify")
+    assert (topic.passed, topic.step("install").outputs["fresh"], ci.cache.entries) == (True, "true", [])
+    shutil.rmtree(ci.folder / "index", ignore_errors=True)
+
+    first = ci.on_push(mode="verify")
+    assert first.passed
+    [entry] = ci.cache.entries
+    assert entry.startswith("vmrag-packages-1-")
+    assert [each.name for each in (ci.cache.root / entry).iterdir() if each.name.startswith("vmrag")] == []
+
+    for again in (ci.on_push, lambda **given: ci.on_pull_request(ci.tip, ci.tip, source=FORK, **given)):
+        shutil.rmtree(ci.folder / "index", ignore_errors=True)
+        done = again(mode="verify")
+        assert done.passed
+        assert done.step("install").outputs["fresh"] == "false"
+        assert ci.cache.entries == [entry]
+
+    shutil.rmtree(ci.folder / "index")
+    without = ci.on_push(mode="verify", enable_cache="false")
+    assert (without.passed, without.step("install").outputs["fresh"]) == (True, "true")
+    assert ci.cache.entries == [entry]
+
+
+def test_a_broken_library_from_the_cache_is_replaced(ci, monkeypatch):
+    fresh_machines(ci, monkeypatch)
+    ci.on_push(mode="verify")
+    (ci.cache.root / ci.cache.entries[0] / install.MARKER).unlink()
+    done = ci.on_push(mode="verify")
+    assert (done.passed, done.step("install").outputs["fresh"]) == (True, "true")
+    assert len(ci.cache.entries) == 2
 
 
 # -- what cannot be synced
@@ -369,7 +428,7 @@ def test_ids_and_branches_of_strangers_are_text(ci):
 def test_the_action_at_the_top_runs_the_same_modules(ci):
     """Its other steps are the same text."""
     done = ci.on_push(action=ROOT / "action.yml", mode="destroy")
-    assert done.steps[1].outcome == "success"
+    assert done.step("install").outcome == "success"
     assert "The input mode must be" in done.said("error")[0]
 
 
@@ -438,20 +497,10 @@ def newer_pythons(folder: Path) -> list[str]:
     beside = sorted(Path(sys.base_prefix).parent.glob("3.13*/bin/python3.13"))
     for python in (shutil.which("python3.13"), *map(str, beside)):
         if python and subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0:
-            subprocess.run([python, "-m", "venv", folder / "newer"], check=True)
-            ours = str(folder / "newer" / "bin" / "python")
-            for words in install.arguments("", ()):
-                subprocess.run([ours, "-m", "pip", "install", "-q", "--no-compile", *words], check=True)
-            return [ours]
+            told = {"RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output"), "INPUT_MODE": "check"}
+            subprocess.run([python, "-I", install.__file__, "install"], env=os.environ | told, check=True)
+            return [str(install.home(told) / "venv" / "bin" / "python")]
     return []
-
-
-@pytest.mark.parametrize(
-    ("asked", "chroma", "installed"),
-    [("", "false", ()), ("", "true", ("chroma",)), ("mcp", "true", ("mcp", "chroma")), ("chroma", "true", ("chroma",))],
-)
-def test_chromas_library_is_installed_for_who_asks_for_its_store(asked, chroma, installed):
-    assert install.wanted_extras({"INPUT_EXTRAS": asked, "INPUT_CHROMA": chroma}) == installed
 
 
 @pytest.mark.long
@@ -463,11 +512,17 @@ def test_the_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_
         ci.ada.git("add", name)
     ci.ada.git("commit", "-q", "-m", "hostile")
     ci.ada.git("push", "-q")
-    monkeypatch.setattr(hosted, "installed", lambda temp: None)
+    monkeypatch.setattr(hosted, "installed", lambda temp, inputs: None)
     done = ci.on_push(mode="verify,check", fail_on="never")
+    assert done.said("warning") == []
     assert done.outputs["in-sync"] == "true"
     assert done.outputs["vmrag-version"] == vmrag_link.__version__
     assert not list(ci.workspace.rglob("pwned"))
     environment = ci.workspace.parent / "temp" / "vmrag-action" / "venv"
     listed = subprocess.run([environment / "bin" / "vmrag", "--version"], capture_output=True, text=True, check=True)
     assert listed.stdout.startswith(f"vmrag, version {vmrag_link.__version__}\n")
+
+    again = ci.on_push(mode="verify,check", fail_on="never")
+    assert again.outputs | {"index-path": "", "cache-hit": ""} == done.outputs | {"index-path": "", "cache-hit": ""}
+    assert again.step("install").outputs["fresh"] == "false"
+    assert again.step("save-packages").outcome == "skipped"

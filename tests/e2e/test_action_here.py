@@ -54,10 +54,10 @@ def test_the_action_finds_in_this_repository_what_people_ask_for(hub: Repo, tmp_
     (repo.top / ".venv").symlink_to(sys.prefix)  # what the step "Install vmrag" makes
     script(repo, "Pin the documents", **step("Pin the documents")["env"])
     temp = tmp_path / "temp"
-    installed(temp)
+    [used] = [each for each in JOB["steps"] if each.get("uses") == "$/action"]
+    installed(temp, used["with"])
     told = Job(tmp_path, "push", events.push(before, tip), sha=tip, ref="refs/heads/main").environ
     others = CacheService(tmp_path / "cache").actions | {"actions/setup-python": setup_python}
-    [used] = [each for each in JOB["steps"] if each.get("uses") == "$/action"]
     finished = Runner(temp, repo.top, told, others).run(ACTION, **used["with"])
     print(finished.log)
     assert finished.passed

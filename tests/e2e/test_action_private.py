@@ -41,7 +41,7 @@ def run(
     (machine / "temp").mkdir(parents=True)
     checkout.run("code.git")
     host.seen.clear()
-    installed(machine / "temp")
+    installed(machine / "temp", {"mode": mode})
     tip = world.hub.git("rev-parse", "main")
     server = {"GITHUB_SERVER_URL": host.url, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     told = Job(machine, "push", events.push(before, tip), sha=tip, ref="refs/heads/main", **server).environ

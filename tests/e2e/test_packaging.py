@@ -179,7 +179,7 @@ def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str
 def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
-        "print(sorted({'msgspec', 'yaml', 'rich', 'git', 'sqlite3', 'subprocess'} & set(sys.modules)))"
+        "print(sorted({'msgspec', 'yaml', 'rich', 'sqlite3', 'subprocess'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -213,6 +213,27 @@ def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: In
 
 
 @pytest.mark.long
+def test_without_doltlite_an_installation_says_so_and_makes_nothing(
+    wheel: Path, repo: Repo, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def install(folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+        _done([*pip, "install", "-q", str(wheel)])
+        _done([*pip, "uninstall", "-q", "-y", "doltlite"])
+
+    without = Installed(build_once(tmp_path_factory, "without-doltlite", install))
+    assert without.vmrag("--version", cwd=repo.top).returncode == 0
+    for command in ("init", "doctor"):
+        done = without.vmrag(command, cwd=repo.top)
+        said = done.stdout + done.stderr
+        assert done.returncode, said
+        assert "The embedded engine is not installed: there is no package doltlite." in said
+        assert "pip install --force-reinstall doltlite==" in said
+    assert not (repo.top / ".dolt-version").exists()
+
+
+@pytest.mark.long
 def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
     assert base.vmrag("init", "--no-hooks", cwd=repo.top).returncode == 0
     installed = base.vmrag("install", "--json", cwd=repo.top)
@@ -239,8 +260,10 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 def required_on(wheel: Path, version: str) -> list[str]:
     """What the extra `dolt` of the wheel requires of a Python, beside the base."""
     environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
-    found = requirements(wheel)
-    return [f"{each.name}{each.specifier}" for each in found if each.marker and each.marker.evaluate(environment)]
+    found = [
+        (f"{each.name}{each.specifier}", each.marker) for each in requirements(wheel) if "extra" in str(each.marker)
+    ]
+    return [name for name, marker in found if marker and marker.evaluate(environment)]
 
 
 @pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0), ("3.14", 0)])

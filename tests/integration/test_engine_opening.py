@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import dolt
 from tests.support import engines as support
+from tests.support.cli import driven
 from tests.support.engines import AUTHOR, DATE, document, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
@@ -204,6 +205,64 @@ def test_doctor_names_a_program_that_is_missing(project, git_alone):
     assert "DOLT_EXECUTABLE_NOT_FOUND" in [each["code"] for each in topic["findings"]]
     with pytest.raises(DoltMissing):
         opening.require("dolt", DoltAccess())
+
+
+# -- systems for which doltlite is not made
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> str:
+    """What makes a process find what pip installs there from the sdist: a package without a
+    library. That the system is another one has to be said, because none is here.
+    """
+    (tmp_path / "site" / "doltlite").mkdir(parents=True)
+    (tmp_path / "site" / "doltlite" / "__init__.py").touch()
+    return (
+        f"sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+        "from vmrag_link.engines.doltlite import library\nlibrary.is_made_for = lambda *_, **__: False"
+    )
+
+
+ONLY = "The embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
+INSTEAD = "pip install 'vmrag-link[dolt]', then: vmrag init --engine dolt"
+
+
+def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, elsewhere):
+    done = driven(project, elsewhere, "init")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith(f"error: {ONLY}\nhint: ")
+    assert INSTEAD in done.err
+    assert not (project.shared / "kb").exists()
+    assert not (project.top / ".dolt-version").exists()
+
+
+def test_where_doltlite_is_not_made_for_files_of_the_repository_answer_and_doctor_says_the_rest(project, elsewhere):
+    project.write(".vmrag.yaml", "embedding: {model: hash}\nsources:\n  - collection: docs\n    paths: ['*.md']\n")
+    project.write("timeouts.md", "Requests time out after thirty seconds.")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "A document")
+    assert "timeouts.md" in driven(project, elsewhere, "query", "when do requests time out").out
+    examined = driven(project, elsewhere, "doctor")
+    assert f"warning  {ONLY}" in examined.out
+    assert INSTEAD in examined.out
+
+
+def test_what_doltlite_has_stored_is_named_as_such_where_it_is_not_made_for(project, elsewhere):
+    project.vmrag("init")
+    for command in ("status", "doctor"):
+        said = driven(project, elsewhere, command)
+        assert (said.code, ONLY in said.out + said.err) == (3 if command == "status" else 1, True), said
+        assert "vmrag migrate --to dolt" in said.out + said.err
+
+
+def test_windows_is_told_where_it_runs_before_anything_is_imported():
+    program = "import sys; sys.platform = 'win32'\nfrom vmrag_link.cli.{} import *"
+    for module in ("main", "mcp"):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(module)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: vmrag runs on Linux and macOS, not on Windows.\nhint: ")
 
 
 def test_a_clone_of_knowledge_in_dolt_says_what_a_machine_without_dolt_lacks(project, tmp_path, monkeypatch):

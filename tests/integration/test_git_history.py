@@ -118,7 +118,6 @@ def test_an_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path
 def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_mean(repo, tmp_path, monkeypatch):
     repo.commit("1", pin="one")
     places = plumbing.locate(repo.top)
-    history.pins(places)  # at its import GitPython asks for git's version, which opens no repository
     log, program = tmp_path / "environments", tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nenv >> "{log}"\necho "== $*" >> "{log}"\nexec {shutil.which("git")} "$@"\n')
@@ -136,7 +135,7 @@ def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_
     walk = history.walk(places, "HEAD")
     assert set(walk.contents.values()) == set(history.pins(places)) == {b"one"}
     assert [*history.subjects(places, walk.parents).values()] == ["1"]
-    assert log.read_text().count("\n== ") > own > 0, "both ways of starting git are recorded"
+    assert log.read_text().count("\n== ") > own > 0
     inherited = {line.split("=")[0] for line in log.read_text().splitlines()}
     assert inherited & hostile.keys() == set()
     assert setting.keys() <= inherited, "a person's own configuration holds everywhere"

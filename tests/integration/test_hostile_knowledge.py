@@ -226,6 +226,18 @@ def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(sch
     assert pair.bob.state() == before
 
 
+@pytest.mark.parametrize("schema", [*HOSTILE, "another version"])
+@pytest.mark.parametrize("compare", ["count_changes", "diff", "diff_headers"])
+def test_a_revision_with_anything_but_our_tables_is_compared_with_none(schema, compare, pair):
+    """Those that hold what the root holds are compared without being opened: no other one is."""
+    engine, good = pair.ada.engine, head(pair.ada.engine, "main")
+    bad = of_ada(pair, *HOSTILE.get(schema, ("UPDATE vmrag_meta SET value = '1'",)))
+    getattr(engine, compare)(good, good)
+    for ends in ((good, bad), (bad, good)):
+        with pytest.raises(KnowledgeRefused, match=bad[:12]):
+            getattr(engine, compare)(*ends)
+
+
 def test_a_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(pair):
     of_ada(pair, REWRITES)
     good = pair.tip

@@ -52,6 +52,14 @@ def topic(user: User, name: str, document: str) -> str:
     return revision
 
 
+def test_a_forced_push_over_what_was_never_fetched_takes_its_knowledge_along(world, ada, bob):
+    bob.write_document("mine.md", "mine")
+    bob.push()
+    revision = ada.write_document("new.md", "news")
+    ada.push("--force", "origin", "main")
+    assert world.holds(revision)
+
+
 # -- pull: what the upstream pins
 
 

@@ -18,7 +18,7 @@ from tests.support.cli import VMRAG, driven, killed, lasted
 from tests.support.people import User, World
 from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.git import plumbing, transfer
+from vmrag_link.git import plumbing, sidecar_repo, transfer
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address, guarded_fetch, local_copy, publish, segments
 from vmrag_link.workspace import Workspace
@@ -225,14 +225,14 @@ PUSHING: tuple[Step, ...] = (
     transfer.push,
     transfer.set_ref,
     local_copy.note,
-    transfer.tidy,
+    sidecar_repo.tidy,
 )
 FETCHING: tuple[Step, ...] = (
     segments.restore,
     guarded_fetch.fetch,
     local_copy.note,
     transfer.set_ref,
-    transfer.tidy,
+    sidecar_repo.tidy,
 )
 
 

@@ -9,6 +9,9 @@ jobs, containers and services is here.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib.metadata
 import os
 import re
 import secrets
@@ -21,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
 
 from tests.support.checkout import TOKEN
-from vmrag_action import install
+from vmrag_action import install, packages
 
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
 
@@ -386,10 +390,27 @@ def setup_python(given: Mapping[str, str]) -> dict[str, str]:
     return {"python-version": given["python-version"], "python-path": sys.executable}
 
 
-def installed(temp: Path) -> None:
-    """As an earlier use of the Action in the job leaves it: the environment of the tests."""
-    folder = install.home({"RUNNER_TEMP": str(temp)})
-    (folder / "bin").mkdir(parents=True)
-    (folder / "venv").symlink_to(sys.prefix)
-    (folder / "bin" / "vmrag").symlink_to(Path(sys.prefix) / "bin" / "vmrag")
-    (folder / install.MARKER).write_text(install.state(install.arguments("", ())))
+def installed(temp: Path, inputs: Mapping[str, str]) -> None:
+    """As the cache restores it: what the mode needs of the packages of the tests, and no other one.
+    Nothing where the inputs are mistaken, which the step says.
+    """
+    environ = {"RUNNER_TEMP": str(temp)} | {f"INPUT_{name.upper()}": value for name, value in inputs.items()}
+    with contextlib.suppress(install.Refused):
+        chosen, shelf = install.wanted(environ), install.library(environ)
+        shelf.mkdir(parents=True)
+        for name in packages.names(chosen.extras):
+            for each in _files(name):
+                (shelf / each.name).symlink_to(each)
+        install.mark(shelf, chosen)
+
+
+@functools.cache
+def _files(name: str) -> list[Path]:
+    """What a package has at the top of its folder; nothing where this Python needs none of it."""
+    entries = [entry.partition("\\")[0] for entry in packages.locked()[name].entries]
+    markers = [Requirement(each).marker for each in entries]
+    if not any(each is None or each.evaluate() for each in markers):
+        return []
+    found = importlib.metadata.distribution(name)
+    tops = {path.parts[0] for path in found.files or [] if path.parts[0] != ".."}
+    return [Path(str(found.locate_file(top))) for top in sorted(tops - {"__pycache__"})]

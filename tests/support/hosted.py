@@ -84,7 +84,7 @@ class Ci:
                 repo.git("sparse-checkout", "set", "--no-cone", "docs")
         if first:
             first(Repo(self.workspace))
-        installed(temp)
+        installed(temp, inputs)
         told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})).environ
         others = self.cache.actions | {"actions/setup-python": setup_python}
         finished = Runner(temp, self.workspace, told, others, token=TOKEN).run(action, **inputs)

@@ -1,5 +1,5 @@
-"""What a command asks of the disk, as `strace` saw it: which files it wrote through before it
-renamed them, and before it removed others.
+"""What `strace` saw of a command: which files it wrote through before it renamed them, and before
+it removed others; which processes a hook started.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.support.cli import ROOT, VMRAG
+from tests.support.repos import ON
 from tests.support.terminal import Done, Project
 
 _CALLS = "rename,renameat,renameat2,unlink,unlinkat,fsync,fdatasync,write,pwrite64,writev,ftruncate,execve"
@@ -71,15 +73,7 @@ def _events(log: str, top: Path) -> list[Event]:
     """Those of calls that succeeded, in their order; a path is as the kernel knows it."""
     found = []
     git: set[str] = set()
-    begun: dict[str, str] = {}
-    for line in log.splitlines():
-        pid, _, rest = line.partition(" ")
-        rest = rest.strip()
-        if rest.endswith("<unfinished ...>"):
-            begun[pid] = rest.removesuffix("<unfinished ...>")
-            continue
-        if resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", rest):
-            rest = begun.pop(pid, "") + resumed[1]
+    for pid, rest in _calls(log):
         call = _LINE.match(f"{pid} {rest}")
         if not call or re.search(r"= -1 ", rest):
             continue
@@ -94,6 +88,45 @@ def _events(log: str, top: Path) -> list[Event]:
             what = "rename" if name.startswith("rename") else "remove"
             found.append(Event(what, names[0], names[1] if what == "rename" else "", pid in git))
     return found
+
+
+_STARTS = "execve,clone,clone3,fork,vfork"
+_STARTED = re.compile(r"(?:clone3?|v?fork)\((.*)\) += (\d+)$")
+_RUNS = re.compile(r'execve\("[^"]*", \["?(.*?)"?\](?:, .*)? = 0$')
+
+
+def hook_processes(project: Project, hook: str, *arguments: str) -> list[str]:
+    """What each process ran that git's hook was or led to, while git ran with these arguments;
+    empty for a shell that ran on for itself.
+    """
+    log = project.top.parent / "trace"
+    strace = ["strace", "-f", "-qq", "-s", "200", "-e", f"trace={_STARTS}", "-e", "signal=none", "-o", str(log)]
+    subprocess.run([*strace, "git", *arguments], cwd=project.top, env=os.environ | ON, check=True, capture_output=True)
+    parents, ran = dict[str, str](), dict[str, str]()
+    for pid, call in _calls(log.read_text(errors="replace")):
+        if (started := _STARTED.match(call)) and "CLONE_THREAD" not in started[1]:
+            parents[started[2]] = pid
+        elif run := _RUNS.match(call):
+            ran[pid] = run[1].replace('", "', " ")
+    hooks = {pid for pid, run in ran.items() if f"hooks/{hook}" in run.partition(" ")[0]}
+    found = set(hooks)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return [ran.get(pid, "") for pid in sorted(found, key=int)]
+
+
+def _calls(log: str) -> Iterator[tuple[str, str]]:
+    """Each call with its process, whole where `strace` had to interrupt it."""
+    begun: dict[str, str] = {}
+    for line in log.splitlines():
+        pid, _, call = line.partition(" ")
+        call = call.strip()
+        if call.endswith("<unfinished ...>"):
+            begun[pid] = call.removesuffix("<unfinished ...>")
+        elif resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", call):
+            yield pid, begun.pop(pid, "") + resumed[1]
+        else:
+            yield pid, call
 
 
 def unsynced(events: list[Event]) -> list[str]:

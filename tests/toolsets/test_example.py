@@ -60,18 +60,28 @@ def test_it_brings_a_command_and_a_kind_of_document(project: Project, python: st
     assert "notes: 1 document added" in vmrag("import", "team.ics", "--collection", "notes")
     assert vmrag("show", "notes/team.ics").count("\n* 2026") == 2
     assert vmrag("agenda", "20261202") == "Descaling\n"
-    assert json.loads(vmrag("query", "when is the kettle released", "--json"))["hits"][0]["doc_id"] == "team.ics"
+    assert json.loads(vmrag("query", "when is the kettle released", "--json"))["results"][0]["doc_id"] == "team.ics"
     assert "  agenda " in vmrag("--help")
-    assert "is not supported" in project.vmrag("import", "team.ics", "--collection", "other", code=None).err
+    assert "its type .ics is not supported" in project.vmrag("import", "team.ics", "--collection", "other").out
 
 
-def test_an_agent_finds_its_tool_when_it_is_asked_for(project: Project, python: str) -> None:
+def test_an_agent_finds_its_tool_beside_a_toolset_without_a_table(
+    project: Project, python: str, tmp_path: Path
+) -> None:
+    beside = tmp_path / "bare"
+    beside.mkdir()
+    declared = (
+        "from vmrag_link.toolset import Toolset\nTOOLSET = Toolset('bare', 'nothing', __name__, tools=('.no',))\n"
+    )
+    (beside / "__init__.py").write_text(declared)
+    _register(tmp_path, "bare = bare:TOOLSET")
+
     async def ask() -> tuple[str, object]:
         server = StdioServerParameters(
             command=python,
-            args=["-m", "vmrag_link.cli.main", "mcp", "--toolsets", "agenda"],
+            args=["-m", "vmrag_link.cli.main", "mcp", "--toolsets", "agenda,bare"],
             cwd=project.top,
-            env=dict(os.environ),
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
         )
         async with Client(server) as client:
             listed = await client.list_tools()
@@ -85,6 +95,14 @@ def test_an_agent_finds_its_tool_when_it_is_asked_for(project: Project, python: 
     assert answer["events"] == []
 
 
+def _register(folder: Path, line: str) -> None:
+    """As an installed package's metadata does."""
+    metadata = folder / "beside-1.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text(f"[vmrag.toolsets]\n{line}\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: beside\nVersion: 1\n")
+
+
 def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
     code = "import vmrag_mcp.reference as r; import sys; sys.stdout.buffer.write(r.catalogue_json('agenda'))"
     written = subprocess.run([python, "-c", code], capture_output=True, check=True).stdout
@@ -92,10 +110,7 @@ def test_its_table_of_tools_is_what_it_declares(python: str) -> None:
 
 
 def test_one_that_cannot_be_used_is_told_of_and_stops_nothing(project: Project, python: str, tmp_path: Path) -> None:
-    broken = tmp_path / "broken-1.dist-info"
-    broken.mkdir()
-    (broken / "entry_points.txt").write_text("[vmrag.toolsets]\nnowhere = no_such_module:TOOLSET\n")
-    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    _register(tmp_path, "nowhere = no_such_module:TOOLSET")
     argv = [python, "-m", "vmrag_link.cli.main", "doctor"]
     done = subprocess.run(
         argv,

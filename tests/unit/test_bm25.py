@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -49,6 +50,10 @@ class Corpus:
         rows = ((first, " ".join(documents[number])) for number, first in self.first.items())
         self.pages.executemany("INSERT INTO pages(rowid, text) VALUES (?, ?)", rows)
 
+    def close(self) -> None:
+        self.reader.close()
+        self.pages.close()
+
     def _segment(self, folder: Path, name: str, numbers: list[int], *, dying: bool) -> CountedSegment:
         entries: list[CutDocument] = []
         for number in numbers:
@@ -83,6 +88,21 @@ class Corpus:
         return dict(found.fetchall())
 
 
+Making = Callable[..., Corpus]
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Iterator[Making]:
+    """Makes one, in a folder of its own where it is one of several."""
+    with contextlib.ExitStack() as opened:
+
+        def make(documents: list[list[str]], order: list[int] | None = None, folder: str = "") -> Corpus:
+            (tmp_path / folder).mkdir(exist_ok=True)
+            return opened.enter_context(contextlib.closing(Corpus(tmp_path / folder, documents, order)))
+
+        yield make
+
+
 @pytest.fixture(scope="module")
 def documents() -> list[list[str]]:
     dice = random.Random(5)
@@ -96,8 +116,8 @@ def documents() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_scores_of_chunks_are_those_of_sqlite(tmp_path, documents, query):
-    corpus = Corpus(tmp_path, documents)
+def test_the_scores_of_chunks_are_those_of_sqlite(corpora, documents, query):
+    corpus = corpora(documents)
     expected = corpus.sqlite("keywords", query)
     scores = corpus.scores(query, 0.0)
     assert set(scores.rows) == set(expected)
@@ -107,8 +127,8 @@ def test_the_scores_of_chunks_are_those_of_sqlite(tmp_path, documents, query):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_what_a_document_adds_is_its_score_in_a_table_of_documents(tmp_path, documents, query):
-    corpus = Corpus(tmp_path, documents)
+def test_what_a_document_adds_is_its_score_in_a_table_of_documents(corpora, documents, query):
+    corpus = corpora(documents)
     pages = corpus.sqlite("pages", query)
     own, both = corpus.scores(query, 0.0), corpus.scores(query, 0.6)
     for number, first in corpus.first.items():
@@ -116,13 +136,12 @@ def test_what_a_document_adds_is_its_score_in_a_table_of_documents(tmp_path, doc
             assert both.of(row) - own.of(row) == pytest.approx(0.6 * pages.get(first, 0.0) * BILLION, abs=3)
 
 
-def test_scores_depend_on_the_contents_only(tmp_path, documents):
+def test_scores_depend_on_the_contents_only(corpora, documents):
     answers = []
     for number in range(3):
-        (folder := tmp_path / str(number)).mkdir()
         order = list(range(len(documents)))
         random.Random(number).shuffle(order)
-        corpus = Corpus(folder, documents, order)
+        corpus = corpora(documents, order, str(number))
         assert len(corpus.reader.view.parts) == 3
         assert all(part.pieces[GUIDE].dead for part in corpus.reader.view.parts)
         answers.append(
@@ -134,10 +153,10 @@ def test_scores_depend_on_the_contents_only(tmp_path, documents):
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_numpy_gives_the_same_bits(tmp_path, documents):
+def test_numpy_gives_the_same_bits(corpora, documents):
     order = list(range(len(documents)))
     random.Random(7).shuffle(order)
-    corpus = Corpus(tmp_path, documents, order)
+    corpus = corpora(documents, order)
     everything = [row for _, rows in corpus.reader.placed(GUIDE) for row in rows]
     for query in QUERIES:
         plain, arrays = (corpus.scores(query, 0.6, by) for by in (WordScores, ArrayScores))
@@ -148,16 +167,16 @@ def test_numpy_gives_the_same_bits(tmp_path, documents):
             assert arrays.best(depth, among) == plain.best(depth, among)
 
 
-def test_the_best_come_with_all_that_tie_with_the_last(tmp_path):
-    corpus = Corpus(tmp_path, [["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
+def test_the_best_come_with_all_that_tie_with_the_last(corpora):
+    corpus = corpora([["owl"]] * 5 + [["owl owl"]] + [["fox"]] * 30)
     scores = corpus.scores("owl", 0.6)
     assert [len(scores.best(depth)) for depth in (1, 2, 6, 1000)] == [1, 6, 6, 6]
     assert scores.best(1) == {corpus.first[5]: scores.of(corpus.first[5])}
     assert scores.best(3, list(scores.rows)[:2]).keys() == set(list(scores.rows)[:2])
 
 
-def test_words_that_are_nowhere_give_nothing(tmp_path):
-    corpus = Corpus(tmp_path, [["owl"], [""]])
+def test_words_that_are_nowhere_give_nothing(corpora):
+    corpus = corpora([["owl"], [""]])
     for query in ("", "?!", "unknown"):
         scores = corpus.scores(query, 0.6)
         assert (list(scores.rows), scores.best(5, scores.rows), scores.of(corpus.first[0])) == ([], {}, 0)

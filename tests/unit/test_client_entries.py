@@ -44,6 +44,7 @@ JSONC = [
     '{\n  "servers": {\n    // nothing\n  },\n}\n',
     '{\n  "servers": {\n    "a": {}, // about a\n    "b": {} // about b\n    // the end\n  }\n}\n',
     '{\n  "servers": {\n    "a": {}, /* about a */\n    "b": {"x": [1, 2, ],} /* b */ , // more\n    /* the end */\n  },\n}\n',
+    '{\n  "a": 1,\n  "b": 2/* about\n b */\n}',
     '{"servers": {"a": {} /* a */}}',
     '{"servers": {"a": {} // a\n}}',
     '{\n  "theme": "x", // "servers": {}\n  /* { */\n}\n',

@@ -4,15 +4,55 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from vmrag_link.engines.doltlite import library
-from vmrag_link.engines.doltlite.library import Library, failure, locate
+from vmrag_link.engines.doltlite.library import Library, failure, is_made_for, locate
 from vmrag_link.errors import Busy, EngineFailed
 
 PATH = Path("/kb/kb.doltlite")
+ROOT = Path(__file__).parents[2]
+WHERE = {
+    ("linux", "x86_64"): True,
+    ("linux", "aarch64"): True,
+    ("darwin", "arm64"): True,
+    ("darwin", "x86_64"): False,
+    ("linux", "armv7l"): False,
+    ("linux", "ppc64le"): False,
+    ("win32", "AMD64"): False,
+    ("win32", "ARM64"): False,
+}
+"""As markers name systems and machines: whether doltlite has a wheel."""
+
+
+def requirements() -> dict[str, str]:
+    """What asks for doltlite, by the file that does."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    pinned = {name: (ROOT / name).read_text() for name in ("constraints.txt", "constraints-dev.txt")}
+    pinned["action/requirements.txt"] = (ROOT / "action" / "requirements.txt").read_text()
+    lines = {"pyproject.toml": declared} | {name: text.splitlines() for name, text in pinned.items()}
+    return {name: next(each for each in of if each.startswith("doltlite==")) for name, of in lines.items()}
+
+
+@pytest.mark.parametrize(("system", "machine"), WHERE)
+def test_the_library_is_required_where_it_has_a_wheel(system: str, machine: str) -> None:
+    there = WHERE[system, machine]
+    assert is_made_for(system, machine, glibc=system == "linux") == there
+    for name, line in requirements().items():
+        marker = Requirement(line.removesuffix("\\")).marker
+        assert marker is not None
+        assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) == there, name
+
+
+def test_musl_has_none_though_no_marker_can_say_so() -> None:
+    assert not is_made_for("linux", "x86_64", glibc=False)
+    if sys.platform == "linux":
+        libc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=False).stdout
+        assert library._has_glibc() == libc.startswith("glibc ")
 
 
 def test_the_library_is_found_without_importing_its_package() -> None:

@@ -107,7 +107,6 @@ def required(extra: str) -> Iterator[Requirement]:
     ("name", "extras"),
     [
         ("constraints.txt", ("all", "minilm", "convert")),
-        ("action/requirements.txt", ("action",)),
         ("constraints-dev.txt", ("all", "minilm", "convert", "dev")),
     ],
 )
@@ -119,6 +118,13 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
         versions, _ = there[canonicalize_name(requirement.name)]
         outside = [str(each) for each in versions if each not in requirement.specifier]
         assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
+
+
+def test_the_action_has_its_own_dependency_by_hash_and_nothing_that_it_brings() -> None:
+    [(package, ([version], hashes))] = pinned("action/requirements.txt").items()
+    [own] = required("action")
+    assert (package, str(own.specifier)) == (own.name, f"=={version}")
+    assert hashes
 
 
 def test_ci_tests_the_versions_that_users_are_offered() -> None:

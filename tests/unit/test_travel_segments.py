@@ -67,9 +67,9 @@ def blobs(places: Places, commit: str) -> dict[str, str]:
 def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, list[bytes]]:
     """The commit, and the blobs that were written for it."""
     written: list[bytes] = []
-    real = objects.write_blob
+    real = objects.ObjectWriter.blob
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects, "write_blob", lambda where, data: written.append(data) or real(where, data))
+        patch.setattr(objects.ObjectWriter, "blob", lambda self, data: written.append(data) or real(self, data))
         return segments.store(places, file, parent, segment_size=SIZE), written
 
 

@@ -39,7 +39,8 @@ def bash(script: str, folder: Path, **environ: str) -> int:
 def test_every_python_that_is_offered_is_tested() -> None:
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     offered = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
-    assert JOBS["tests.checks"]["strategy"]["matrix"]["python"] == offered
+    for name in ("tests.checks", "tests.elsewhere"):
+        assert JOBS[name]["strategy"]["matrix"]["python"] == offered
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_an_action_is_pinned_by_one_commit_with_its_version_wherever_it_is_used(
 def test_everything_that_people_need_is_needed_by_the_check_that_a_rule_names() -> None:
     job = JOBS["tests.passed"]
     assert job["name"] == "tests passed"
-    assert set(job["needs"]) == set(WORKFLOWS["tests"]["jobs"]) - {"passed", "elsewhere"}
+    assert set(job["needs"]) == set(WORKFLOWS["tests"]["jobs"]) - {"passed", "elsewhere", "refused"}
     assert job["if"] == "${{ always() }}"
 
 
@@ -119,6 +120,24 @@ def test_what_a_merge_queue_waits_for_runs_in_it(name: str) -> None:
     events = WORKFLOWS[name][True]  # YAML 1.1 reads `on` so
     assert {"push", "pull_request", "merge_group"} == events.keys()
     assert "pull_request_target" not in str(WORKFLOWS)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "passes"),
+    [
+        ("error: The embedded engine, doltlite, is made for this and that only.", 3, True),
+        ("error: vmrag runs on Linux and macOS, not on Windows.", 2, True),
+        ("Traceback (most recent call last):\nNo module named 'fcntl'\nnot on Windows.", 1, False),
+        ("error: There is no git on PATH.", 3, False),
+        ("Started a knowledge base: it is made for this only.", 0, False),
+    ],
+)
+def test_a_system_that_is_refused_has_to_be_told_so(said: str, code: int, passes: bool, tmp_path: Path) -> None:
+    vmrag = tmp_path / "vmrag"
+    vmrag.write_text(f'#!/bin/sh\nprintf "%s\\n" "{said}" >&2\nexit {code}\n')
+    vmrag.chmod(0o755)
+    environ = {"RUNNER_TEMP": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert (bash(steps("tests.refused")[-1]["run"], tmp_path, **environ) == 0) == passes
 
 
 # -- Dolt, and releases

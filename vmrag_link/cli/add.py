@@ -15,7 +15,8 @@ from vmrag_link.documents import given
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import canonical_json, json_from_user
 from vmrag_link.ops.documents.drafts import text_document
-from vmrag_link.ops.documents.import_files import FileRequest, ImportReport, add_file
+from vmrag_link.ops.documents.import_files import FileRequest, add_file
+from vmrag_link.ops.documents.import_reports import ImportReport
 from vmrag_link.ops.documents.put import PutRequest, put
 
 EXAMPLE = """--metadata '{"team": "core", "year": 2024}'"""

@@ -7,7 +7,6 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,7 @@ import click
 from vmrag_link.cli import completing, output
 from vmrag_link.cli.common import common_options, directory_of, groups_of
 from vmrag_link.errors import ConfirmationMissing
-from vmrag_link.models import ChangeCounts, json_text
+from vmrag_link.models import ChangeCounts, Record, json_text
 from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
@@ -29,8 +28,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Record, frozen=True):
     """One run of a command. `verbosity` -1 quiet, 0 normal, 1 verbose."""
 
     directory: Path

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from vmrag_link.errors import VmragError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from vmrag_link.workspace import Workspace
 
 MOST = 100
@@ -55,6 +56,8 @@ class _Proposed(StringParamType):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         try:
             return [CompletionItem(each) for each in _proposals(self._kinds, ctx, incomplete)]
         except (VmragError, OSError):  # a person is typing: the command itself will say it

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from vmrag_link import terminal_text, worddiff
+from vmrag_link import terminal_text
 from vmrag_link.cli import output
 from vmrag_link.cli.base import described, title_beside
 from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
 from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
-from vmrag_link.worddiff import Piece
+
+if TYPE_CHECKING:
+    from vmrag_link import worddiff
+    from vmrag_link.worddiff import Piece
 
 Form = Literal["names", "status", "stat", "text"]
 
@@ -103,12 +106,16 @@ def _collections(diff: WordDiff) -> Iterator[str]:
 
 
 def _fields(fields: Iterable[FieldDiff]) -> Iterator[str]:
+    from vmrag_link import worddiff
+
     for each in fields:
         yield f"{INDENT}{each.name}: {_render(worddiff.difference(each.before, each.after))}"
 
 
 def _render(pieces: Iterable[Piece]) -> str:
     """The marks stay beneath the colours: they are all there is where the output is no terminal."""
+    from vmrag_link import worddiff
+
     return worddiff.render(pieces, style=_coloured)
 
 

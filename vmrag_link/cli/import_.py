@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vmrag_link import toolset
-from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents import importing
@@ -18,9 +16,11 @@ from vmrag_link.documents.importing import Skipped
 from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import UsageInvalid, enumerated, first_of, plural, quoted, shortened
 from vmrag_link.models import Record
-from vmrag_link.ops.documents import import_files, known_files, leaving_out
-from vmrag_link.ops.documents.import_files import ImportReport
-from vmrag_link.ops.documents.known_files import KnownFilesReport
+from vmrag_link.ops.documents import import_files, leaving_out
+from vmrag_link.ops.documents.import_reports import ImportReport
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.import_reports import KnownFilesReport
 
 SHOWN = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
@@ -152,8 +152,9 @@ def command(
             others |= {"--exclude": exclude, "--include-ignored": include_ignored}
             others |= {"--include-generated": include_generated}
         _refuse_together(others, "--sitemap" if of_site else "--library")
-        values = None if metadata is None else metadata_object(metadata)
-        return _hand_over(invocation, ImportRequest(sources, library_name, values, selection, most, of_site=of_site))
+        return _hand_over(
+            invocation, ImportRequest(sources, library_name, _object(metadata), selection, most, of_site=of_site)
+        )
     if collection is None:
         raise UsageInvalid(
             "Nothing says where to store the documents.",
@@ -178,6 +179,14 @@ def command(
     return 0
 
 
+def _object(metadata: str | None) -> Mapping[str, Any] | None:
+    if metadata is None:
+        return None
+    from vmrag_link.cli.add import metadata_object  # few imports give some
+
+    return metadata_object(metadata)
+
+
 def _known_files(invocation: Invocation, needing: Mapping[str, object], collection: str | None, *, prune: bool) -> int:
     """`needing`: options that say something of what is named, and whether they are given."""
     if given := [name for name, value in needing.items() if value]:
@@ -185,6 +194,8 @@ def _known_files(invocation: Invocation, needing: Mapping[str, object], collecti
             f"{given[0]} needs a file, a folder or a URL.",
             hint=f"vmrag import FILE {given[0]} …; without it, files of which there are documents are read again.",
         )
+    from vmrag_link.ops.documents import known_files
+
     with invocation.workspace() as ws:
         report = known_files.read_again(ws, collection=collection, prune="gone" if prune else "nothing")
     lines = [*known_lines(report, invocation)]
@@ -247,6 +258,8 @@ def _refuse_together(options: Mapping[str, object], other: str) -> None:
 
 def _hand_over(invocation: Invocation, request: ImportRequest) -> int:
     """To the toolset that takes such addresses. Raises `UsageInvalid` where none does."""
+    from vmrag_link import toolset
+
     handlers: dict[str, Callable[[Invocation, ImportRequest], int]] = {}
     for each in request.sources:
         scheme = each.partition("://")[0].lower() if "://" in each else FILE

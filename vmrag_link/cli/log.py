@@ -13,9 +13,10 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.diff_view import Form
 from vmrag_link.cli.graph import Graph
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.ops.history import file_history, history, known
+from vmrag_link.ops.history import file_history, history
 from vmrag_link.ops.history.file_history import FileHistory
 from vmrag_link.ops.history.history import LogStep, Revisions
+from vmrag_link.workspace import Workspace
 
 USUAL = 20
 
@@ -59,7 +60,7 @@ def command(
             else:
                 invocation.page(ws, _file_lines(file, oneline=oneline, form=shown))
         else:
-            with known.naming_files(ws, places[-1]) if places else contextlib.nullcontext():
+            with _naming_files(ws, places):
                 found = history.history(ws, places, limit=limit or USUAL)
             if invocation.as_json:
                 invocation.emit({"revisions": list(found.reports(detail))})
@@ -67,6 +68,15 @@ def command(
                 invocation.page(ws, _lines(found, oneline=oneline, graph=Graph() if graph else None, form=shown))
     if (file or found).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
         output.complain(f"There are older {'commits' if file else 'revisions'}: vmrag log -n {10 * USUAL}")
+
+
+def _naming_files(ws: Workspace, places: tuple[str, ...]) -> contextlib.AbstractContextManager[None]:
+    """As `known.naming_files`, where something is named."""
+    if not places:
+        return contextlib.nullcontext()
+    from vmrag_link.ops.history import known
+
+    return known.naming_files(ws, places[-1])
 
 
 def _refuse_graph(file: FileHistory, *, graph: bool) -> None:

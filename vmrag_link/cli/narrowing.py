@@ -20,7 +20,7 @@ from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
 
 if TYPE_CHECKING:
     from vmrag_link.ops.follow.provenance import RankedRevision
-    from vmrag_link.ops.index.query import SymbolReport
+    from vmrag_link.ops.index.symbols import SymbolReport
     from vmrag_link.retrieval.query import Query
     from vmrag_link.workspace import Workspace
 
@@ -66,7 +66,7 @@ def definitions(
     invocation: Invocation, ws: Workspace, name: str, asked: Query, at: RankedRevision | None, *, strict: bool
 ) -> ShownAnswer:
     """Of a name, in the collections of a query and what it is narrowed to."""
-    from vmrag_link.ops.index.query import symbols  # searches do not need it
+    from vmrag_link.ops.index.symbols import symbols  # searches do not need it
 
     store = ws if at else stores.holding_all(ws, asked.collections or ())
     report = symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)

@@ -15,24 +15,22 @@ from vmrag_link.cli.answering import ShownAnswer
 from vmrag_link.cli.base import Invocation, headline, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
-from vmrag_link.git import editor
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
-from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackedReport, PackRequest, packed_answer
-from vmrag_link.ops.index.packing import LEAST_BUDGET, MOST_BUDGET, MOST_HITS
 from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
 from vmrag_link.ops.index.query import how_to_keep
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.narrowing import Narrowing
-from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query
 from vmrag_link.workspace import ReadableStore, Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.ops.index.answer_since import AnswerSince
+    from vmrag_link.ops.index.packed_answer import PackedReport
 
 
 @vmrag_command("query")
@@ -128,6 +126,8 @@ def command(
         elif since is not None:
             shown = _changes(ws, asked, since, strict=strict)
         elif budget is not None:
+            from vmrag_link.ops.index.packed_answer import PackRequest, packed_answer
+
             packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
             provenance.refuse_outdated(ws, packed.notes, strict=strict)
             nothing = "" if packed.passages else _nothing(ws, asked, at)
@@ -283,6 +283,8 @@ def _place(hit: PlacedPassage, top: Path, directory: Path, commit: str) -> str:
 
 
 def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
+    from vmrag_link.git import editor
+
     if number > len(results):
         raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
     hit = results[number - 1]

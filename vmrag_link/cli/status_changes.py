@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import title_beside
 from vmrag_link.errors import enumerated, plural
-from vmrag_link.ops.documents.file_changes import FileChanges
 from vmrag_link.ops.status.changes import PendingChanges, Unpushed
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.file_changes import FileChanges
 
 SHOWN = 20
 """Lines of each list."""

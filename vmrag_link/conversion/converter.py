@@ -9,10 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from vmrag_link import terminal_text
-from vmrag_link.conversion import reading
 from vmrag_link.conversion.formats import Format, format_of
 from vmrag_link.conversion.limits import ConversionLimits
-from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.errors import ConversionFailed
 from vmrag_link.models import Record
@@ -80,6 +78,9 @@ class Converter:
             ) from None
 
     def _convert(self, found: Format, data: bytes, charset: str) -> Converted:
+        from vmrag_link.conversion import reading
+        from vmrag_link.conversion.text_bytes import decode
+
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
         if found.where == "here":

@@ -9,13 +9,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
-from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents import given
 from vmrag_link.documents.doc_ids import id_problem
@@ -23,6 +22,9 @@ from vmrag_link.documents.import_base import ImportBase, located
 from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.converter import Converter
 
 HIDDEN = "is hidden"
 

@@ -14,15 +14,18 @@ import stat
 import time
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link.conversion import formats
-from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.errors import ConversionFailed, FileFailed, FormatUnsupported
 from vmrag_link.models import Record, canonical_json, content_hash
 from vmrag_link.paths import write_atomically
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.converter import Converter
 
 FORMAT = 1
 _RACY_NS = 2_000_000_000
@@ -201,6 +204,8 @@ def line_end_variants(content: bytes) -> Iterator[bytes]:
 
 def converted(path: str, content: bytes, converter: Converter | None) -> SeenText | None:
     """What a file of that name and content says as a document; None as `FileRecord.text`."""
+    from vmrag_link.conversion.converter import Converter
+
     found = formats.by_suffix(path)
     if found is None or (found.where != "here" and converter is None):
         return None

@@ -32,7 +32,10 @@ class RowComparison(ABC, Generic[S]):
 
     @abstractmethod
     def changed(self, old: str, new: str) -> ChangeCounts:
-        """The numbers of changed documents between two revisions, without reading them."""
+        """The numbers of changed documents between two revisions, without reading them.
+
+        Raises as `BaseSession.require`.
+        """
 
     def diff(self, old: At, new: At) -> Difference:
         old, new = self._committed(old), self._committed(new)
@@ -56,8 +59,6 @@ class RowComparison(ABC, Generic[S]):
             return self.difference(old, new).counts()
         if self._latest is not None and self._latest[0] == (old, new):
             return self._latest[1].counts()
-        for each in (old, new):
-            self._session.require(each)
         return self.changed(old, new)
 
     def _committed(self, at: At) -> At:

@@ -105,13 +105,16 @@ def clone(
 
 
 def require(name: EngineName, access: DoltAccess) -> None:
-    """Raise `DoltMissing` or `ConfigInvalid` where this machine cannot run an engine.
+    """Raise `DoltMissing`, `ConfigInvalid`, or `EngineFailed` for the embedded one, where this
+    machine cannot run an engine.
 
     To be asked before anything is changed.
     """
-    if name != "dolt":
-        return
-    if access.server:
+    if name == "doltlite":
+        from vmrag_link.engines.doltlite import library
+
+        library.locate()
+    elif access.server:
         from vmrag_link.engines.dolt import server_session
 
         require_private(access)

@@ -7,14 +7,16 @@ milliseconds.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from vmrag_link import env
 from vmrag_link.file_stamp import FileStamp, file_stamps
 from vmrag_link.git.run import demand
 from vmrag_link.paths import Places
 
+T = TypeVar("T")
 Stamp = tuple[object, ...]
 
 _ORIGIN = "file:"
@@ -30,17 +32,33 @@ class Entry(NamedTuple):
     value: str
 
 
+class Setting(NamedTuple):
+    """An entry with where it stands. `scope`, `origin` and `key` are as git spells them."""
+
+    scope: str
+    origin: str
+    key: str
+    value: str
+
+    @property
+    def url(self) -> str:
+        """The URL of `http.URL.name`, for which alone it counts; empty for `http.name`."""
+        return self.key.partition(".")[2].rpartition(".")[0]
+
+
 class _Known(NamedTuple):
     """What git said, of which files, and what these looked like before it was asked."""
 
     environment: dict[str, str]
     files: tuple[Path, ...]
     stamps: tuple[FileStamp | None, ...]
+    settings: tuple[Setting, ...]
     entries: tuple[Entry, ...]
+    derived: dict[object, Any]
 
 
-_known: dict[Path, _Known] = {}
-"""By git directory."""
+_known: dict[tuple[Path, bool], _Known] = {}
+"""By git directory, without and with what `git -c` says."""
 
 
 def entries(places: Places) -> tuple[Entry, ...]:
@@ -50,32 +68,58 @@ def entries(places: Places) -> tuple[Entry, ...]:
     return _read(places).entries
 
 
+def settings(places: Places) -> tuple[Setting, ...]:
+    """As `entries`, with where they stand, and with those of `git -c`: for a git that talks to
+    remotes.
+    """
+    return _read(places, options=bool(env.git_options())).settings
+
+
+def derived(places: Places, ask: Callable[[Places], T]) -> T:
+    """What `ask` answers, which depends on git's configuration alone: asked once as long as that
+    does not change.
+    """
+    known = _read(places)
+    if ask not in known.derived:
+        known.derived[ask] = ask(places)
+    answer: T = known.derived[ask]
+    return answer
+
+
+def object_format(places: Places) -> str:
+    """The hash by which git names the repository's objects: `sha1`, `sha256`."""
+    return dict(entries(places)).get("extensions.objectformat", "sha1")
+
+
 def stamp(places: Places) -> Stamp:
     """Another one after any of the files has changed; git is not asked."""
-    known = _known.get(places.git_dir)
+    known = _known.get((places.git_dir, False))
     return env.deciding_git_configuration(), file_stamps(known.files if known else _usual_files(places))
 
 
 def forget(places: Places) -> None:
     """This process has changed something itself."""
-    for each in [git_dir for git_dir in list(_known) if places.common in (git_dir, *git_dir.parents)]:
+    for each in [key for key in list(_known) if places.common in (key[0], *key[0].parents)]:
         del _known[each]
 
 
-def _read(places: Places) -> _Known:
+def _read(places: Places, *, options: bool = False) -> _Known:
     environment = env.deciding_git_configuration()
-    known = _known.get(places.git_dir)
+    known = _known.get((places.git_dir, options))
     if known and known.environment == environment and file_stamps(known.files) == known.stamps:
         return known
     files = known.files if known and known.environment == environment else _usual_files(places)
     for _ in range(_ATTEMPTS):
         stamps = file_stamps(files)  # before git reads them: a change in between shows with the next look
-        said = demand(places, "config", "--null", "--list", "--show-origin").text.split("\0")
-        pairs = [*zip(said[::2], said[1::2], strict=False)]
-        found = _Known(environment, files, stamps, tuple(_entry(pair) for _, pair in pairs))
-        needed = dict.fromkeys((*_usual_files(places), *_named_files(places, pairs)))
+        extra = env.git_options() if options else None
+        said = demand(places, "config", "--null", "--list", "--show-scope", "--show-origin", extra=extra)
+        words = said.text.split("\0")
+        lines = zip(words[::3], words[1::3], words[2::3], strict=False)
+        there = tuple(Setting(scope, origin, *_entry(pair)) for scope, origin, pair in lines)
+        found = _Known(environment, files, stamps, there, tuple(Entry(*each[2:]) for each in there), {})
+        needed = dict.fromkeys((*_usual_files(places), *_named_files(places, there)))
         if needed.keys() <= set(files):
-            _known[places.git_dir] = found
+            _known[places.git_dir, options] = found
             break
         files = tuple(needed)
     return found
@@ -96,14 +140,13 @@ def _usual_files(places: Places) -> tuple[Path, ...]:
     )
 
 
-def _named_files(places: Places, pairs: list[tuple[str, str]]) -> set[Path]:
+def _named_files(places: Places, found: tuple[Setting, ...]) -> set[Path]:
     """The files that settings come from, and those that they include, there or not.
 
     HEAD is one of them where it decides what is included.
     """
     files = set()
-    for origin, pair in pairs:
-        key, _, value = pair.partition("\n")
+    for _, origin, key, value in found:
         file = places.top / origin.removeprefix(_ORIGIN) if origin.startswith(_ORIGIN) else None
         if file:
             files.add(file)

@@ -1,12 +1,17 @@
-"""GitPython's git, in the environment of `git.run`. Importing this takes 170 ms."""
+"""GitPython's git, in the environment of `git.run`, for questions that no hook and no hot path
+asks: importing it takes 170 ms.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed
 from vmrag_link.paths import Places
 
 
@@ -18,8 +23,6 @@ env.add({env.GITPYTHON_PROGRAM: _git()})  # importing GitPython starts it
 import git  # noqa: E402
 
 env.forget((env.GITPYTHON_PROGRAM,))
-
-CommandError = git.GitCommandError
 
 _ENV = "/usr/bin/env"
 
@@ -37,3 +40,13 @@ class Console(git.Git):
         without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
         path = f"{env.EXECUTABLES}={proc.path(self._top)}"
         return super().execute([_ENV, *without, path, _git(self._top), *command[1:]], *args, **options)
+
+
+@contextlib.contextmanager
+def console(places: Places) -> Iterator[Console]:
+    """GitPython's git on this repository. Raises `GitFailed`."""
+    try:
+        yield Console(places)
+    except git.GitCommandError as error:
+        said = str(error.stderr).strip()
+        raise GitFailed(f"git failed: {said}", hint="git fsck", said=said) from error

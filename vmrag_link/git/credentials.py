@@ -10,19 +10,19 @@ command line ever holds a secret.
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from vmrag_link import env
-from vmrag_link.git import remotes
-from vmrag_link.git.run import failure, git
+from vmrag_link.git import configuration, remotes
+from vmrag_link.git.configuration import Setting
+from vmrag_link.git.run import git
 from vmrag_link.paths import Places
 
-_ASKED = r"^(http|credential|url|ssh|includeif)\.|^core\.(sshcommand|askpass)$"
-_NOTHING_SET = 1  # exit code of `git config --get-regexp`
+_ASKED = r"(http|credential|url|ssh|includeif)\.|core\.(sshcommand|askpass)$"
 _HEADER, _HELPER, _SSH = ".extraheader", ".helper", "core.sshcommand"
 
 _HELPER_SECONDS = 10.0
@@ -33,34 +33,9 @@ SILENT_SECONDS = 30
 _TIMEOUTS = f"-o ConnectTimeout={SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 
 
-class Setting(NamedTuple):
-    """One value of git's configuration. `scope`, `origin` and `key` are as git spells them."""
-
-    scope: str
-    origin: str
-    key: str
-    value: str
-
-    @property
-    def url(self) -> str:
-        """The URL of `http.URL.name`, for which alone it counts; empty for `http.name`."""
-        return self.key.partition(".")[2].rpartition(".")[0]
-
-
 def read(places: Places) -> list[Setting]:
     """What git in the code's repository gets in with, in the order in which it counts."""
-    arguments = ("config", "--null", "--includes", "--show-scope", "--show-origin", "--get-regexp", _ASKED)
-    done = git(places.code or places, *arguments, extra=env.git_options())
-    if done.returncode not in (0, _NOTHING_SET):
-        raise failure(arguments, done)
-    words = done.text.split("\0")
-    entries = zip(words[::3], words[1::3], words[2::3], strict=False)
-    return [Setting(scope, origin, *_pair(entry)) for scope, origin, entry in entries]
-
-
-def _pair(entry: str) -> tuple[str, str]:
-    key, equals, value = entry.partition("\n")
-    return key, value if equals else "true"
+    return [each for each in configuration.settings(places.code or places) if re.match(_ASKED, each.key)]
 
 
 def environment(places: Places, found: Sequence[Setting], *, ask: bool) -> dict[str, str]:

@@ -61,6 +61,17 @@ def head(places: Places) -> Head:
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 
 
+def stands_at(places: Places, ref: str) -> str | None:
+    """The object that a full name such as `refs/tags/v1` names; None for no such ref."""
+    name = os.fsencode(ref)
+    found = _loose(places.common, name) or _packed_ref(places.common, name)
+    if found and re.fullmatch(_NAME, found):
+        return found.decode()
+    if found is None and not (places.common / "reftable").exists():
+        return None
+    return git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text.strip() or None
+
+
 def _loose(common: Path, ref: bytes) -> bytes | None:
     try:
         return (common / os.fsdecode(ref)).read_bytes().rstrip()

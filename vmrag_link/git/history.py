@@ -1,23 +1,18 @@
-"""The pins of the whole history, on GitPython, which takes 170 ms to import.
-
-GitPython runs the commands, and their answers are read in one batch each. Its objects (`Commit`,
-`Tree`) ask git for one object at a time: for 500 pins they take eight times as long.
+"""The pins of the whole history. Each question is put to git in one batch: asked for one object at
+a time, 500 pins take eight times as long.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import tempfile
-from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import partial
+from vmrag_link.git.run import git
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
-
-if TYPE_CHECKING:
-    from vmrag_link.git.console import Console
+from vmrag_link.proc import Finished
 
 
 class PinEntry(NamedTuple):
@@ -60,13 +55,12 @@ class Walk(NamedTuple):
 
 def walk(places: Places, tip: str, *, without: str | None = None) -> Walk:
     """The commits that the tip reaches, and `without` does not."""
-    with _git(places) as console:
-        parents = _reached(console, [tip], without)
-        changes = tuple(_changes(console, parents))
-        entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
-        partial.bring(places, (entry.name for entry in entries))
-        names = _small(console, sorted(entry.name for entry in entries))
-        contents = dict(zip(names, _contents(console, names), strict=True))
+    parents = _reached(places, [tip], without)
+    changes = tuple(_changes(places, parents))
+    entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
+    partial.bring(places, (entry.name for entry in entries))
+    names = _small(places, sorted(entry.name for entry in entries))
+    contents = dict(zip(names, _contents(places, names), strict=True))
     return Walk(parents, changes, contents, frozenset(parents.keys() & boundary(places)))
 
 
@@ -74,8 +68,7 @@ def commits(places: Places, tips: Iterable[str], *, without: str | None = None) 
     """The commits that the tips reach, and `without` does not, with their parents; parents before
     children. Parents that a shallow clone lacks are left out.
     """
-    with _git(places) as console:
-        return _reached(console, tips, without)
+    return _reached(places, tips, without)
 
 
 def boundary(places: Places) -> set[str]:
@@ -94,15 +87,14 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     of its parents. Contents above 8 KiB pin nothing and are left out. `also`: further commits,
     which may be gone. The index and the work tree are no commits.
     """
-    with _git(places) as console:
-        commits = _commits_that_touch_the_pin(console, also, reflogs=reflogs)
-        partial.bring_at(places, commits, PIN_NAME)
-        return _by_content(_introduced_pins(console, commits))
+    touching = _touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
+    partial.bring_at(places, touching, PIN_NAME)
+    return _by_content(_read(places, touching)[0])
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
-    return _pins_of(places, tips, "--not", "--remotes")
+    return _by_content(_read(places, _touching(places, tips, *_NO_REMOTE))[0])
 
 
 def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
@@ -110,23 +102,55 @@ def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]
 
     A tip that begins with ^ excludes what it reaches.
     """
-    return _pins_of(places, tips)
+    return _by_content(_read(places, _touching(places, tips))[0])
+
+
+class PushedPins(NamedTuple):
+    """`new` as `new_pins`; `coming`: of the commits that nothing reaches which was there before;
+    `at` as `pins_of` the tips. `read`: what each commit introduces that was looked at.
+    """
+
+    new: dict[bytes, list[str]]
+    coming: dict[bytes, list[str]]
+    at: dict[str, bytes]
+    read: dict[str, bytes | None]
+
+    def reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+        """As `reachable_pins`; git is asked for what is not known yet."""
+        touching = _touching(places, tips)
+        found = self.read | _read(places, {each: touching[each] for each in touching.keys() - self.read})[0]
+        return _by_content({each: pin for each in touching if (pin := found.get(each)) is not None})
+
+
+def pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str]) -> PushedPins:
+    """What a push of these tips is about, in place of commits that the other side has `before`."""
+    asked = list(dict.fromkeys(tips))
+    new = _touching(places, asked, *_NO_REMOTE)
+    coming = _touching(places, [*asked, *(f"^{each}" for each in before)])
+    found, at = _read(places, new | coming, asked)
+    first, second = (_by_content({each: found[each] for each in some if each in found}) for some in (new, coming))
+    return PushedPins(first, second, at, {each: found.get(each) for each in (*new, *coming)})
 
 
 def pins_after(places: Places, commit: str) -> dict[str, bytes]:
     """The pins that descendants of a commit introduce, by commit, oldest first; of those that a ref
     reaches.
     """
-    with _git(places) as console:
-        options = ("--all", "--ancestry-path", "--full-history", "--date-order", "--reverse", f"^{commit}")
-        return _introduced_pins(console, str(console.rev_list(*options, "--", PIN_NAME)).split())
+    options = ("--all", "--ancestry-path", "--full-history", "--date-order", "--reverse", f"^{commit}")
+    return introduced(places, _answer(places, "rev-list", *options, "--", PIN_NAME).text.split())
 
 
-def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, list[str]]:
-    with _git(places) as console, _lines(tips) as asked:
-        # --stdin first: some versions of git would take its lines for exclusions as well.
-        options = ("--full-history", "--ignore-missing", "--stdin", *without, "--", PIN_NAME)
-        return _by_content(_introduced_pins(console, str(console.rev_list(*options, istream=asked)).split()))
+_NO_REMOTE = ("--not", "--remotes")
+
+
+def _touching(places: Places, tips: Iterable[str], *without: str, before: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """The commits that touch the pin, newest first, with their parents."""
+    # Without --full-history git skips side branches whose pin a merge dropped. --parents would name
+    # the next ones that touch the pin. --stdin first: some versions of git would take its lines for
+    # exclusions as well.
+    options = (*before, "--full-history", "--ignore-missing", "--format=%H %P", "--stdin", *without, "--", PIN_NAME)
+    lines = map(str.split, _answer(places, "rev-list", *options, lines=tips).text.splitlines())
+    return {commit: parents for commit, *parents in lines if commit != "commit"}
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
@@ -136,10 +160,7 @@ def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
 
 def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """As `pins_at`, by the given name. Commits without a pin are left out."""
-    asked = list(dict.fromkeys(commits))
-    with _git(places) as console:
-        blobs = {commit: blob for commit, blob in zip(asked, _pin_blobs(console, asked), strict=True) if blob}
-        return dict(zip(blobs, _contents(console, blobs.values()), strict=True))
+    return _read(places, {}, commits)[1]
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
@@ -147,22 +168,25 @@ def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
 
     Missing commits are left out.
     """
-    with _git(places) as console:
-        return _introduced_pins(console, commits)
+    return _read(places, _parents(places, commits))[0]
 
 
-def _introduced_pins(console: Console, commits: Iterable[str]) -> dict[str, bytes]:
-    parents = _parents(console, commits)
-    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
-    blobs = dict(zip(trees, _pin_blobs(console, trees), strict=True))
+def _read(
+    places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """As `introduced` by the commits with these parents, and as `pins_of` the tips."""
+    ends = list(tips)
+    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values()), *ends])
+    blobs = dict(zip(trees, _pin_blobs(places, trees), strict=True))
     new = {
         commit: blob
         for commit, before in parents.items()
         if (blob := blobs[commit]) and blob not in [blobs[each] for each in before]
     }
-    names = dict.fromkeys(new.values())
-    contents = dict(zip(names, _contents(console, names), strict=True))
-    return {commit: contents[blob] for commit, blob in new.items()}
+    at = {tip: blob for tip in ends if (blob := blobs[tip])}
+    names = dict.fromkeys([*new.values(), *at.values()])
+    contents = dict(zip(names, _contents(places, names), strict=True))
+    return {commit: contents[blob] for commit, blob in new.items()}, {tip: contents[blob] for tip, blob in at.items()}
 
 
 def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
@@ -191,62 +215,45 @@ def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Descriptio
     """The commits newest first."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
-    with _git(places) as console, _lines(asked) as questions:
-        answers = console.rev_list(
-            "--no-walk=sorted",
-            "--stdin",
-            "--encoding=UTF-8",
-            "--format=%H%x00%an <%ae>%x00%as%x00%s",
-            istream=questions,
-            stdout_as_string=False,
-        )
-    assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
+    options = ("--no-walk=sorted", "--stdin", "--encoding=UTF-8", "--format=%H%x00%an <%ae>%x00%as%x00%s")
+    answers = _answer(places, "rev-list", *options, lines=asked).stdout
     lines = (line.split("\0") for line in answers.decode(errors="replace").split("\n"))
     return {line[0]: Description(*line[1:]) for line in lines if len(line) > 1}
 
 
 def changed_files(places: Places, before: str, after: str) -> list[str]:
     """The paths that differ between two commits, given by their hashes."""
-    with _git(places) as console:
-        names = console.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
+    from vmrag_link.git.console import console  # GitPython takes 170 ms to import
+
+    with console(places) as git_of_these:
+        names = git_of_these.diff("--name-only", "--no-renames", "-z", before, after, stdout_as_string=False)
     assert isinstance(names, bytes)  # noqa: S101  because of stdout_as_string=False
     return [name.decode(errors="replace") for name in names.split(b"\0") if name]
 
 
-@contextlib.contextmanager
-def _git(places: Places) -> Iterator[Console]:
-    """GitPython's git on this repository. Its errors become `GitFailed`."""
-    from vmrag_link.git.console import CommandError, Console
-
-    try:
-        yield Console(places)
-    except CommandError as error:
-        said = str(error.stderr).strip()
-        raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said) from error
+def _answer(places: Places, *arguments: str, lines: Iterable[str] | None = None) -> Finished:
+    """What git says, to lines on its standard input. Raises `GitFailed`."""
+    stdin = None if lines is None else "".join(f"{line}\n" for line in lines).encode()
+    done = git(places, *arguments, stdin=stdin)
+    if done.returncode != 0:
+        said = done.failure
+        raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said)
+    return done
 
 
-def _commits_that_touch_the_pin(console: Console, also: Iterable[str], *, reflogs: bool) -> list[str]:
-    sources = ("--all", "--reflog") if reflogs else ("--all",)
-    with _lines(also) as more:
-        # Without --full-history git skips side branches whose pin a merge dropped.
-        options = ("--ignore-missing", "--stdin", "--full-history")
-        return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
-
-
-def _reached(console: Console, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
+def _reached(places: Places, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
     asked = [*tips, *([f"^{without}"] if without else [])]
-    lines = str(console.rev_list("--topo-order", "--reverse", "--parents", *asked)).splitlines()
+    lines = _answer(places, "rev-list", "--topo-order", "--reverse", "--parents", *asked).text.splitlines()
     return {commit: tuple(before) for commit, *before in map(str.split, lines)}
 
 
-def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
+def _changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
     """Compare the trees' own entries with each parent's: a merge that takes one side's pin differs
     from the other.
     """
     questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
-    with _lines(questions) as asked:
-        options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
-        lines = str(console.diff_tree(*options, istream=asked)).splitlines()
+    options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
+    lines = _answer(places, "diff-tree", *options, lines=questions).text.splitlines()
     at = 0
     for commit, each in parents.items():
         sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
@@ -272,13 +279,13 @@ def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | N
     return at, (old, new) if at > start else None
 
 
-def _small(console: Console, names: Iterable[str]) -> list[str]:
+def _small(places: Places, names: Iterable[str]) -> list[str]:
     """Those of these blobs that are small enough for a pin.
 
     Raises `GitFailed` for a missing one.
     """
     small = []
-    for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
+    for line in _objects(places, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()
         if kind == "missing":
             raise GitFailed(f"The object {name} of the history of {PIN_NAME} is missing.", hint="git fsck")
@@ -287,19 +294,18 @@ def _small(console: Console, names: Iterable[str]) -> list[str]:
     return small
 
 
-def _parents(console: Console, commits: Iterable[str]) -> dict[str, list[str]]:
+def _parents(places: Places, commits: Iterable[str]) -> dict[str, list[str]]:
     """Of the commits that are there, in the order given; as a shallow clone sees them."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
-    with _lines(asked) as questions:
-        options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "--parents")
-        answers = str(console.rev_list(*options, istream=questions)).splitlines()
+    options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "--parents")
+    answers = _answer(places, "rev-list", *options, lines=asked).text.splitlines()
     return {commit: before for commit, *before in map(str.split, answers)}
 
 
-def _pin_blobs(console: Console, commits: Iterable[str]) -> Iterator[str | None]:
+def _pin_blobs(places: Places, commits: Iterable[str]) -> Iterator[str | None]:
     """The blob's hash for each commit; None if there is no pin, or something else in its place."""
-    answers = _cat_file(console, "--batch-check", (f"{commit}:{PIN_NAME}" for commit in commits))
+    answers = _objects(places, "--batch-check", [f"{commit}:{PIN_NAME}" for commit in commits])
     for line in answers.decode().splitlines():
         match line.split(" "):
             case [name, "blob", size] if int(size) <= PIN_READ_LIMIT:
@@ -308,8 +314,8 @@ def _pin_blobs(console: Console, commits: Iterable[str]) -> Iterator[str | None]
                 yield None
 
 
-def _contents(console: Console, names: Iterable[str]) -> Iterator[bytes]:
-    rest = _cat_file(console, "--batch", names)
+def _contents(places: Places, names: Collection[str]) -> Iterator[bytes]:
+    rest = _objects(places, "--batch", names)
     while rest:
         header, _, rest = rest.partition(b"\n")
         size = int(header.split(b" ")[2])
@@ -317,17 +323,5 @@ def _contents(console: Console, names: Iterable[str]) -> Iterator[bytes]:
         rest = rest[size + 1 :]
 
 
-def _cat_file(console: Console, mode: str, objects: Iterable[str]) -> bytes:
-    with _lines(objects) as questions:
-        answers = console.cat_file(mode, istream=questions, stdout_as_string=False, strip_newline_in_stdout=False)
-    assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
-    return answers
-
-
-@contextlib.contextmanager
-def _lines(names: Iterable[str]) -> Iterator[IO[bytes]]:
-    """Names on standard input: GitPython hands git a file, not bytes."""
-    with tempfile.TemporaryFile() as file:
-        file.write("".join(f"{name}\n" for name in names).encode())
-        file.seek(0)
-        yield file
+def _objects(places: Places, mode: str, names: Collection[str]) -> bytes:
+    return _answer(places, "cat-file", mode, lines=names).stdout if names else b""

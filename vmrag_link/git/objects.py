@@ -1,15 +1,20 @@
-"""Blobs, trees and commits, written and read by git itself. All of them may be a stranger's."""
+"""Blobs, trees and commits. git itself reads them, because all of them may be a stranger's; in
+repositories of ours, hundreds are written without a process for each.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from vmrag_link.errors import RemoteDamaged
+from vmrag_link.git import configuration
 from vmrag_link.git.run import demand, failure, git
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, write_atomically
 
 _SHA256_DIGITS = 64
 
@@ -36,21 +41,39 @@ def blob_name(content: bytes, *, like: str) -> str:
     return algorithm(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
 
 
-def write_commit(
-    places: Places, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str
-) -> str:
-    """Make a commit whose tree holds these blobs by file name; no ref moves.
-
-    `signature`, for author and committer: `Name <email>`.
+class ObjectWriter:
+    """Writes into a repository of ours beside the code's, as `git hash-object -w` does: a file for
+    each object, which takes the place of one that is damaged.
     """
-    listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
-    tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
-    parents = [parent] if parent else []
-    return commit_tree(places, tree, parents=parents, message=message, signature=signature)
+
+    def __init__(self, places: Places) -> None:
+        self._objects = places.common / "objects"
+        self._format = configuration.object_format(places.code or places)
+
+    def blob(self, content: bytes) -> str:
+        return self._write(b"blob", content)
+
+    def commit(self, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str) -> str:
+        """A commit whose tree holds these blobs by file name; no ref moves.
+
+        `signature`, for author and committer: `Name <email>`.
+        """
+        files = sorted((name.encode(), bytes.fromhex(blob)) for name, blob in entries.items())
+        tree = self._write(b"tree", b"".join(b"100644 %b\0%b" % each for each in files))
+        parents = f"parent {parent}\n" if parent else ""
+        signed = f"{signature} {int(time.time())} +0000"
+        text = f"tree {tree}\n{parents}author {signed}\ncommitter {signed}\n\n{message}\n"
+        return self._write(b"commit", text.encode())
+
+    def _write(self, kind: bytes, content: bytes) -> str:
+        data = b"%b %d\0%b" % (kind, len(content), content)
+        name = hashlib.new(self._format, data, usedforsecurity=False).hexdigest()
+        write_atomically(self._objects / name[:2] / name[2:], zlib.compress(data, 1), durable=False)
+        return name
 
 
 def commit_tree(places: Places, tree: str, *, parents: Sequence[str], message: str, signature: str) -> str:
-    """Make a commit of a tree, or of that of another commit, as `write_commit` does."""
+    """Make a commit of a tree, or of that of another commit, as `ObjectWriter.commit` does."""
     name, _, email = signature.removesuffix(">").partition(" <")
     identity = {
         f"GIT_{role}_{field}": value

@@ -1,4 +1,4 @@
-"""The few git calls of the hot path, without GitPython, and the names of `heads` and `settings`."""
+"""The few git calls of the hot path, and the names of `heads` and `settings`."""
 
 from __future__ import annotations
 
@@ -122,6 +122,14 @@ def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None
     if limit is not None and size > limit:
         raise GitFailed(f"{spec} has {size} bytes; at most {limit} are read.", hint=f"git show {spec}", spec=spec)
     return demand(places, "cat-file", "blob", name).stdout
+
+
+def holds(places: Places, spec: str, content: bytes) -> bool:
+    """Whether a file of exactly these bytes is at `HEAD:path` or `REF:path`."""
+    from vmrag_link.git import objects
+
+    found = _look_up(places, spec)
+    return found is not None and found[:2] == (objects.blob_name(content, like=found[0]), "blob")
 
 
 def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
+from vmrag_link.git import configuration
 from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import Places
+
+_LISTED = r"(?P<url>.+) \((?P<way>fetch|push)\)(?: \[.*\])?"
+"""What `git remote --verbose` says of a URL; in brackets what a partial clone leaves out."""
 
 _HEADER = re.compile(r"(\bauthorization:).*", re.IGNORECASE)
 
@@ -16,17 +21,34 @@ _HEADER = re.compile(r"(\bauthorization:).*", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)")
 
 
+class _Urls(NamedTuple):
+    """With `insteadOf` applied. `fetch`: none for a remote of which only something else is set."""
+
+    fetch: list[str]
+    push: list[str]
+
+
+def _all(places: Places) -> dict[str, _Urls]:
+    found: dict[str, _Urls] = {}
+    for line in filter(None, demand(places, "remote", "--verbose").text.split("\n")):
+        name, _, rest = line.partition("\t")
+        urls = found.setdefault(name, _Urls([], []))
+        if told := re.fullmatch(_LISTED, rest):
+            (urls.fetch if told["way"] == "fetch" else urls.push).append(told["url"])
+    return found
+
+
 def names(places: Places) -> list[str]:
     """The configured remotes."""
-    return git(places, "remote").text.split()
+    return [*configuration.derived(places, _all)]
 
 
 def find_name(places: Places, text: str) -> str | None:
     """The configured remote that has this name, or this URL in the configuration."""
-    there = names(places)
+    there = configuration.derived(places, _all)
     if text in there:
         return text
-    return next((name for name in there if text in (url(places, name), *push_urls(places, name))), None)
+    return next((name for name, urls in there.items() if text in (*urls.fetch, *urls.push)), None)
 
 
 def nearest(places: Places, branch: str | None) -> list[str]:
@@ -72,19 +94,19 @@ def url(places: Places, name: str) -> str:
 
     It may carry credentials: not to be shown.
     """
-    return _urls(places, name)[0]
+    return _urls(places, name).fetch[0]
 
 
 def push_urls(places: Places, name: str) -> list[str]:
     """All places that `git push NAME` goes to, as `url`."""
-    return _urls(places, name, "--push", "--all")
+    return _urls(places, name).push
 
 
-def _urls(places: Places, name: str, *options: str) -> list[str]:
-    done = git(places, "remote", "get-url", *options, "--", name)
-    if done.returncode != 0:
+def _urls(places: Places, name: str) -> _Urls:
+    found = configuration.derived(places, _all).get(name)
+    if not found or not found.fetch:
         raise RemoteMissing(f"There is no git remote {name[:80]!r}.", hint="git remote -v", remote=name)
-    return done.text.splitlines()
+    return found
 
 
 def is_mirror(places: Places, name: str) -> bool:

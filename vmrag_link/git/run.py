@@ -65,9 +65,11 @@ def git(
     return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
 
 
-def demand(places: Places, *arguments: str, stdin: bytes | None = None) -> proc.Finished:
+def demand(
+    places: Places, *arguments: str, stdin: bytes | None = None, extra: Mapping[str, str] | None = None
+) -> proc.Finished:
     """As `git`, but anything but success raises `GitFailed`."""
-    done = git(places, *arguments, stdin=stdin)
+    done = git(places, *arguments, stdin=stdin, extra=extra)
     if done.returncode != 0:
         raise failure(arguments, done)
     return done

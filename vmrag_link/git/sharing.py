@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.git.run import git
+from vmrag_link.git import configuration
 from vmrag_link.paths import Places
 from vmrag_link.permissions import PRIVATE
 
@@ -33,8 +33,9 @@ _OTHERS = 0o077
 
 def setting(places: Places) -> str | None:
     """What the repository's own configuration says: git reads it nowhere else."""
-    done = git(places, "config", "--local", "--get", KEY)
-    return None if done.returncode else done.text.strip().lower() or "true"
+    own = f"file:{places.common / 'config'}"
+    found = [each.value for each in configuration.settings(places) if each[1:3] == (own, KEY.lower())]
+    return found[-1].lower() or "true" if found else None
 
 
 def folder_mode(setting: str | None) -> int | None:

@@ -13,12 +13,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.git import sharing
+from vmrag_link.git import configuration, sharing
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.paths import Places
 
 _PATIENCE = 30.0
-_SETTINGS = "[core]\n\tbare = true\n\thooksPath = /dev/null\n[transfer]\n\tfsckObjects = true\n[gc]\n\tauto = 1000\n\tautoDetach = false\n"
+_LOOSE, _PACKS = 1000, 50
+"""How many loose objects (counted in one of 256 folders) or packs git does not put together yet."""
+
+# What is set for our repository alone, remotes and proxies among it, counts here, too; what is read
+# later counts more. Relative: a project may be moved to another place.
+_SETTINGS = """[include]
+	path = {code}
+[core]
+	bare = true
+	hooksPath = /dev/null
+[transfer]
+	fsckObjects = true
+[gc]
+	auto = {loose}
+	autoDetach = false
+"""
 
 
 def make(places: Places, folder: Path) -> Places:
@@ -26,7 +41,7 @@ def make(places: Places, folder: Path) -> Places:
 
     git runs in our work tree all the same, because remotes may have relative paths.
     """
-    kind = demand(places, "rev-parse", "--show-object-format").text.strip()
+    kind = configuration.object_format(places)
     apart = at(places, folder)
     arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
     done = git_in(folder, *arguments)
@@ -34,12 +49,20 @@ def make(places: Places, folder: Path) -> Places:
         raise failure(arguments, done)
     own = folder / "config.own"
     permissions.make_file(own)
-    own.write_text(_SETTINGS)
-    # What is set for our repository alone, remotes and proxies among it, counts here, too; what is
-    # read later counts more. Relative: a project may be moved to another place.
-    for each in (places.common / "config", own):
-        demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
+    own.write_text(_SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE))
+    with (folder / "config").open("a") as config:
+        config.write(f"[include]\n\tpath = {own.name}\n")
     return apart
+
+
+def tidy(apart: Places) -> None:
+    """Let git pack the objects, because nothing else ever does here; it is not asked where there
+    are few.
+    """
+    there = apart.common / "objects"
+    loose, packs = (sum(1 for _ in there.glob(each)) for each in ("17/*", "pack/*.pack"))
+    if loose > _LOOSE // 256 or packs > _PACKS:
+        demand(apart, "gc", "--auto", "--quiet")
 
 
 def _shared(places: Places) -> list[str]:

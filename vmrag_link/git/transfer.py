@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import credentials, remote_errors
+from vmrag_link.git import credentials, heads, remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
@@ -74,6 +74,8 @@ class Peer(NamedTuple):
 
 def tip(places: Places, ref: str) -> str | None:
     """The object that a local ref names, which may be a stranger's: no commit, or not here."""
+    if ref.startswith("refs/"):
+        return heads.stands_at(places, ref)
     done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
     return done.text.strip() or None if done.returncode == 0 else None
 
@@ -83,9 +85,10 @@ def count(places: Places, commit: str) -> int:
     return int(git(places, "rev-list", "--count", "--end-of-options", commit).text or 0)
 
 
-def contains(places: Places, commit: str, part: str) -> bool:
-    """Whether a commit has another one among its ancestors; False if one of them is missing."""
-    return git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit).returncode == 0
+def contains(places: Places, commit: str, part: str) -> bool | None:
+    """Whether a commit has another one among its ancestors; None if one of them is missing."""
+    done = git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit)
+    return not done.returncode if done.returncode in (0, 1) else None
 
 
 def is_complete(places: Places, commit: str) -> bool:
@@ -109,11 +112,6 @@ def release(places: Places, ref: str) -> None:
             age = time.time() - lock.stat().st_mtime
             time.sleep(_LOCK_SECONDS if 0 <= age < _LOCK_SECONDS else 0)
             lock.unlink()
-
-
-def tidy(places: Places) -> None:
-    """Let git pack its loose objects, because nothing else ever does here."""
-    demand(places, "gc", "--auto", "--quiet")
 
 
 def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
@@ -161,9 +159,8 @@ def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = N
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
-    """The commits of the other side's branches now, as far as they are here. Raises as `fetch`."""
-    there = dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values())
-    return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
+    """The commits of the other side's branches now, here or not. Raises as `fetch`."""
+    return list(dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values()))
 
 
 def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:

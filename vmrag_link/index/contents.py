@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.index import view as views
-from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import DocumentHeader
+
+if TYPE_CHECKING:
+    from vmrag_link.index.reader import IndexReader
 
 # Each raises `IndexFailed` for what is damaged.
 
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[IndexReader]:
+    from vmrag_link.index.reader import IndexReader, damage_errors
+
     with damage_errors(folder), IndexReader.open(folder) as reader:
         yield reader
 

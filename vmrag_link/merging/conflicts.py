@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from vmrag_link.merging import rows
-from vmrag_link.merging.markers import both_texts
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, R, merge_rows
 from vmrag_link.merging.text import Hunk
 from vmrag_link.models import Project, Record, Row, text_of
@@ -114,6 +113,8 @@ class Conflict(Record, frozen=True):
         return hunks or ([key_field(each) for each in self.keys] if field == METADATA else []) or [field]
 
     def _whole(self, choice: Choice) -> dict[str, Any]:
+        from vmrag_link.merging.markers import both_texts
+
         field = CONTENT if self.fields == (DOCUMENT,) else METADATA
         if choice.take == "edited":
             return rows.content_cell(choice.text)
@@ -179,6 +180,8 @@ def _is_edited(choices: Choices) -> bool:
 
 
 def _lines(hunk: Hunk, choice: Choice) -> str:
+    from vmrag_link.merging.markers import both_texts
+
     if choice.take == "edited":
         return choice.text
     return both_texts(hunk.ours, hunk.theirs) if choice.take == "neither" else hunk.side(choice.take)

@@ -10,6 +10,16 @@ from vmrag_link.index.metadata import PROVENANCE, place
 from vmrag_link.models import Distance, DocumentHeader, DocumentTable, Record
 from vmrag_link.retrieval.narrowing import Narrowing
 
+MOST_NEIGHBOURS = 5
+
+LEAST_BUDGET = 100
+"""Tokens of a packed answer: a head line, and a few lines."""
+
+MOST_BUDGET = 1_000_000
+
+MOST_HITS = 200
+"""The ranked pieces that are looked at for one, where nobody says how many."""
+
 
 class Mode(enum.StrEnum):
     """How chunks are ranked: by words (the chunk's own and its document's), by meaning, or by both

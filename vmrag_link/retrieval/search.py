@@ -19,17 +19,15 @@ from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.narrowed import NarrowingFilter, RowFilter, rows_of_all
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
 from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.retrieval.ranker import Asked, Ranker
-from vmrag_link.retrieval.stored_vectors import stored_vectors
 from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
+    from vmrag_link.retrieval.narrowed import RowFilter
 
 
 DIGITS = {Mode.HYBRID: 6, Mode.VECTOR: 6, Mode.KEYWORD: 9}
@@ -195,6 +193,8 @@ class Searcher:
 
         Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
+        from vmrag_link.retrieval.stored_vectors import stored_vectors
+
         if not chunk_ids:
             return {}
         held = self._held[collection]
@@ -246,6 +246,9 @@ class Searcher:
 
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
+        from vmrag_link.retrieval.filtered import ChunkFilter
+        from vmrag_link.retrieval.narrowed import NarrowingFilter, rows_of_all
+
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:
             return None

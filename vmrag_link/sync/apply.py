@@ -17,7 +17,7 @@ from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import current, eviction, lease, provide, sentences
+from vmrag_link.sync import current, lease, sentences
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
 from vmrag_link.sync.chroma_sharing import SharingState
@@ -84,6 +84,8 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
 
     `rebuild`: with a view that is built anew, even if there is one.
     """
+    from vmrag_link.sync import eviction, provide
+
     started = time.perf_counter()
     sharing.prepare(context.places)
     for _ in range(ATTEMPTS):

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from vmrag_link import env, proc
-from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
 from vmrag_link.index.view import unembedded
@@ -83,9 +82,11 @@ class ChromaStores(NamedTuple):
     @property
     def mode(self) -> Mode:
         """What the setting means here: where chromadb is missing, `auto` is off."""
-        if self.setting == "auto":
-            return "off" if unsupported() else "follow"
-        return self.setting
+        if self.setting != "auto":
+            return self.setting
+        from vmrag_link.chroma.bindings import unsupported
+
+        return "off" if unsupported() else "follow"
 
     @property
     def job(self) -> Job:
@@ -113,9 +114,13 @@ class ChromaStores(NamedTuple):
         A view that does not verify is built again when it is next read, and is followed then.
         """
         missing = [each for each in self.wanted() if not self.usable(each)]
-        if missing and unsupported():
+        if not missing:
             return []
-        failed = self.failures() if missing else {}
+        from vmrag_link.chroma.bindings import unsupported
+
+        if unsupported():
+            return []
+        failed = self.failures()
         return [
             each
             for each in missing
@@ -183,6 +188,8 @@ class ChromaStores(NamedTuple):
 
     def _hindrance(self) -> tuple[str, str] | None:
         """Why no store can be made at all, and what to type."""
+        from vmrag_link.chroma.bindings import unsupported
+
         if error := unsupported():
             return error.message, f"{error.hint}; then: {RETRY}"
         if not os.access(self.places.shared, os.W_OK):

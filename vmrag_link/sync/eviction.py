@@ -11,7 +11,7 @@ from vmrag_link.errors import Busy
 from vmrag_link.index import verify, working
 from vmrag_link.paths import sweep_temporaries
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import lease, source_views
+from vmrag_link.sync import lease
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
 
@@ -32,6 +32,8 @@ def evict(context: SyncContext) -> None:
     """Remove the spare views beyond the limit, but for those that are being read, and the segments
     that no view counts any more.
     """
+    from vmrag_link.sync import source_views
+
     places = context.places
     context.views.evict(bound=lambda: bindings.bound_views(places), keep_bytes=context.keep_bytes)
     source_views.evict(places, keep_bytes=context.keep_bytes)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from vmrag_link.index.verify import problem_of_view
 from vmrag_link.index.views import RevisionView, segments_of
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import build
-from vmrag_link.sync.build import Base, Built
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.build import Base, Built
 
 
 def view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
     """A usable view of the revision; where there is none, or a damaged one, it is derived from the
     nearest of `bases`.
     """
+    from vmrag_link.sync import build
+
     problem = context.views.problem(revision)
     if problem and context.views.path(revision).is_dir():
         context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
@@ -30,6 +34,8 @@ def rebuilt_view(context: SyncContext, revision: str) -> Built:
     The one that it replaces answers until then; others that no work tree is bound to and that count
     its segments go, too. Raises `Busy`.
     """
+    from vmrag_link.sync import build
+
     replaced = segments_of(context.views.path(revision)).keys()
     built = build.view(
         revision,
@@ -52,6 +58,7 @@ def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
     With a `target`, the working copy of its KB branch comes first if its documents were committed
     as that revision.
     """
+    from vmrag_link.sync.build import Base
 
     def holding(each: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
         @contextlib.contextmanager
@@ -73,6 +80,8 @@ def _committed_working_copy(context: SyncContext, target: Target) -> Base | None
     """The working copy whose uncommitted documents were committed as the target revision: it has
     its chunks already.
     """
+    from vmrag_link.sync.build import Base
+
     if target.kb_branch is None or target.attachment != "attached":
         return None
     for parent in context.engine.info(target.revision).parents[:1]:

@@ -8,7 +8,7 @@ from typing import Literal
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed
-from vmrag_link.git import pin_conflict, plumbing
+from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
@@ -68,6 +68,8 @@ def pinned(places: Places, trigger: Trigger) -> str | None:
 
 def read_own_pin(places: Places, data: bytes) -> Pin:
     """The work tree's pin. Raises `PinMalformed`, whose hint is what brings back this one."""
+    from vmrag_link.git import pin_conflict
+
     try:
         return read_pin(places.kb, data)
     except PinMalformed as error:

@@ -116,7 +116,8 @@ class DoltCopy:
         sidecar_repo.see(made, self._git)
         branch = transfer.tip(self._git, _BRANCH)
         if branch is None:
-            branch = objects.write_commit(self._git, {}, parent=None, message="A branch for Dolt", signature=_SIGNATURE)
+            writer = objects.ObjectWriter(self._git)
+            branch = writer.commit({}, parent=None, message="A branch for Dolt", signature=_SIGNATURE)
             transfer.set_ref(self._git, _BRANCH, branch)
         transfer.set_ref(made, _BRANCH, branch)
         unfinished.rename(self._repo.common)

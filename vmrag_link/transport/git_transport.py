@@ -91,7 +91,7 @@ class GitTransport:
                     raise
                 sidecar_repo.keep(there, self._git)
                 transfer.set_ref(self._git, self._ref, fetched)
-                transfer.tidy(self._git)
+                sidecar_repo.tidy(self._git)
         self._refused.unlink(missing_ok=True)
         return True
 
@@ -156,7 +156,7 @@ class GitTransport:
         transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         transfer.set_ref(self._git, self._ref, commit)
         self._copy.note(commit)
-        transfer.tidy(self._git)
+        sidecar_repo.tidy(self._git)
         return done
 
     def put_back(self) -> bool:

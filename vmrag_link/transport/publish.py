@@ -11,9 +11,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Collection, Mapping, Sequence
-
-import msgspec
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vmrag_link import clock
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, root_of
@@ -31,17 +29,18 @@ class PublishRequest(Record, frozen=True):
     """`branches`: the remote's KB branches and their new heads.
 
     `revisions`: what it must reach, newest first. `superseded`: by KB branch, the revisions that
-    the history of its code pins. A branch at one of them was left there by a revert, or by an older
-    pin that is pinned again. A branch that cannot be moved forward is moved all the same (from
-    there, and those in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches
-    to delete, after all others. `links`: rows that its `vmrag_links` is to say with its own.
+    the history of its code pins; called only where it matters. A branch at one of them was left
+    there by a revert, or by an older pin that is pinned again. A branch that cannot be moved
+    forward is moved all the same (from there, and those in `force`), or is no reason to fail
+    (`lenient`), or raises. `delete`: branches to delete, after all others. `links`: rows that its
+    `vmrag_links` is to say with its own.
     """
 
     branches: Mapping[str, str]
     revisions: Sequence[str] = ()
     force: Collection[str] = ()
     lenient: bool = False
-    superseded: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
+    superseded: Callable[[str], Collection[str]] = lambda _: ()
     delete: Collection[str] = ()
     replace_map: bool = False
     """What a migration noted here takes the place of what the remote has of it."""
@@ -108,14 +107,15 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
         moves.append(Moved(ROOT_BRANCH, None, root_of(engine)))
     for name, head in wanted.branches.items():
         old = heads.get(name)
-        leaves = name in wanted.force or old in wanted.superseded.get(name, ())
-        if old == head or (old and not leaves and engine.is_ancestor(head, old)):
+        if old == head:
             continue
         if old is None or engine.is_ancestor(old, head):
             moves.append(Moved(name, old, head))
-        elif leaves:
+        elif name in wanted.force or old in wanted.superseded(name):
             moves.append(Moved(name, old, head))
             displaced.append(old)
+        elif engine.is_ancestor(head, old):
+            continue
         elif wanted.lenient:
             behind.append(name)
         else:

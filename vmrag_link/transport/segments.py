@@ -59,20 +59,21 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     stored = _Stored.read(places, parent) if parent else None
     length = stored.manifest.segment_size if stored else segment_size
     blobs = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
+    writer = objects.ObjectWriter(places)
     digests, size = [], 0
     with file.open("rb") as source:
         for segment in _pieces(source, length):
             digest = _digest(segment)
             if digest not in blobs:
-                blobs[digest] = objects.write_blob(places, segment)
+                blobs[digest] = writer.blob(segment)
             digests.append(digest)
             size += len(segment)
     manifest = SegmentManifest(FORMAT, size, length, tuple(digests))
     if stored and manifest == stored.manifest and parent:
         return parent
     entries = {_name(number): blobs[digest] for number, digest in enumerate(digests)}
-    entries[MANIFEST] = objects.write_blob(places, json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
-    return objects.write_commit(places, entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
+    entries[MANIFEST] = writer.blob(json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
+    return writer.commit(entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
 
 
 def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:

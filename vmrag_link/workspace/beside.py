@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.fusion import Ranking
-
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.paths import Places
     from vmrag_link.progress import Progress
+    from vmrag_link.retrieval.fusion import Ranking
     from vmrag_link.settings import Config
     from vmrag_link.workspace.models import Models
     from vmrag_link.workspace.worktree import WorkTree
@@ -40,6 +38,8 @@ class StoreBesideWorkTree:
 
     @property
     def ranking(self) -> Ranking:
+        from vmrag_link.retrieval import fusion
+
         return fusion.ranking(self.config.retrieval)
 
     @property

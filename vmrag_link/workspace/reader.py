@@ -22,7 +22,6 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.index import view as views
 from vmrag_link.models import At, Record, Working
-from vmrag_link.sync import eviction, provide
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import reasons, twins
 from vmrag_link.workspace.worktree import OpenSources, WorkTree
@@ -112,6 +111,8 @@ class Reader:
 
         An index that proves damaged is built again, once: it is derived. `files`: as in `view`.
         """
+        from vmrag_link.sync import eviction
+
         try:
             with self.view(files=files) as view:
                 return action(view)
@@ -182,6 +183,8 @@ class Reader:
 
         If one was built, the spares beyond the limit go when this one was read.
         """
+        from vmrag_link.sync import eviction, provide
+
         found = self._ws.views
         path = found.path(revision)
         built = False

@@ -37,15 +37,13 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sync import source_views
-from vmrag_link.sync.source_views import SourceBinding
 from vmrag_link.trust import settings as trusted
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
     from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
     from vmrag_link.sync.adding import DocumentIndexer
-    from vmrag_link.sync.source_views import SourceContents, SourceIndexer
+    from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.worktree import WorkTree
 
 PROGRAM = f"{__version__} {verify.FORMAT}"
@@ -141,6 +139,8 @@ class Sources:
 
         `stored`: the collections of the knowledge base, whose names no source can have.
         """
+        from vmrag_link.sync import source_views
+
         config = self.config
         if not config.sources:
             yield None
@@ -168,6 +168,8 @@ class Sources:
         """
         from vmrag_link.sources import work_tree
         from vmrag_link.sources.files import token_of
+        from vmrag_link.sync import source_views
+        from vmrag_link.sync.source_views import SourceBinding
 
         available, unavailable = self.available(config, stored)
         limits = (config.sources_max_bytes, config.sources_untracked)
@@ -214,6 +216,8 @@ class Sources:
         return opened
 
     def _evict(self) -> None:
+        from vmrag_link.sync import source_views
+
         keep_bytes = self._ws.settings.config.index.keep_mb * MEGABYTE
         source_views.evict(self._ws.places, keep_bytes=keep_bytes)
 
@@ -221,6 +225,8 @@ class Sources:
         """From now on the view that answers for this work tree is looked at whole; damaged, it is
         made again.
         """
+        from vmrag_link.sync import source_views
+
         if bound := source_views.bound(self._ws.places):
             verify.distrust(self.views.root / bound.view)
 

@@ -20,14 +20,10 @@ from vmrag_link.journal import Journal
 from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
-from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.settings import Config
-from vmrag_link.sync import apply, current
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync.apply import SyncReport
+from vmrag_link.sync import current
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.chroma_sharing import Sharing, Shelf
 from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
@@ -46,6 +42,9 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.index.reader import IndexReader
     from vmrag_link.index.view import IndexedCollection
+    from vmrag_link.retrieval.fusion import Ranking
+    from vmrag_link.sync.apply import SyncReport
+    from vmrag_link.sync.chroma_sharing import Sharing, Shelf
     from vmrag_link.sync.indexer import Indexer
 
 
@@ -141,6 +140,8 @@ class Workspace:
     @property
     def ranking(self) -> Ranking:
         """How queries rank here. Raises `ConfigInvalid`."""
+        from vmrag_link.retrieval import fusion
+
         return fusion.ranking(self.config.retrieval)
 
     @property
@@ -192,11 +193,15 @@ class Workspace:
     @property
     def sharing(self) -> Sharing:
         """How the bound views stand to the Chroma server."""
+        from vmrag_link.sync.chroma_sharing import Sharing
+
         return Sharing(self.places, self.views, self.server, self.config.chroma.share)
 
     @property
     def shelf(self) -> Shelf:
         """What puts indexes on the Chroma server."""
+        from vmrag_link.sync.chroma_sharing import Shelf
+
         return Shelf(self.engine, self.vectors, self.config.index.store_documents, self.lock_timeout)
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
@@ -338,6 +343,8 @@ class Workspace:
 
         What happened to documents is said here, so that no caller can keep it to itself.
         """
+        from vmrag_link.sync import apply
+
         if not rebuild and current.is_current(self.places, self.views):
             self._follow()
             return None
@@ -372,5 +379,7 @@ class Workspace:
 
         It follows when it is next read.
         """
+        from vmrag_link.sync import apply
+
         for note in apply.move(self.sync_context):
             self.progress.note(note)

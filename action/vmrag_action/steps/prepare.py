@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from vmrag_action import cache_policy, inputs, install, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
@@ -35,7 +37,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.annotate("warning", warning)
         if not about.trusted:
             runner.annotate("notice", _UNTRUSTED)
-        access = cache_policy.access(job, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        access = cache_policy.access(os.environ, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        runner.output("save-packages", access.write)
         _cache(runner, job, ws, access)
     for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
         runner.output(mode, mode in modes)
@@ -44,14 +47,14 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 
 def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy.Access) -> None:
     """Without a pin there is nothing to cache; the step that needs the pin says what is wrong."""
-    folder = cache_policy.folder(job)
+    folder = cache_policy.folder(job.temp)
     remove(folder)  # of an earlier use in this job
     revision = _pinned(ws)
     useful = revision is not None and "sync" in inputs.modes()
     runner.output("restore", useful and access.read)
     runner.output("save", useful and access.write)
     if revision and useful:
-        found = cache_policy.keys(job, ws.config, revision)
+        found = cache_policy.keys(os.environ, ws.config, revision)
         runner.output("cache-path", str(folder))
         runner.output("cache-key", found.key)
         runner.output("restore-keys", "\n".join(found.prefixes))

@@ -9,7 +9,7 @@ from vmrag_link.ops.index.portable import pack
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
-        size = pack(ws, cache_policy.folder(job))
+        size = pack(ws, cache_policy.folder(job.temp))
     runner.say(f"The cache gets {size / 1e6:.1f} MB.")
     runner.output("packed", True)
     return 0

@@ -13,7 +13,7 @@ from vmrag_link.workspace import Workspace
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
         try:
-            provided = provide(ws, cache_policy.folder(job))
+            provided = provide(ws, cache_policy.folder(job.temp))
         except VmragError as error:
             return _out_of_sync(runner, error)
         _report(runner, ws, provided)

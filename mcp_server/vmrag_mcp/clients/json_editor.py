@@ -10,8 +10,8 @@ from vmrag_mcp.clients.edits import Addition, Entry, Replacement, TextRefused, a
 from vmrag_mcp.clients.json_tree import JsonMember, JsonObject, parse, plain
 
 UNIT = "  "
-_REST_OF_LINE = re.compile(r"(?:[ \t]+|/\*[^\r\n]*?\*/|//[^\r\n]*)*")
-"""What stands behind a value on its line, and is about it."""
+_REST_OF_LINE = re.compile(r"(?:[ \t]+|/\*(?s:.*?)\*/|//[^\r\n]*)*")
+"""What stands behind a value on its line, and is about it; a comment may end on a later one."""
 
 
 class JsonEditor:

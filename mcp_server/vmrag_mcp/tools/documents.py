@@ -14,17 +14,18 @@ from vmrag_link.index.metadata import chunk_id
 from vmrag_link.ops.documents import document_selection
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.ops.documents.drafts import New, new_documents
-from vmrag_link.ops.documents.put import PutCounts, PutRequest, put
+from vmrag_link.ops.documents.import_reports import PutCounts
+from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import similar
-from vmrag_link.ops.index.packed_answer import MOST_NEIGHBOURS, PackRequest
-from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, LEAST_BUDGET, MOST_HITS, Packed, PackedPassage
+from vmrag_link.ops.index.packed_answer import PackRequest
+from vmrag_link.ops.index.packing import CHARACTERS_OF_TOKEN, Packed, PackedPassage
 from vmrag_link.ops.index.similar import SimilarReport, SimilarRequest
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, language_named, narrowing
-from vmrag_link.retrieval.query import Hit, Mode, distance, similarity
+from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.documents import (

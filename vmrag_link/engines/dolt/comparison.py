@@ -63,6 +63,8 @@ class DoltComparison(RowComparison[DoltSession]):
             )
 
     def changed(self, old: str, new: str) -> ChangeCounts:
+        for each in (old, new):
+            self._session.require(each)
         if not (self._session.version(old) and self._session.version(new)):
             return self.diff(old, new).counts()
         query = (

@@ -75,6 +75,10 @@ class _Compared(NamedTuple):
 
 @contextlib.contextmanager
 def _compared(session: DoltliteSession, old: At, new: At) -> Iterator[_Compared]:
+    if isinstance(old, str) and isinstance(new, str) and session.as_at_the_root(old, new):
+        version = schema.version(session.main)
+        yield _Compared(session.main, session.main, [DiffStep(session.main, old, new)], (version, version))
+        return
     with session.reading(old) as before, session.reading(new) as after:
         steps = _steps(session, before, after, old, new)
         yield _Compared(before, after, steps, (schema.version(before), schema.version(after)))

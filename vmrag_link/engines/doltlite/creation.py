@@ -8,7 +8,7 @@ from pathlib import Path
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
 from vmrag_link.engines.creating import UNFINISHED, already_there, first_message, writable
-from vmrag_link.engines.doltlite import inspection, remotes, schema
+from vmrag_link.engines.doltlite import remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits
 
@@ -36,6 +36,7 @@ def create(folder: Path, *, author: str, date: str, origin: str = "") -> None:
 
 def clone(folder: Path, remote: str, url: str, limits: Limits) -> None:
     """Make a knowledge base of what `url` holds; its branches are those of the remote."""
+    from vmrag_link.engines.doltlite import inspection
 
     def fill(connection: Connection) -> None:
         inspection.require_room(url, connection.path, limits)

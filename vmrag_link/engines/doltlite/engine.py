@@ -6,23 +6,11 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link.engines import branch_names, records, stamps
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
-from vmrag_link.engines.doltlite import (
-    creation,
-    extent,
-    history,
-    inspection,
-    links,
-    reading,
-    remotes,
-    schema,
-    transfer,
-    unfinished,
-    writing,
-)
-from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, unfinished, writing
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.differing import WORKING
@@ -50,6 +38,9 @@ from vmrag_link.models import (
     Working,
 )
 
+if TYPE_CHECKING:
+    from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
@@ -59,7 +50,12 @@ class DoltliteEngine:
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
         self._session = DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits)
-        self._comparison = DoltliteComparison(self._session)
+
+    @functools.cached_property
+    def _comparison(self) -> DoltliteComparison:
+        from vmrag_link.engines.doltlite.comparison import DoltliteComparison
+
+        return DoltliteComparison(self._session)
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, origin: str = "") -> DoltliteEngine:
@@ -217,19 +213,27 @@ class DoltliteEngine:
         return remotes.peek(url)
 
     def fetch(self, remote: str, url: str) -> None:
+        from vmrag_link.engines.doltlite import transfer
+
         transfer.fetch(self._session, remote, url)
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         return self._session.refusal(revision)
 
     def require_records(self, at: At, *, since: str) -> None:
+        from vmrag_link.engines.doltlite import inspection
+
         with self._session.reading(at) as connection:
             inspection.require_records(connection, WORKING if isinstance(at, Working) else at, since)
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
+        from vmrag_link.engines.doltlite import transfer
+
         transfer.push(self._session, remote, url, heads, force=force)
 
     def forget_remote(self, remote: str) -> None:
+        from vmrag_link.engines.doltlite import transfer
+
         transfer.forget(self._session, remote)
 
     def vet(
@@ -242,6 +246,8 @@ class DoltliteEngine:
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
+        from vmrag_link.engines.doltlite import transfer
+
         return transfer.vet(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
 
     # -- reading

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ TRANSIENT = ctypes.c_void_p(-1)
 
 
 _REINSTALL = f"Install the engine again: python -m pip install --force-reinstall doltlite=={VERSION}"
+
+_MADE_FOR = "Linux with glibc (x86-64 and arm64) and macOS on Apple silicon"
+_INSTEAD = (
+    "Let Dolt store what is new here: pip install 'vmrag-link[dolt]', then: vmrag init --engine dolt; what doltlite has stored "
+    "is moved to Dolt where doltlite runs: vmrag migrate --to dolt"
+)
 
 
 class Library:
@@ -107,20 +114,43 @@ class Library:
 
 @functools.cache
 def library() -> Library:
-    """The library of this process. Raises `EngineFailed` where its wheel is not installed."""
+    """The library of this process. Raises as `locate`."""
     return Library(locate())
 
 
 def locate() -> Path:
-    """Where the wheel put the library; nothing of the package is imported."""
+    """Where the wheel put the library; nothing of the package is imported.
+
+    Raises `EngineFailed` where it is not installed, or is not made for this system. There the
+    package may still be installed: pip builds one without a library from the sdist.
+    """
     spec = importlib.util.find_spec("doltlite")
-    if spec is None or spec.origin is None:
+    folder = Path(spec.origin).parent / "_lib" if spec and spec.origin else None
+    found = sorted(folder.glob("libdoltlite.*")) if folder else []
+    if found:
+        return found[0]
+    if not is_made_for(sys.platform, os.uname().machine, glibc=_has_glibc()):
+        raise EngineFailed(f"The embedded engine, doltlite, is made for {_MADE_FOR} only.", hint=_INSTEAD)
+    if folder is None:
         raise EngineFailed("The embedded engine is not installed: there is no package doltlite.", hint=_REINSTALL)
-    folder = Path(spec.origin).parent / "_lib"
-    found = sorted(folder.glob("libdoltlite.*"))
-    if not found:
-        raise EngineFailed(f"The embedded engine's library is missing from {folder}.", hint=_REINSTALL)
-    return found[0]
+    raise EngineFailed(f"The embedded engine's library is missing from {folder}.", hint=_REINSTALL)
+
+
+def is_made_for(system: str, machine: str, *, glibc: bool) -> bool:
+    """Whether doltlite has a wheel for `sys.platform` and the machine that `uname` names.
+
+    `pyproject.toml` says the same in a marker, but for `glibc`, which has none.
+    """
+    return (system, machine) == ("darwin", "arm64") or (
+        glibc and system == "linux" and machine in ("x86_64", "aarch64")
+    )
+
+
+def _has_glibc() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):  # musl, macOS
+        return False
 
 
 READ_ONLY, FULL = 8, 13

@@ -68,6 +68,16 @@ def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaOb
         raise inspection.not_ours(where, odd)
 
 
+def differ(connection: Connection, one: str, other: str) -> bool:
+    """Whether two revisions differ in anything that `strange` looks at, by their tables, indexes,
+    triggers and views, and the version that they say they have.
+
+    Asked where the connection stands, which must be at tables of ours.
+    """
+    objects = connection.execute("SELECT 1 FROM dolt_schema_diff(?, ?) LIMIT 1", (one, other))
+    return bool(objects or connection.execute("SELECT 1 FROM dolt_diff_vmrag_meta(?, ?) LIMIT 1", (one, other)))
+
+
 def version(connection: Connection) -> int:
     """The schema's version where the connection stands; 0 before there was one (the engine's own
     initial commit).

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.doltlite import anchors, extent, history, links, schema, unfinished
+from vmrag_link.engines.doltlite import extent, history, links, schema, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
@@ -38,6 +38,7 @@ class DoltliteSession(BaseSession):
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
         self.file = folder / FILE_NAME
         self._checked: set[tuple[str, bool]] = set()
+        self._as_at_the_root: set[str] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}
         self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
 
@@ -114,6 +115,20 @@ class DoltliteSession(BaseSession):
         history.require(self.main, at)
         return idle or (self.connection(at), now)
 
+    def as_at_the_root(self, *revisions: str) -> bool:
+        """Whether these hold the tables that the root holds, which were checked at opening, and
+        nothing else: `main` can compare them then. To open each takes a hundred times as long.
+
+        Raises `RevisionMissing`.
+        """
+        asked = [each for each in revisions if each not in self._as_at_the_root]
+        history.require(self.main, *asked)
+        for each in asked:
+            if schema.differ(self.main, self.require_branch(ROOT_BRANCH).head, each):
+                return False
+            self._as_at_the_root.add(each)
+        return True
+
     def require(self, at: At) -> None:
         """Raises what `reading` raises."""
         with self.reading(at):
@@ -157,6 +172,8 @@ class DoltliteSession(BaseSession):
         self.main.execute("SELECT dolt_branch('-D', ?)", (name,))
 
     def anchored(self, head: str | None, revision: str, message: str) -> str:
+        from vmrag_link.engines.doltlite import anchors
+
         return anchors.kept(self.main, head, revision, message, self.connection)
 
     def collect_garbage(self) -> None:

@@ -25,14 +25,11 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index.contents import chunks_held
 from vmrag_link.journal import CommitEntry
-from vmrag_link.merging.revisions import Signature
 from vmrag_link.models import ChangeCounts, Record, Working
-from vmrag_link.ops.documents import known_files, writing
-from vmrag_link.ops.documents.file_changes import file_changes
-from vmrag_link.ops.documents.known_files import KnownFilesReport
-from vmrag_link.ops.merge import merge, merge_state
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.import_reports import KnownFilesReport
+from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
 from vmrag_link.sync.target import Target, dirty_elsewhere
@@ -112,6 +109,8 @@ def commit_all(ws: Workspace, message: str, *, author: str | None = None) -> Com
             "A merge is open: files are taken in when it is committed.",
             hint="vmrag commit, or vmrag merge --abort" if state.written else "vmrag resolve",
         )
+    from vmrag_link.ops.documents import known_files
+
     files = known_files.read_again(ws, prune="git")
     return msgspec.structs.replace(commit(ws, message, author=author), files=files)
 
@@ -126,6 +125,8 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
 
     0 while the index lies behind.
     """
+    from vmrag_link.index.contents import chunks_held
+
     if report.pending:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
@@ -134,6 +135,8 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
 
 def _no_changes(ws: Workspace, target: Target, message: str, there: str) -> NoChanges:
     """Files that changed may be what the person means."""
+    from vmrag_link.ops.documents.file_changes import file_changes
+
     stale = [each for each in file_changes(ws, writing.place(target)).files if each.stale]
     hint = f"vmrag commit -a -m {quoted(message)}" if stale else "vmrag import DIR, vmrag add FILE"
     files = f", but {'1 file has' if len(stale) == 1 else f'{len(stale)} files have'}" if stale else ""
@@ -142,6 +145,9 @@ def _no_changes(ws: Workspace, target: Target, message: str, there: str) -> NoCh
 
 def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     """Close the open merge: its result is the commit, whatever documents it changes."""
+    from vmrag_link.merging.revisions import Signature
+    from vmrag_link.ops.merge import merge
+
     state = merge_state.required(ws)
     if not state.commit and not state.written:
         merge.proceed(ws)  # its result waited for a look: the commit ends that

@@ -24,7 +24,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.ranges import base_of, with_head
 from vmrag_link.ops.merge import conflict_rows, merge
 from vmrag_link.ops.merge.merge import MergeReport
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import first_with, no_such_branch
 from vmrag_link.paths import PIN_NAME
@@ -207,7 +207,7 @@ def _pinned_before(ws: Workspace, found: _Found, beyond: _Found) -> bool:
     there, and went on without it.
     """
     commits = filter(None, (plumbing.head(ws.places).commit, found.commit))
-    pins = (pin for commit in commits for pin, _ in pinning.pins_reached(ws.places, commit))
+    pins = (pin for commit in commits for pin, _ in history_pins.pins_reached(ws.places, commit))
     return any(migrated.current(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
 
 

@@ -6,7 +6,9 @@ If it cannot, the push is stopped.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,12 +25,13 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import history, plumbing, remotes, transfer, versions
 from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.history import PushedPins
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
@@ -84,18 +87,18 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
 
     Raises, of new pins, why there is no knowledge base to look into, and what opening it raises.
     """
-    new = new_pins(ws.places, push)
+    pushed = history.pushed_pins(ws.places, _tips(push), [ref.before for ref in push.refs if ref.before and ref.tip])
     if not ws.initialized:
-        if new:
+        if pushed.new:
             raise reasons.uninitialized(ws)
         return PushCheckReport(())
-    last = history.pins_at(ws.places, _tips(push)) if new else set()
-    flaws = [found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], last))]
+    last = set(pushed.at.values())
+    flaws = [found for data, commits in pushed.new.items() if (found := _flaw(ws, data, commits[0], last))]
     flaws += _deletions(ws, push)
     if push.remote is None or any(each.blocks for each in flaws):
         return PushCheckReport(tuple(flaws))
-    sent = []
-    for where, wanted, ends in _publish_requests(ws, push, _own(ws, push, destinations.code_ref(ws))):
+    sent, ends = [], list(_ends(ws, push, pushed.at))
+    for where, wanted in _publish_requests(ws, ends, _coming(ws, push, pushed)):
         try:
             ref = destinations.own_ref(ws, where)
             if ref and ws.engine.shared:
@@ -104,23 +107,21 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, publish_to(ws, address, wanted)))
         except (RemoteError, LockError) as error:
-            flaws.append(_unsent(ws, error, last=ends))
-    return PushCheckReport((*flaws, *_stale(ws, push)), tuple(sent))
+            flaws.append(_unsent(ws, error, last=any(each.pin.dolt_remote == where for each in ends)))
+    return PushCheckReport((*flaws, *_stale(ws, ends)), tuple(sent))
 
 
-def _stale(ws: Workspace, push: Push) -> Iterator[CommitFinding]:
+def _stale(ws: Workspace, ends: Iterable[_End]) -> Iterator[CommitFinding]:
     """The files that the pushed commits change, and whose documents at the branch's end say what
     they said before.
     """
     found: dict[StaleDocument, None] = {}
-    for ref, pin in _ends(ws, push):
-        if not ref.tip or not ws.engine.has_revision(pin.dolt_commit):
-            continue
-        known = [f"^{ref.before}"] if ref.before and transfer.tip(ws.places, f"{ref.before}^{{commit}}") else []
-        files = versions.touched(ws.places, ref.tip, *(known or ("--not", "--remotes")))
+    for ref, tip, pin, follows in ends:
+        known = ("--not", "--remotes") if follows is None else (f"^{ref.before}",)
+        files = versions.touched(ws.places, tip, *known)
         if files:
-            blobs = versions.tree(ws.places, ref.tip)
-            found |= dict.fromkeys(stale.in_tree(ws, pin.dolt_commit, blobs, commit=ref.tip, touched=files))
+            blobs = versions.tree(ws.places, tip)
+            found |= dict.fromkeys(stale.in_tree(ws, pin.dolt_commit, blobs, commit=tip, touched=files))
     yield from stale_finding(ws, [*found])
 
 
@@ -189,33 +190,53 @@ def _holds(ws: Workspace, push: Push) -> bool:
 
 
 def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
-    return commit is not None and transfer.contains(ws.places, commit, part)
+    return commit is not None and bool(transfer.contains(ws.places, commit, part))
 
 
 # -- what has to be where
 
 
-def _publish_requests(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, PublishRequest, bool]]:
-    """The revisions that each `dolt_remote` needs, and whether a pushed branch ends with one."""
-    ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
-    # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
-    back = {ref: pin for ref, pin in ends if _goes_back(ws, ref)}
-    found = [
-        pin
-        for data in _introduced_pins(ws, push, own)
-        if (pin := parsed(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)
-    ]
-    found = [_moved(pin, [last.dolt_remote for _, last in ends]) for pin in found]
-    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
-        moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
+class _End(NamedTuple):
+    """A branch that is pushed to, and the pin that it ends with, whose revision is here. `follows`:
+    whether the tip descends from what was there; None where nothing was, or it is not known here.
+    """
+
+    ref: Ref
+    tip: str
+    pin: Pin
+    follows: bool | None
+
+
+def _ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_End]:
+    """`at`: the pins of the tips, as far as they have one that can be read."""
+    for ref in push.refs:
+        if ref.tip and ref.name.startswith(BRANCHES):
+            data = at.get(ref.tip) or plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES)
+            pin = parsed(ws.places.kb, data)
+            if pin and ws.engine.has_revision(pin.dolt_commit):
+                follows = transfer.contains(ws.places, ref.tip, ref.before) if ref.before else None
+                yield _End(ref, ref.tip, pin, follows)
+
+
+def _publish_requests(
+    ws: Workspace, ends: Sequence[_End], coming: Iterable[bytes]
+) -> Iterator[tuple[str, PublishRequest]]:
+    """The revisions that each `dolt_remote` needs."""
+    # A KB branch whose code branch goes back does so, too, and needs nothing new for that. What
+    # this clone has never seen git will refuse to take away, unless it is forced.
+    back = [each for each in ends if each.follows is False]
+    found = [pin for data in coming if (pin := parsed(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)]
+    found = [_moved(pin, [each.pin.dolt_remote for each in ends]) for pin in found]
+    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *(each.pin for each in back))):
+        moves = {name: each for each in ends if each.pin.dolt_remote == where and (name := _kb_branch(ws, each.ref))}
         wanted = PublishRequest(
-            {name: pin.dolt_commit for _, pin, name in moves},
+            {name: each.pin.dolt_commit for name, each in moves.items()},
             [pin.dolt_commit for pin in found if pin.dolt_remote == where],
-            force=frozenset(name for ref, _, name in moves if ref in back),
-            superseded={name: _ever_pinned(ws, ref) for ref, _, name in moves},
+            force=frozenset(name for name, each in moves.items() if each in back),
+            superseded=functools.partial(_ever_pinned, ws, {name: each.tip for name, each in moves.items()}),
             lenient=True,
         )
-        yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
+        yield where, wanted
 
 
 def _moved(pin: Pin, last: Sequence[str]) -> Pin:
@@ -227,20 +248,18 @@ def _moved(pin: Pin, last: Sequence[str]) -> Pin:
     return pin if stays else msgspec.structs.replace(pin, dolt_remote=own[0])
 
 
-def _introduced_pins(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
+def _coming(ws: Workspace, push: Push, pushed: PushedPins) -> Iterable[bytes]:
     """The pins that come to the other side with this push.
 
     One that was never asked may have got its code, with all pins, from a host that copied it: who
     clones only that needs all of them.
     """
-    tips = [ref.tip for ref in push.refs if ref.tip]
-    known = [f"^{ref.before}" for ref in push.refs if ref.before and ref.tip]
-    new = history.reachable_pins(ws.places, [*tips, *known])
-    if not new or own.peer is None or last_seen(ws.places, own.key):
-        return new
+    own = _own(ws, push, destinations.code_ref(ws))
+    if not pushed.coming or own.peer is None or last_seen(ws.places, own.key):
+        return pushed.coming
     with contextlib.suppress(RemoteError):  # who cannot be asked cannot be pushed to: that is said then
-        return history.reachable_pins(ws.places, [*tips, *transfer.branches(ws.places, own.peer)])
-    return new
+        return pushed.reachable(ws.places, [*_tips(push), *transfer.branches(ws.places, own.peer)])
+    return pushed.coming
 
 
 def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool:
@@ -250,8 +269,8 @@ def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool
     return bool(heads) and stands and not ws.engine.unreachable(wanted.revisions, heads=heads.values())
 
 
-def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
-    return [pin.dolt_commit for pin, _ in pinning.pins_reached(ws.places, ref.tip or "")]
+def _ever_pinned(ws: Workspace, tips: Mapping[str, str], name: str) -> list[str]:
+    return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, tips[name])]
 
 
 def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
@@ -265,25 +284,6 @@ def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
         return plumbing.kb_branch_of(ws.places, at.branch)
     name = ref.local if ref.local.startswith(BRANCHES) else ref.name
     return plumbing.kb_branch_of(ws.places, name.removeprefix(BRANCHES))
-
-
-def _goes_back(ws: Workspace, ref: Ref) -> bool:
-    """Whether the push takes commits away from a branch, as far as this clone can tell.
-
-    Those that it has never seen it cannot: git will refuse the push, unless it is forced.
-    """
-    if not ref.tip or not ref.before or not transfer.tip(ws.places, f"{ref.before}^{{commit}}"):
-        return False
-    return not transfer.contains(ws.places, ref.tip, ref.before)
-
-
-def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
-    """The branches that are pushed to, with the pins that they end with."""
-    for ref in push.refs:
-        if ref.tip and ref.name.startswith(BRANCHES):
-            pin = parsed(ws.places.kb, plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
-            if pin:
-                yield ref, pin
 
 
 def _own(ws: Workspace, push: Push, ref: str) -> Address:

@@ -9,7 +9,6 @@ from graphlib import TopologicalSorter
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.git import history, pin_merge
-from vmrag_link.merging import losses, picked
 from vmrag_link.models import RevisionInfo
 from vmrag_link.paths import Places
 
@@ -70,6 +69,8 @@ class Ancestry:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """As `descends`, or the one has picked what the other has (`merging.picked`)."""
+        from vmrag_link.merging import picked
+
         if self.descends(descendant, ancestor):
             return True
         if self.descends(ancestor, descendant):
@@ -81,6 +82,8 @@ class Ancestry:
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
         """Whether a revision that is here accepts the loss of one that is not."""
+        from vmrag_link.merging import losses
+
         if lost in self._bits or revision not in self._bits:
             return False
         if revision not in self._accepted:
@@ -90,6 +93,8 @@ class Ancestry:
 
     def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
         """The revisions that accept a loss, of those that one contains and the other does not."""
+        from vmrag_link.merging import losses
+
         common = set(reached(self._parents, [other])) if other in self._parents else set()
         own = set(reached(self._parents, [revision], common))
         for info in self._engine.log(revision) if own else ():

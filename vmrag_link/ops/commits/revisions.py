@@ -14,7 +14,6 @@ from typing import Literal
 
 from vmrag_link.engines.base import Engine, reserved, root_of
 from vmrag_link.models import Record, RevisionInfo
-from vmrag_link.ops.commits.ancestry import Ancestry, reached
 
 _EACH = 200
 """Commits that are asked for one by one (0.1 ms); for more the whole log is read (0.02 ms each).
@@ -44,6 +43,8 @@ def beginning(engine: Engine) -> AbstractSet[str]:
 
 def holding(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str]:
     """The names of the heads that contain a revision."""
+    from vmrag_link.ops.commits.ancestry import Ancestry
+
     known = Ancestry(engine, [revision, *heads.values()])
     return [name for name, head in heads.items() if known.has_revision(head) and known.descends(head, revision)]
 
@@ -123,6 +124,8 @@ class Distances:
         return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
     def _ancestors(self, heads: Iterable[str]) -> set[str]:
+        from vmrag_link.ops.commits.ancestry import reached
+
         return set(reached(self._parents, [each for each in heads if each in self._parents]))
 
 

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from vmrag_link import clock
 from vmrag_link.documents.doc_ids import MAX_ID, id_problem
 from vmrag_link.documents.import_base import ROOT
-from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
-from vmrag_link.ops.documents import branches
 from vmrag_link.settings_flaws import is_collection_name
 from vmrag_link.suggest import no_collection
 from vmrag_link.sync.target import read_trigger
 from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.base import Model
+    from vmrag_link.ops.documents import branches
 
 
 def find(ws: ReadableStore, at: At, name: str) -> Collection:
@@ -26,6 +29,8 @@ def find(ws: ReadableStore, at: At, name: str) -> Collection:
     Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
     checked out and no collection has the whole name. Raises `CollectionMissing`.
     """
+    from vmrag_link.ops.documents import branches
+
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:
         return there[name]

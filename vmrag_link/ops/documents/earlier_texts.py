@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from vmrag_link.conversion.converter import Converter
 from vmrag_link.documents.seen_files import FileRecord, SeenText, converted, line_end_variants
-from vmrag_link.git import versions
 from vmrag_link.models import DocumentHeader, metadata_of
 from vmrag_link.paths import Places
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.converter import Converter
 
 HISTORY_SECONDS = 10.0
 """For converting what files said before, unless somebody waits for that alone: a stranger's history
@@ -58,6 +59,8 @@ def imported_before(
 
     `seen` is told what it did not know.
     """
+    from vmrag_link.git import versions
+
     found = {each.header.key for each in differing if _was_seen(seen, each.header)}
     left = [each for each in differing if each.header.key not in found and not each.path.startswith("/")]
     keys = {each: (commit or "", each.header.content_hash, each.header.metadata) for each in left}
@@ -87,6 +90,8 @@ def _texts(
     """What each blob of a path says, with each kind of line ends. Files that end alike say the
     same.
     """
+    from vmrag_link.git import versions
+
     paths: dict[str, list[str]] = {}
     for path, blobs in of_file.items():
         for blob in blobs:

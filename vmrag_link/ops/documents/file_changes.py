@@ -12,10 +12,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vmrag_link.conversion import formats
-from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_in, leads_out
@@ -24,11 +23,14 @@ from vmrag_link.git import heads, listing, versions
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import import_commands, leaving_out
 from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
-from vmrag_link.ops.documents.import_commands import FileDifference, Kind
+from vmrag_link.ops.documents.import_reports import FileDifference, Kind
 from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
 from vmrag_link.ops.documents.source_files import SourcedDocument, base_of, shown_path
 from vmrag_link.paths import Places, read_regular
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.conversion.converter import Converter
 
 CONVERTING_SECONDS = 2.0
 """How long files are converted that another process has to convert; the next time goes on."""
@@ -53,6 +55,8 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
 
     A file differs if its text does, or if the document lacks something of its front matter.
     """
+    from vmrag_link.conversion.converter import Converter
+
     seen = FileRecord(ws.places.seen_files)
     found: list[FileDifference] = []
     commands: list[str] = []

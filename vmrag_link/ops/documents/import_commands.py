@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from vmrag_link.documents.import_base import ROOT, ImportBase, is_below, is_in
 from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import quoted
-from vmrag_link.git import renames
-from vmrag_link.models import Record
+from vmrag_link.ops.documents.import_reports import FileDifference
 from vmrag_link.workspace import Workspace
 
-Kind = Literal["added", "modified", "removed"]
 T = TypeVar("T")
 
 _MOST = 100
 """Files that a command names one by one."""
-
-
-class FileDifference(Record, frozen=True):
-    """`path` below the root of the repository, or an absolute one.
-
-    `added`: in an imported folder, and no document yet; `doc_id` is empty then. `removed`: gone
-    since it was last seen here. `stale`: the document says what the file said before.
-    """
-
-    collection: str
-    path: str
-    doc_id: str
-    kind: Kind
-    stale: bool = False
 
 
 def of_changes(
@@ -63,6 +47,10 @@ def of_moved_folders(
     """What to type where whole folders are gone, and their files somewhere else, as git knows; and
     which changes that takes in.
     """
+    if not folders:
+        return [], set()
+    from vmrag_link.git import renames
+
     gone = {each.path: each for each in changes if each.kind == "removed" and any(is_in(each.path, f) for f in folders)}
     there = renames.renamed(ws.places, list(gone)) if gone else {}
     followed: set[FileDifference] = set()

@@ -17,43 +17,14 @@ from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.documents.seen_files import FileRecord, FileSelection
 from vmrag_link.errors import KnowledgeMoved, quoted
-from vmrag_link.models import At, ChangeCounts, Collection, Record, Working, canonical_json, metadata_of
+from vmrag_link.models import At, Collection, Record, Working, canonical_json, metadata_of
 from vmrag_link.ops.documents import collections, import_bases, leaving_out, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
+from vmrag_link.ops.documents.import_reports import ImportReport
 from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
-from vmrag_link.ops.documents.placing import Placing, Renamed
-from vmrag_link.ops.documents.put import Arranged, Existing, PutCounts, PutRequest, put
-from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.documents.placing import Placing
+from vmrag_link.ops.documents.put import Arranged, Existing, PutRequest, put
 from vmrag_link.workspace import Workspace
-
-
-class ImportReport(Record, frozen=True):
-    """Numbers of documents; `skipped` files with the reasons.
-
-    `pending`: why the index did not follow yet. `base`: from where ids count, as a path below the
-    root of the repository, `..` for a folder outside of it; empty for what came from no file.
-    `renamed`: documents that followed their files. `gone`: those whose file is gone from a folder
-    that was named, unless they were removed. `left_out`: those whose file is left out now.
-    `ignored`: what git ignores and was taken all the same, because it was named.
-    """
-
-    collection: str
-    created: bool
-    changes: ChangeCounts
-    unchanged: int
-    skipped: tuple[Skipped, ...]
-    branch: str | None
-    pending: str = ""
-    base: str = ""
-    renamed: tuple[Renamed, ...] = ()
-    gone: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, done: Landed[PutCounts]) -> ImportReport:
-        counts = done.report
-        return cls(counts.collection, counts.created, counts.changes, counts.unchanged, (), done.branch, done.pending)
 
 
 class _ReadFiles(Record, frozen=True):

@@ -16,12 +16,12 @@ from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped, SourceFile
 from vmrag_link.documents.seen_files import FileRecord
 from vmrag_link.git import heads, listing, renames, versions
-from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Record, Working
+from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Working
 from vmrag_link.ops.documents import collections, import_commands, leaving_out, placing, writing
 from vmrag_link.ops.documents.earlier_texts import imported_before
 from vmrag_link.ops.documents.file_changes import FileComparison, difference, files_beside
-from vmrag_link.ops.documents.import_commands import FileDifference, Kind
-from vmrag_link.ops.documents.import_files import ImportReport, converter_of
+from vmrag_link.ops.documents.import_files import converter_of
+from vmrag_link.ops.documents.import_reports import FileDifference, ImportReport, Kind, KnownFilesReport
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.put import Arranged, PutRequest, put
 from vmrag_link.ops.documents.source_files import base_of, shown_path
@@ -37,36 +37,6 @@ Prune = Literal["nothing", "gone", "git"]
 """Whose documents are removed: nobody's; of each file that is gone; of those that git deleted,
 unless somebody edited the document.
 """
-
-
-class KnownFilesReport(Record, frozen=True):
-    """`collections`: those with documents from files, each as an import reports it.
-
-    Not taken: `edited`, documents that were changed in the knowledge base, and of which it is not
-    known which text is right; `private` files (see `leaving_out.private`); `new` ones in folders
-    that were imported here. `commands` take these all the same. `elsewhere`: collections whose
-    folder is not known here, or not there. `not_checked_out`: files that this work tree need not
-    have; they count as unchanged.
-    """
-
-    collections: tuple[ImportReport, ...] = ()
-    edited: tuple[FileDifference, ...] = ()
-    private: tuple[FileDifference, ...] = ()
-    new: tuple[FileDifference, ...] = ()
-    commands: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
-    not_checked_out: tuple[str, ...] = ()
-
-    @property
-    def branch(self) -> str | None:
-        """Where something was stored; None if nothing was."""
-        return next((each.branch for each in self.collections if each.branch), None)
-
-    @property
-    def pending(self) -> str:
-        """The last word on the index: a later write brings it up to date for all."""
-        stored = [each.pending for each in self.collections if each.branch]
-        return stored[-1] if stored else ""
 
 
 def read_again(ws: Workspace, *, collection: str | None = None, prune: Prune = "nothing") -> KnownFilesReport:

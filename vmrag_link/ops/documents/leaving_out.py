@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
-from vmrag_link.code import languages
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, is_in
 from vmrag_link.documents.seen_files import FileSelection
@@ -31,10 +31,11 @@ from vmrag_link.models import Document
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import coverage, documents, texts, work_tree
 from vmrag_link.sources.files import SourceListing
-from vmrag_link.sources.untracked import untracked_files
 from vmrag_link.workspace import DocumentStore, Workspace
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 IGNORED = "is ignored by git"
 EXCLUDED = "is excluded"
@@ -66,14 +67,7 @@ class LeavingOut:
     """
 
     def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
-        from pathspec import GitIgnoreSpec  # only where files are imported
-
-        try:
-            self._excluded = GitIgnoreSpec.from_lines(selection.exclude)
-        except ValueError as error:
-            raise UsageInvalid(
-                f"--exclude: {terminal_text.one_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
-            ) from None
+        self._excluded = _patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
         self._derived = derived
         self._origin = origin
@@ -98,6 +92,8 @@ class LeavingOut:
 
     def _matched(self, folders: Sequence[Path], files: Sequence[Path]) -> Iterator[Path]:
         """What the patterns name."""
+        if self._excluded is None:
+            return
         for ending, paths in (("/", folders), ("", files)):
             for path in paths:
                 name = path.relative_to(self._origin).as_posix()
@@ -107,6 +103,17 @@ class LeavingOut:
     def _is_taken(self, path: Path) -> bool:
         """Whether it was named, or lies in what was, although git ignores that."""
         return bool(self.named_ignored) and not self.named_ignored.isdisjoint((path, *path.parents))
+
+
+def _patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise UsageInvalid(
+            f"--exclude: {terminal_text.one_line(str(error))}", hint="--exclude 'drafts/' --exclude '*.tmp.md'"
+        ) from None
 
 
 def private(
@@ -149,10 +156,14 @@ class DerivedFiles:
     @cached_property
     def sources(self) -> tuple[SourceSettings, ...]:
         """Without code, where that cannot be cut here."""
+        from vmrag_link.code import languages
+
         return tuple(each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem())
 
     @cached_property
     def _listing(self) -> SourceListing:
+        from vmrag_link.sources import work_tree
+
         config, places = self._ws.config, self._ws.places
         most, untracked = config.sources_max_bytes, config.sources_untracked
         cache = places.source_state / _CACHE
@@ -160,6 +171,8 @@ class DerivedFiles:
 
     @cached_property
     def _untracked(self) -> set[str]:
+        from vmrag_link.sources.untracked import untracked_files
+
         with contextlib.suppress(LimitExceeded):  # more than anybody has written
             return set().union(*untracked_files(self._ws.places, self.sources))
         return set()
@@ -173,6 +186,8 @@ class DerivedFiles:
 
     def documents(self, paths: Collection[str]) -> dict[str, Document]:
         """The documents that these files are, by path; code is not cut."""
+        from vmrag_link.sources import documents, texts
+
         found: dict[str, Document] = {}
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
@@ -201,6 +216,8 @@ class DerivedFiles:
         """Why nothing is stored of these files, which are `import_base.located`; without others."""
         if not self.sources:
             return {}
+        from vmrag_link.sources import coverage
+
         top = import_base.located(self._ws.places.top)
         below = {each.relative_to(top).as_posix(): each for each in files if each.is_relative_to(top)}
         named = {path: source for path in below if (source := coverage.source_of(self.sources, path))}
@@ -262,6 +279,8 @@ def _meant(sources: Iterable[SourceSettings], name: str, within: str | None) -> 
     """The collections and paths that a name may mean, as `document_names.select` takes names; a
     path is empty where the collection is meant.
     """
+    from vmrag_link.sources import coverage
+
     for source in sources:
         collection = source.collection
         if within is None and name.rstrip("/") == collection:

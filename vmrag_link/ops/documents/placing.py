@@ -12,16 +12,9 @@ from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing, renames
 from vmrag_link.models import At, Record
+from vmrag_link.ops.documents.import_reports import Renamed
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
-
-
-class Renamed(Record, frozen=True):
-    """A document whose file was renamed: sources, as `ImportBase.source` forms them."""
-
-    doc_id: str
-    before: str
-    now: str
 
 
 class Placing(Record, frozen=True):

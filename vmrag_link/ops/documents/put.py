@@ -21,6 +21,7 @@ from vmrag_link.errors import DocumentExists, plural
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
+from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
@@ -62,15 +63,6 @@ class PutRequest(Record, frozen=True):
     arrange: Callable[[At, Collection], Arranged] | None = None
     follow: bool = True
     embed_first: bool = False
-
-
-class PutCounts(Record, frozen=True):
-    """Numbers of documents; `created`: whether the collection is new."""
-
-    collection: str
-    created: bool
-    changes: ChangeCounts
-    unchanged: int
 
 
 def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.conversion.limits import MAX_BYTES
-from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.errors import first_of
@@ -113,6 +112,8 @@ def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Documen
 
 def _as_written(path: Path, document: Document) -> bool:
     """Whether the file is the document's text, byte by byte: then it is not older."""
+    from vmrag_link.conversion.text_bytes import decode
+
     with contextlib.suppress(OSError, ContentUnreadable):
         return decode(read_regular(path, MAX_BYTES)) == document.content
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,16 +20,15 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import pin_conflict, plumbing, sharing
-from vmrag_link.index.contents import chunks_held
-from vmrag_link.index.draft import Draft
+from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import At, KbBranch, Working
-from vmrag_link.ops.documents import branches
-from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.ops.follow.follow_pin import move, reconcile
-from vmrag_link.sync import apply, lease, sentences
+from vmrag_link.sync import lease, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_store, reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.index.draft import Draft
 
 ATTEMPTS = 3
 
@@ -117,6 +116,9 @@ def refuse_if_busy(ws: Workspace) -> None:
 
     Raises `GitBusy`, `MergeConflict` with the command that helps.
     """
+    from vmrag_link.git import pin_conflict
+    from vmrag_link.sync import apply
+
     refuse_in_between(ws)
     apply.wait_for_git(ws.sync_context)
     if pin_conflict.stages(ws.places):
@@ -128,6 +130,8 @@ def refuse_if_busy(ws: Workspace) -> None:
 
 def refuse_in_between(ws: Workspace) -> None:
     """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
+    from vmrag_link.git import pin_conflict
+
     what = plumbing.busy(ws.places)
     if what:
         then = plumbing.busy_hint(what)
@@ -167,6 +171,8 @@ def write(
     What is not versioned has neither HEAD nor pin: it is stored whatever git is doing, and its
     index always follows with its next reader.
     """
+    from vmrag_link.ops.documents import branches
+
     if not isinstance(ws, Workspace):
         return _store_here(ws, plan, purpose)
     for _ in range(ATTEMPTS):
@@ -188,6 +194,8 @@ def write(
 
 def _refuse_sources(ws: Workspace, at: At, rows: Write) -> None:
     """Raise `SourceReadOnly` for a new collection of the name that a source's has."""
+    from vmrag_link.ops.documents.collections import source_read_only
+
     derived = {each.collection for each in ws.sources.configured}
     named = [each.name for each in rows.put_collections if each.name in derived]
     if named and not {each.name for each in ws.engine.collections(at)}.intersection(named):
@@ -216,6 +224,8 @@ class _Change(NamedTuple, Generic[R]):
 
 
 def _store_and_index(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[Draft, R], None]) -> Landed[R]:
+    from vmrag_link.index.contents import chunks_held
+
     branch, revision = change.branch, change.revision
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.chroma import bindings
 from vmrag_link.errors import VmragError
 from vmrag_link.workspace import Workspace
 
@@ -31,6 +30,8 @@ def wait_if_set(ws: Workspace) -> None:
     """Wait where `index.chroma` says so. Raises `IndexExtraMissing` where a store is wanted that
     cannot be made without the extra.
     """
+    from vmrag_link.chroma import bindings
+
     chroma, bound = ws.chroma, ws.binding
     if bound is None or chroma.mode == "off":
         return

@@ -8,7 +8,7 @@ answering where the pin cannot be followed now.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link.errors import (
     ChromaServerFailed,
@@ -23,8 +23,10 @@ from vmrag_link.errors import (
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending, recover
 from vmrag_link.sync import background
-from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import ReadableStore, Workspace, reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.apply import SyncReport
 
 ATTEMPTS = 3
 """How often a command looks again because another process moved the pin while it looked."""

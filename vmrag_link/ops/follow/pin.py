@@ -22,7 +22,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.follow import losses, recovery
 from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.pins.offers import Offer, offers, undecided
+from vmrag_link.ops.pins.history_pins import Offer, offers, undecided
 from vmrag_link.ops.pins.pinning import Attributes, PinBlock, PinReport
 from vmrag_link.paths import PIN_NAME, Places, require_files
 from vmrag_link.sync.target import Trigger

@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     quoted,
     shortened,
 )
-from vmrag_link.git import pin_conflict, plumbing, worktrees
+from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
@@ -129,6 +129,8 @@ def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     """Finish the commit of another work tree on this code branch, unless that is alive and holds
     its lock.
     """
+    from vmrag_link.git import worktrees
+
     theirs = Path(entry.git_dir)
     if theirs not in worktrees.git_dirs(ws.places) or not theirs.is_dir():
         _finish(ws, path, entry)
@@ -143,6 +145,8 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     """Finish a commit; the caller holds the workspace's lock. An entry whose branch HEAD has left
     stays until HEAD comes back.
     """
+    from vmrag_link.git import pin_conflict
+
     branch = ws.engine.branch(entry.kb_branch)
     if branch is None or branch.head == entry.parent:
         ws.journal.finish(path)  # killed before the knowledge base was committed: the documents are still uncommitted

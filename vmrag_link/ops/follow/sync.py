@@ -8,7 +8,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import chroma, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.sync import eviction, sentences
+from vmrag_link.sync import sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.target import read_own_pin
@@ -23,6 +23,8 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     the Chroma server of the settings; raises why that cannot be. `index.chroma: wait` and
     `chroma.share: wait` ask for it each time.
     """
+    from vmrag_link.sync import eviction
+
     _require_readable_pin(ws)
     lazy_fetch.bring(ws, insist=True)
     recover(ws)

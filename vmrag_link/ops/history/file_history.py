@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -13,16 +13,17 @@ from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
-from vmrag_link.ops.history import compare, known, ranges
+from vmrag_link.ops.history import ranges
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.known import FoundFile
 from vmrag_link.ops.history.revparse import HEAD, WORKING
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import documents, texts
 from vmrag_link.sources.files import NoDocument, TreeFile
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.known import FoundFile
 
 _RANGE_AND_NAME = 2
 
@@ -69,6 +70,8 @@ class FileHistory:
 
     def diff(self, step: FileStep, detail: Detail) -> WordDiff:
         """What the commit changed of the document, against its first parent."""
+        from vmrag_link.ops.history import compare
+
         change = step.change
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
         sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
@@ -96,6 +99,8 @@ class FileHistory:
 
     def _document(self, path: str, blob: str, size: int) -> Document | None:
         """None where there is no file, or it is no text."""
+        from vmrag_link.sources import documents, texts
+
         if not 0 < size <= self._most_bytes:
             return None
         file = TreeFile(path, blob, size, handwritten=True)
@@ -127,6 +132,8 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 
 def _named(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
     """The document, and whether it is there: it may be gone."""
+    from vmrag_link.ops.history import known
+
     end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
@@ -223,6 +230,8 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
 
 
 def _uncommitted(ws: Workspace, file: TreeFile) -> file_blame.BlamedFile:
+    from vmrag_link.sources import texts
+
     (_, text), *_ = texts.texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
     found = [file_blame.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange
@@ -16,9 +16,11 @@ from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.ranges import Reach
-from vmrag_link.ops.history.trail import DocumentVisit, Trail
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.trail import DocumentVisit, Trail
 
 _MOST = 2
 _EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
@@ -91,6 +93,8 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
         infos = log.pinned(ws, found[:limit])
         steps = [LogStep(each, tuple(one for one in each.parents if one not in hidden)) for each in infos]
         return Revisions(ws, steps, more=len(found) > limit)
+    from vmrag_link.ops.history.trail import Trail
+
     trail = Trail(ws.engine, reach.heads, hidden)
     for name in _readings(ws, document):
         if visits := _visits(trail, name, limit):

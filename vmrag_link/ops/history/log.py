@@ -6,6 +6,7 @@ import datetime as dt
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,8 +15,10 @@ from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.history import pinned_by
 from vmrag_link.ops.history.pinned_by import GitCommit
-from vmrag_link.ops.history.ranges import Reach
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.ranges import Reach
 
 
 class PinnedRevision(RevisionInfo, frozen=True):

@@ -10,7 +10,7 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.git import history as git_history
 from vmrag_link.git import plumbing, refs
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
@@ -27,7 +27,7 @@ def commits(ws: Workspace, revisions: Collection[str], *, also: Iterable[str] = 
     commits that no ref may have, by full hash, with their ancestors.
     """
     pinned: dict[str, str] = {}
-    for pin, introducing in pinning.read_pins(ws.places, reflogs=False, also=also):
+    for pin, introducing in history_pins.read_pins(ws.places, reflogs=False, also=also):
         if pin.dolt_commit in revisions:
             pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
     found: dict[str, list[GitCommit]] = {}

@@ -39,7 +39,6 @@ from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.ops.remotes import destinations
 from vmrag_link.suggest import nearest
 from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
@@ -259,6 +258,8 @@ def remote_head(ws: Workspace, name: str) -> str | None:
 
     The remote is one of git's, or `origin` for the pinned one.
     """
+    from vmrag_link.ops.remotes import destinations
+
     remote, _, branch = name.partition("/")
     if not branch or reserved(branch):
         return None
@@ -292,6 +293,8 @@ def _pinned_remote(ws: Workspace) -> list[Address]:
 
     None if it is unclear or not trusted: nothing was fetched from it then.
     """
+    from vmrag_link.ops.remotes import destinations
+
     try:
         return destinations.named(ws, destinations.stated_remote(ws))
     except RemoteError:

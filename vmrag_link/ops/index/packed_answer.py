@@ -26,8 +26,6 @@ from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View, Workspace
 
-MOST_NEIGHBOURS = 5
-
 
 class PackRequest(Record, frozen=True):
     """`budget` in tokens; with each piece come so many `neighbours` before and after it, if they

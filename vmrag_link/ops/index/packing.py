@@ -17,14 +17,6 @@ from vmrag_link import terminal_text
 from vmrag_link.documents.headings import HeaderPaths
 from vmrag_link.models import IndexedPiece, Record
 
-LEAST_BUDGET = 100
-"""Tokens: a head line, and a few lines."""
-
-MOST_BUDGET = 1_000_000
-
-MOST_HITS = 200
-"""The ranked pieces that are looked at, where nobody says how many."""
-
 CHARACTERS_OF_TOKEN = 4
 """About; of ASCII. Of other text so many bytes."""
 

@@ -6,19 +6,20 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.documents.headings import HeaderPaths
 from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
-from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
-from vmrag_link.ops.index.packing import Span, signature_above
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.query import Hit
-from vmrag_link.sources.readable import is_notebook
 from vmrag_link.workspace import ReadableStore
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.index.packing import Span
 
 _UNTITLED = frozenset(("text", "rst", "asciidoc", "csv", "json", "xml"))
 """Types of files in whose texts a line that begins with `#` is no heading."""
@@ -82,6 +83,8 @@ class PassagePlaces:
         question: CodeQuestion | None = None,
     ) -> PlacedPassage:
         """`question`: asks for a name, perhaps."""
+        from vmrag_link.ops.index.packing import signature_above
+
         start = self.start(passage)
         if start is None:
             return passage
@@ -140,6 +143,8 @@ class PassagePlaces:
     @property
     def _is_file(self) -> bool:
         """Whether the text is the whole file, whatever encoding that has."""
+        from vmrag_link.sources.readable import is_notebook
+
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
 
     @cached_property
@@ -167,6 +172,8 @@ class PassagePlaces:
     @cached_property
     def spans(self) -> list[Span]:
         """The chunks of the text."""
+        from vmrag_link.ops.documents.document_selection import chunks_of
+
         return [(each.start, each.end) for each in chunks_of(self._ws, self._collection, self._document)]
 
     def start(self, passage: Hit) -> int | None:

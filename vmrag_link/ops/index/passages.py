@@ -18,9 +18,7 @@ from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.code_ranking import CodeQuestion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.sync import source_views
 from vmrag_link.workspace import ReadableStore, View, Workspace
-from vmrag_link.workspace.indexed_rows import IndexedRows
 
 
 class PassagePlace(Record, frozen=True):
@@ -144,6 +142,8 @@ def documents_of(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
     """The documents of the passages, each once."""
+    from vmrag_link.workspace.indexed_rows import IndexedRows
+
     ids: dict[str, dict[str, None]] = {}
     for each in passages:
         ids.setdefault(each.collection, {})[each.doc_id] = None
@@ -175,6 +175,8 @@ def committed_files(
     """What the files of sources among these are at the commit that answers; nothing for one that
     this clone has not any more.
     """
+    from vmrag_link.sync import source_views
+
     if view.sources is None:
         return {}
     tags = source_views.read(view.sources.folder).tags

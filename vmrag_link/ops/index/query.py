@@ -1,34 +1,25 @@
-"""Search by meaning and by words, in the knowledge of HEAD or of another git ref; and find where
-code defines what a name means.
-"""
+"""Search by meaning and by words, in the knowledge of HEAD or of another git ref."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.code.pieces import LONGEST_SIGNATURE
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index import verify
-from vmrag_link.index.reader import IndexReader, damage_errors
-from vmrag_link.models import IndexedPiece, Record, pieces_of
+from vmrag_link.models import Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
-from vmrag_link.retrieval.narrowing import Narrowing, dotted, narrowing, symbol_matcher
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.suggest import no_collection
-from vmrag_link.sync import eviction
 from vmrag_link.workspace import ReadableStore, View, Workspace, twins
 
 T = TypeVar("T")
@@ -113,6 +104,8 @@ def searching(
 
 def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
     """An index that proves damaged is built again, once."""
+    from vmrag_link.sync import eviction
+
     view: View | None = None
     for last in (False, True):
         try:
@@ -157,104 +150,3 @@ def how_to_keep(ws: Workspace, kb: KbBlock) -> str:
         permissions.make_folder(folder)
         permissions.make_file(marker)
     return NOT_SET_UP
-
-
-class SymbolDefinition(Record, frozen=True, omit_defaults=True):
-    """`path` from the top of the repository; `line` is that of the declaration, `last_line` where
-    it ends, from 1. `uncommitted`: how the file differs from the commit.
-    """
-
-    path: str
-    line: int
-    last_line: int
-    symbol: str
-    kind: str
-    signature: str
-    collection: str
-    uncommitted: str = ""
-
-
-class SymbolReport(Record, frozen=True):
-    """`definitions` of a name: first those in which its letters have the same case, by path and
-    line. `notes`: why the answer is not from the pinned revision, if so.
-    """
-
-    name: str
-    definitions: list[SymbolDefinition]
-    kb: KbBlock
-    notes: tuple[str, ...] = ()
-
-
-def symbols(
-    ws: ReadableStore,
-    name: str,
-    *,
-    collections: Sequence[str] | None = None,
-    among: Narrowing | None = None,
-    at: RankedRevision | None = None,
-) -> SymbolReport:
-    """The definitions of which a name is the last part, or the last ones (`Session.refresh`), with
-    `*` for any letters. Case counts where the name has capital letters.
-
-    `collections`: None for all that are code. Raises `CollectionMissing`, and `UsageInvalid` for a
-    name without a letter or `*`.
-    """
-    asked = narrowing(symbols=[name])
-    wanted = asked.symbols[0] if asked else ""
-    if not re.search(r"[\w*]", wanted):
-        raise UsageInvalid(
-            f"{name!r} names no symbol.", hint="vmrag query --symbols Session.refresh", parameter="symbols"
-        )
-
-    def look(searcher: Searcher, view: View) -> SymbolReport:
-        names = _code_collections(searcher, view, collections)
-        uncommitted = view.sources.uncommitted if view.sources else {}
-        found = []
-        with damage_errors(view.folder), IndexReader.open(view.folder, *view.more, hidden=view.hidden) as index:
-            for each in names:
-                for definition in _definitions(index, each, wanted, among or Narrowing()):
-                    changed = uncommitted.get(each, {}).get(definition.path, "")
-                    found.append(msgspec.structs.replace(definition, uncommitted=changed))
-        exact = re.compile(symbol_matcher(wanted, within=False).pattern)
-        found.sort(key=lambda each: (not exact.search(dotted(each.symbol)), each.path, each.line, each.collection))
-        return SymbolReport(name, found, viewed(ws, view).kb, view.notes)
-
-    return searching(ws, look, at=at)
-
-
-def _code_collections(searcher: Searcher, view: View, names: Sequence[str] | None) -> list[str]:
-    there = {each.name: each for each in searcher.collections()}
-    for name in names or ():
-        if name not in there:
-            require_readable(view, name, list(there))
-            raise no_collection(name, list(there))
-    return [name for name, each in there.items() if each.is_code and (not names or name in names)]
-
-
-def _definitions(index: IndexReader, collection: str, name: str, among: Narrowing) -> Iterator[SymbolDefinition]:
-    """Those in a collection."""
-    wanted, narrowed = WantedSymbol(name, within=False), NarrowingFilter(among)
-    found = [
-        (document.doc_id, row, piece, declared)
-        for document in narrowed.documents(index, collection)
-        if wanted.may_be_in(document.metadata)
-        for row, piece in enumerate(pieces_of(document), document.first)
-        for declared in piece.declared
-        if wanted.is_meant(declared[0]) and narrowed.takes_symbol(declared[0], declared[1])
-    ]
-    texts = index.texts({row for _, row, piece, declared in found if declared != _own(piece)})
-    for path, row, piece, declared in found:
-        symbol, kind, line, last_line = declared
-        signature = piece.signature if declared == _own(piece) else _signature(texts[row], line - piece.line)
-        yield SymbolDefinition(path, line, last_line, symbol, kind, signature, collection)
-
-
-def _own(piece: IndexedPiece) -> tuple[str, str, int, int] | None:
-    """The declaration of the symbol that a piece is of, if that begins in it."""
-    return next((each for each in piece.declared if each[:2] == (piece.symbol, piece.kind)), None)
-
-
-def _signature(text: str, row: int) -> str:
-    """What a declaration's row of a text says, without what opens its body."""
-    found = " ".join(text.split("\n")[row].split())
-    return found.rstrip("{").strip()[:LONGEST_SIGNATURE].strip()

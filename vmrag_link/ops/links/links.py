@@ -25,7 +25,7 @@ from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Link, Record
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.workspace import Workspace
@@ -102,7 +102,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
 
 def derive(ws: Workspace, url: str) -> Iterable[Link]:
     """The links that the history of every ref tells of. A pin that cannot be read links nothing."""
-    for pin, commits in pinning.read_pins(ws.places, reflogs=False):
+    for pin, commits in history_pins.read_pins(ws.places, reflogs=False):
         for commit in commits:
             yield Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
 

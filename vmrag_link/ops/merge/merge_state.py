@@ -8,7 +8,7 @@ computed from the revisions and the decisions each time: an engine need not keep
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,16 +19,16 @@ from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging.conflicts import Choice
-from vmrag_link.merging.markers import Labels
-from vmrag_link.merging.revisions import Signature
-from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
-from vmrag_link.ops.merge import sides
-from vmrag_link.ops.merge.merge_pins import base_revision
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace, twins
+
+if TYPE_CHECKING:
+    from vmrag_link.merging.markers import Labels
+    from vmrag_link.merging.revisions import Signature
+    from vmrag_link.merging.threeway import Merged
 
 FORMAT = 2
 """The format of the file, which a newer program's exceeds."""
@@ -69,6 +69,8 @@ class MergeState(Record, frozen=True):
 
         Both are stored, so that a merge that was killed gives the same revision again.
         """
+        from vmrag_link.merging.revisions import Signature
+
         if not self.decisions or not self.decided_by:
             return None
         return Signature.decided(
@@ -145,6 +147,8 @@ def merged(ws: Workspace, state: MergeState) -> Merged:
 
     Raises `KnowledgeMoved` when it does not belong to this place any more.
     """
+    from vmrag_link.merging.threeway import Merged, merge
+
     here = ours(ws, state)
     if state.written or (state.kind == "git" and not _both_here(ws, state)):
         return Merged.nothing()  # or nothing that could be merged: one side is lost
@@ -154,6 +158,8 @@ def merged(ws: Workspace, state: MergeState) -> Merged:
 
 def labels(ws: Workspace, state: MergeState) -> Labels:
     """What the sides are called, for markers and for a person."""
+    from vmrag_link.ops.merge import sides
+
     found = pin_conflict.undecided(ws.places) if state.kind == "git" else None
     if found:
         return sides.labels_in_git(ws, found.stages)
@@ -185,6 +191,9 @@ def _in_git(ws: Workspace) -> MergeState | None:
     found = pin_conflict.undecided(ws.places)
     if found is None or found.stages.ours is None or found.stages.theirs is None:
         return None  # the pin was deleted on one side: git's own question
+    from vmrag_link.ops.merge import sides
+    from vmrag_link.ops.merge.merge_pins import base_revision
+
     base, left, right = (_side(ws, name, each) for name, each in zip(_SIDES, found.stages, strict=True))
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101

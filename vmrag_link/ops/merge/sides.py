@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
@@ -14,11 +14,13 @@ from vmrag_link.errors import GitReferenceMissing
 from vmrag_link.git import pin_conflict, plumbing, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
-from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.merging.markers import Labels
 from vmrag_link.models import Project, Record, RevisionInfo, Row
 from vmrag_link.ops.history.ranges import base_of, pinned, with_head
 from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:
+    from vmrag_link.merging.conflicts import Conflict
+    from vmrag_link.merging.markers import Labels
 
 _MOST = 200
 """Revisions of a side that are searched for the last change of a document."""
@@ -59,6 +61,8 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
 
 
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
+    from vmrag_link.merging.markers import Labels
+
     stopped = pin_conflict.stopped(ws.places)
     ours = ws.trigger().branch or _branch(stages.ours)
     return Labels(ours=ours, theirs=_theirs(ws, stopped, stages, ours))
@@ -66,6 +70,8 @@ def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
 
 def labels(symbolic: str, source: str) -> Labels:
     """Of a merge of ours: HEAD's branch, and what was merged."""
+    from vmrag_link.merging.markers import Labels
+
     return Labels(ours=symbolic.removeprefix(BRANCHES) or "ours", theirs=source)
 
 

@@ -30,7 +30,7 @@ from vmrag_link.ops.migration import exchange, references
 from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, is_carried, plan_migration
 from vmrag_link.ops.migration.exchange import MigrationState
 from vmrag_link.ops.migration.references import Changed
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
 
@@ -93,7 +93,7 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
         references.require_nothing_open(ws)
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
-        pins, size = pinning.pinned_everywhere(ws.places), paths.size_of(ws.places.kb)
+        pins, size = history_pins.pinned_everywhere(ws.places), paths.size_of(ws.places.kb)
         missing = set(pins) - ws.engine.parents(pins).keys()
         # Who migrated first pins new names, which this run makes.
         wanted, absent = plan_migration(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
@@ -150,7 +150,7 @@ def _carry(
             done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
             references.transfer_names(ws.engine, new, wanted, done.entries)
         made += done.new
-        pins = pinning.pinned_everywhere(ws.places)
+        pins = history_pins.pinned_everywhere(ws.places)
         with _still(ws, "migrate"):
             wanted, before = plan_migration(ws.engine, pins), wanted
             if wanted == before:
@@ -298,5 +298,5 @@ def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
 
 def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """The numbers of a report on a migration that a kill had all but ended."""
-    wanted = plan_migration(ws.engine, pinning.pinned_everywhere(ws.places))
+    wanted = plan_migration(ws.engine, history_pins.pinned_everywhere(ws.places))
     return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)

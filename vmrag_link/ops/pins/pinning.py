@@ -1,16 +1,15 @@
-"""The pin as a file in git: write it and stage it, have our driver merge it, and read the pins of
-git's whole history. Nothing here commits or amends in git.
+"""The pin as a file in git: write it, stage it, and have our driver merge it. Nothing here commits
+or amends in git.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import history, pin_merge, plumbing, worktrees
+from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, remove_temporaries, require_files, write_atomically, write_through
 from vmrag_link.pin import Pin
@@ -104,40 +103,6 @@ def is_pin(data: bytes) -> bool:
     except PinMalformed:
         return False
     return True
-
-
-def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
-    """As `read_pins`, of a commit and its ancestors."""
-    return _readable_pins(places, history.reachable_pins(places, [commit]))
-
-
-def pins_after(places: Places, commit: str) -> Iterator[Pin]:
-    """The pins that descendants of a commit introduce, oldest first."""
-    return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
-
-
-def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
-    """Each pin with the commits that introduced it, newest first, of the refs in
-    `git.history.pins`.
-
-    Unreadable pins are left out.
-    """
-    return _readable_pins(places, history.pins(places, reflogs=reflogs, also=also))
-
-
-def pinned_everywhere(places: Places) -> list[str]:
-    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
-    work trees, and what it is in the middle of.
-    """
-    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
-    committed = (pin for pin, _ in read_pins(places, also=worktrees.noted_commits(places)))
-    return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
-
-
-def _readable_pins(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
-    for data, commits in found.items():
-        if pin := parsed(places.kb, data):
-            yield pin, commits
 
 
 class Attributes(Record, frozen=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
@@ -12,7 +13,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.publish import vouching
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
@@ -55,7 +56,7 @@ def push(
         _pins(ws),
         force=heads if force else (),
         replace_map=force,
-        superseded=_former_pins(ws, heads),
+        superseded=functools.partial(_former_pins, ws),
         links=share.of_head(ws) if ws.config.link.share else (),
     )
     places = destinations.to_push(ws, remote)
@@ -221,18 +222,15 @@ def _pins(ws: Workspace) -> list[str]:
     return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
 
 
-def _former_pins(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
-    """All that the code branches of these KB branches ever pinned, here or not."""
+def _former_pins(ws: Workspace, name: str) -> list[str]:
+    """All that the code branch of a KB branch ever pinned, here or not."""
     codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
-    found = {}
-    for name in names:
-        try:
-            found[name] = _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
-        except GitReferenceMissing:
-            continue  # no code branch writes on it
-    return found
+    try:
+        return _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
+    except GitReferenceMissing:
+        return []  # no code branch writes on it
 
 
 def _history(ws: Workspace, commit: str) -> list[str]:
     """What a commit and its ancestors pin, newest first."""
-    return [pin.dolt_commit for pin, _ in pinning.pins_reached(ws.places, commit)]
+    return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, commit)]

@@ -12,7 +12,6 @@ from vmrag_link.engines.base import EngineName, reserved
 from vmrag_link.errors import PinMalformed, RemoteEmpty, RemoteError, RemoteInvalid
 from vmrag_link.git import plumbing, remotes, settings
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
 from vmrag_link.pin import Pin
 from vmrag_link.pin_values import remote_flaw
 from vmrag_link.transport import address, trust
@@ -60,7 +59,9 @@ def engine_of(ws: Workspace) -> EngineName:
     """
     if ws.initialized:
         return ws.engine.name
-    pin = _pin(ws) or next((each for each, _ in pinning.read_pins(ws.places, reflogs=False)), None)
+    from vmrag_link.ops.pins import history_pins
+
+    pin = _pin(ws) or next((each for each, _ in history_pins.read_pins(ws.places, reflogs=False)), None)
     return ws.config.engine if pin is None else pin_values.written_by(pin.dolt_commit)
 
 

@@ -10,7 +10,7 @@ from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations, revision_map, shared_links
 from vmrag_link.pin import Pin
 from vmrag_link.progress import FETCHING
@@ -153,7 +153,7 @@ def take_map(ws: Workspace, address: Address) -> None:
     """Know old names as the remote knows them. Raises `KnowledgeRefused` for a wrong one."""
 
     def pinned() -> Iterator[Pin]:
-        return (pin for pin, _ in pinning.read_pins(ws.places, reflogs=False))
+        return (pin for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
 
     revision_map.take(ws.engine, address.key, pinned=pinned, progress=ws.progress)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.git import remotes, tracking
+from vmrag_link.git import tracking
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
@@ -59,6 +58,9 @@ def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
     """Where it should be, for people."""
+    from vmrag_link.git import remotes
+    from vmrag_link.ops.remotes import destinations
+
     own = destinations.own_ref(ws, pin.dolt_remote)
     return ref.removeprefix(tracking.REMOTES).partition("/")[0] if own else remotes.shown(pin.dolt_remote)
 

@@ -16,8 +16,8 @@ from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.pins.offers import Offer, offers
+from vmrag_link.ops.pins import history_pins, pinning
+from vmrag_link.ops.pins.history_pins import Offer, offers
 from vmrag_link.ops.pins.pinning import ATTRIBUTES, PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
@@ -201,7 +201,7 @@ def begin(
 
 
 def _pinned_somewhere(ws: Workspace) -> bool:
-    return any(True for _ in pinning.read_pins(ws.places, reflogs=False))
+    return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
 
 
 def _cloned(ws: Workspace) -> str:

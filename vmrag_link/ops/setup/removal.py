@@ -17,7 +17,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.merge import merge_state
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.setup.init import require_no_links
@@ -137,7 +137,7 @@ def _losses(ws: Workspace) -> Losses:
     aside = tuple(each.name for each in branches if each.name.startswith(ASIDE_PREFIX))
     own = [each for each in branches if not reserved(each.name)]
     here = ws.target().pin
-    named = [*([here] if here else ()), *(pin for pin, _ in pinning.read_pins(ws.places))]
+    named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
     pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
     heads, problem = _remote_heads(ws)
     known = {*heads, root_of(ws.engine)}

@@ -8,7 +8,7 @@ from typing import Literal
 
 from vmrag_link import env
 from vmrag_link.errors import first_of, plural
-from vmrag_link.git import hook_scope, hooks, plumbing
+from vmrag_link.git import hooks, plumbing
 from vmrag_link.git.hooks import MissingHooks
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes.unpushed import UnpushedPin, unpushed
@@ -70,6 +70,8 @@ def _effect(gone: MissingHooks) -> str:
 
 
 def _command(ws: Workspace, gone: MissingHooks) -> str:
+    from vmrag_link.git import hook_scope
+
     if gone.why == "elsewhere":
         return "vmrag install --worktree"
     usual = gone.folder == str(ws.places.common / "hooks") or gone.tool in ("husky", "lefthook", "pre-commit")

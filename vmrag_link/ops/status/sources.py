@@ -7,7 +7,6 @@ from typing import Literal
 
 from vmrag_link.errors import EngineError, GitError, LimitExceeded, NotInitialized, PinError
 from vmrag_link.models import Record
-from vmrag_link.sources import work_tree
 from vmrag_link.workspace import Workspace, source_tree, twins
 from vmrag_link.workspace.source_tree import SourceTree
 
@@ -45,6 +44,8 @@ def sources_status(ws: Workspace) -> SourcesStatus | None:
     """
     if not ws.sources.configured:
         return None
+    from vmrag_link.sources import work_tree
+
     try:
         tree = source_tree.in_work_tree(ws)
         assert tree is not None  # noqa: S101  there are sources

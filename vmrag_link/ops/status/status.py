@@ -13,7 +13,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, enumerated, quoted
-from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
@@ -276,12 +276,14 @@ def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
     """Whether the next clone gets another pin: git commits the files that one names, and nothing
     else that is staged.
     """
+    from vmrag_link.git import pin_conflict
+
     if target.state != "pinned" or pin_conflict.undecided(ws.places):
         return []
-    committed = plumbing.blob(ws.places, f"HEAD:{PIN_NAME}") if plumbing.head(ws.places).commit else None
-    if committed == target.trigger.pin:
+    pin = target.trigger.pin
+    if pin is not None and plumbing.head(ws.places).commit and plumbing.holds(ws.places, f"HEAD:{PIN_NAME}", pin):
         return []
-    if pin_merge.staged_pin(ws.places) == target.trigger.pin:
+    if pin_merge.staged_pin(ws.places) == pin:
         which = "" if pin_merge.is_merge(ws.places) else f" {PIN_NAME}"  # git refuses paths in a merge
         return [f"The pin is staged, and in no commit yet: git commit{which}"]
     return [f"The pin is in no commit yet, and not staged: git add {PIN_NAME}"]

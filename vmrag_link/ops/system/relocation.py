@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import plural
 from vmrag_link.models import SYSTEM, At, Collection, Document, Record, Working
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.collections import exact
-from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.follow.follow_pin import move_for_reading
 from vmrag_link.ops.system import collections
 from vmrag_link.ops.system.collections import CODEBASE, Put
 from vmrag_link.ops.system.stores import PRIVATE
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.documents.writing import Landed, Planned
 
 COMMAND = "vmrag learning move"
 
@@ -72,6 +72,9 @@ def move(ws: Workspace) -> Landed[MoveReport]:
 
     The history of the knowledge base keeps what was committed. Raises as `writing.write`.
     """
+    from vmrag_link.ops.documents import writing
+    from vmrag_link.ops.documents.writing import Landed
+
     move_for_reading(ws)
     versioned = ws.config.system.versioned
     source, at = _source(ws)
@@ -114,6 +117,8 @@ def _read(store: DocumentStore, at: At) -> list[_Read]:
 
 def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Planned[dict[str, set[str]]]:
     """Reports the ids, by collection, under which something else is there already."""
+    from vmrag_link.ops.documents.writing import Planned
+
     puts, kept = [], {}
     for collection, rows in read:
         found, new = collections.find_or_new(target, at, collection.name)
@@ -126,6 +131,9 @@ def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Plann
 
 def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Planned[None]:
     """What was changed here since it was read stays; a collection goes with its last document."""
+    from vmrag_link.ops.documents.collections import exact
+    from vmrag_link.ops.documents.writing import Planned
+
     gone: list[tuple[str, str]] = []
     empty: list[str] = []
     for collection, rows in moved:

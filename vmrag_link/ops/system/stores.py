@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from vmrag_link.documents.import_base import leads_out
 from vmrag_link.errors import UsageInvalid, enumerated
-from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At
 from vmrag_link.ops.documents.collections import exact, own_names, source_read_only
 from vmrag_link.ops.follow.follow_pin import move_for_reading
@@ -87,6 +86,8 @@ def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
     """Raises `SourceReadOnly` for a collection that is made of files, with the path of the first of
     these documents or chunks that is one.
     """
+    from vmrag_link.index.metadata import parse_chunk_id
+
     if made_of_files(ws, name):
         documents = [found[0] if (found := parse_chunk_id(each)) else each for each in ids]
         paths = (each for pair in zip(ids, documents, strict=True) for each in pair)

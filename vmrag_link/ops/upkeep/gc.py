@@ -23,7 +23,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
 from vmrag_link.paths import size_of
@@ -152,7 +152,7 @@ def needed(ws: Workspace) -> list[str]:
 
 def pinned(ws: Workspace) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first."""
-    return pinning.pinned_everywhere(ws.places)
+    return history_pins.pinned_everywhere(ws.places)
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:

@@ -16,7 +16,7 @@ from vmrag_link.chroma_server.lease import give_up, is_current
 from vmrag_link.engines.base import ROOT_BRANCH, reserved, root_of
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import nothing_at
 from vmrag_link.ops.upkeep.gc import needed, pinned
@@ -86,7 +86,7 @@ def _pins(ws: Workspace) -> list[str]:
 
     Nothing else of ours was ever meant to be pushed.
     """
-    found = (pin.dolt_commit for pin, _ in pinning.read_pins(ws.places, reflogs=False))
+    found = (pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
     return [revision for revision in dict.fromkeys(found) if ws.engine.has_revision(revision)]
 
 

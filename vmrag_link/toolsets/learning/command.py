@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from msgspec.structs import replace
 
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, group
 from vmrag_link.cli.base import command as vmrag_command

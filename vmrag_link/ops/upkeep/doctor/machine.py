@@ -18,7 +18,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import confinement
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
-from vmrag_link.errors import ConfigInvalid, DoltMissing, FileFailed, quoted
+from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
 from vmrag_link.git import sharing
 from vmrag_link.git.run import git
 from vmrag_link.index.views import segments_of
@@ -35,7 +35,7 @@ MEGABYTE = 1_000_000
 def _check_programs(ws: Workspace) -> Iterator[Finding]:
     yield from _check_git(ws)
     yield from _check_path()
-    yield from _check_dolt(ws)
+    yield from _check_engine(ws)
     yield from _check_conversion()
     yield from _check_chroma(ws)
 
@@ -49,17 +49,16 @@ def _check_git(ws: Workspace) -> Iterator[Finding]:
         yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
 
 
-def _check_dolt(ws: Workspace) -> Iterator[Finding]:
-    """Where the knowledge base is Dolt's: whether this machine can run it."""
-    if engine_of(ws.places.kb) != "dolt":
-        return
-    from vmrag_link.engines.dolt import program
-
+def _check_engine(ws: Workspace) -> Iterator[Finding]:
+    """Whether this machine can run the engine of the knowledge base, or of the one to come."""
+    there = engine_of(ws.places.kb)
     try:
-        opening.require("dolt", ws.settings.dolt_access)
-    except (ConfigInvalid, DoltMissing) as error:
-        yield Finding(error.code, "error", error.message, error.hint, str(ws.places.kb))
-    if find_spec("doltcli") is None:
+        opening.require(there or ws.config.engine, ws.settings.dolt_access)
+    except (ConfigInvalid, DoltMissing, EngineFailed) as error:
+        yield Finding(error.code, "error" if there else "warning", error.message, error.hint, str(ws.places.kb))
+    if there == "dolt" and find_spec("doltcli") is None:
+        from vmrag_link.engines.dolt import program
+
         message = "doltcli is not installed: Dolt's program is run without it."
         install = program.how_to_install_doltcli(sys.version_info[:2])
         yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")

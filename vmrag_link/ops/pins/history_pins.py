@@ -1,25 +1,59 @@
-"""Which knowledge a commit that pins none could take: that of an old tag, say, or of another
-branch from before there was a pin.
+"""The pins of git's whole history, read; and which knowledge a commit that pins none could take:
+that of an old tag, say, or of another branch from before there was a pin.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import PinMissing, enumerated, plural
 from vmrag_link.git import history, plumbing, worktrees
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 NO_DOCUMENTS = "no documents, to import this commit's own"
-
 _MOST = 3
 """Branches that are named."""
+
+
+def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+    """As `read_pins`, of a commit and its ancestors."""
+    return _readable(places, history.reachable_pins(places, [commit]))
+
+
+def pins_after(places: Places, commit: str) -> Iterator[Pin]:
+    """The pins that descendants of a commit introduce, oldest first."""
+    return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
+
+
+def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+    """Each pin with the commits that introduced it, newest first, of the refs in
+    `git.history.pins`.
+
+    Unreadable pins are left out.
+    """
+    return _readable(places, history.pins(places, reflogs=reflogs, also=also))
+
+
+def pinned_everywhere(places: Places) -> list[str]:
+    """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
+    work trees, and what it is in the middle of.
+    """
+    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
+    committed = (pin for pin, _ in read_pins(places, also=worktrees.noted_commits(places)))
+    return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
+
+
+def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+    for data, commits in found.items():
+        if pin := parsed(places.kb, data):
+            yield pin, commits
 
 
 class Offer(Record, frozen=True):
@@ -52,12 +86,12 @@ def offers(ws: Workspace) -> tuple[Offer, ...]:
     """
     code = plumbing.head(ws.places).commit
     commits: dict[str, str] = {}
-    for pin, introduced in pinning.read_pins(ws.places, reflogs=False):
+    for pin, introduced in read_pins(ws.places, reflogs=False):
         commits.setdefault(pin.dolt_commit, introduced[0])
     stands = _usable(ws, filter(None, [ws.standing_revision]))
-    later = (pin.dolt_commit for pin in pinning.pins_after(ws.places, code)) if code else ()
+    later = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
     found = [*stands, *_usable(ws, later), *([] if stands else _usable(ws, commits))]
-    ends = _ends(ws)
+    ends = _branches_at(ws)
     return tuple(
         Offer(each, ws.engine.count(each), commits.get(each, ""), tuple(ends.get(each, ())))
         for each in dict.fromkeys(found)
@@ -80,7 +114,7 @@ def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
     return list(itertools.islice(usable, 1))
 
 
-def _ends(ws: Workspace) -> dict[str, list[str]]:
+def _branches_at(ws: Workspace) -> dict[str, list[str]]:
     """Each revision that a local branch of the code ends with, and these branches."""
     found: dict[str, list[str]] = {}
     for name, data in history.pins_of(

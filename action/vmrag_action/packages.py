@@ -1,0 +1,122 @@
+"""Which packages a mode needs, out of the exact versions that lie beside the Action.
+
+The standard library alone, because nothing is installed yet. `pyproject.toml` says what each extra
+requires, and `constraints.txt` who brings which other package (`# via`): what a mode needs is what
+its extras lead to. Of actions-toolkit the steps import `core` alone, which needs nothing else: its
+list is written without PyGithub, requests and what those bring.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = (ROOT / "constraints.txt", ROOT / "action" / "requirements.txt")
+
+_INDEX = ("code", "index", "web")
+"""`web` asks services of embedding and Chroma servers, where settings name one."""
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "repair": ("web",),  # opens pull requests
+    "update": ("web",),  # lists them
+    "sync": _INDEX,
+    "verify": (),
+    "check": _INDEX,
+    "link": (),
+    "report": (*_INDEX, "report"),
+}
+"""What each mode imports beside the base."""
+
+_ACTION = "action"
+_NOT_OFFERED = {_ACTION, "dev"}
+_VIA = re.compile(r"^ +#(?: via|  ) +([A-Za-z0-9._-]+)", re.MULTILINE)
+
+
+class LockedPackage(NamedTuple):
+    """An exact version with its hashes, once for each range of Pythons; the packages that bring
+    it.
+    """
+
+    entries: tuple[str, ...]
+    via: frozenset[str]
+
+
+def of_modes(modes: Iterable[str]) -> set[str]:
+    """The extras that modes need. The step `prepare` refuses what is no mode."""
+    return {extra for mode in modes for extra in EXTRAS.get(mode, ())}
+
+
+def offered() -> tuple[str, ...]:
+    """The extras that a workflow may ask for."""
+    return tuple(sorted(_project()["optional-dependencies"].keys() - _NOT_OFFERED))
+
+
+def folders() -> list[Path]:
+    """Where the packages of this checkout lie, as its wheel names them."""
+    packages = declared()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    return sorted({ROOT / Path(each).parent for each in packages})
+
+
+def entry_point(command: str) -> tuple[str, str]:
+    """Module and function of a command."""
+    module, _, function = str(_project()["scripts"][command]).partition(":")
+    return module, function
+
+
+def names(extras: Iterable[str]) -> list[str]:
+    """The packages of the base, of the Action and of some extras, with all that they bring."""
+    there = locked()
+    found: set[str] = set()
+    new = {each for extra in ("", _ACTION, *extras) for each in _required(extra)}
+    while new:
+        found |= new
+        new = {name for name, package in there.items() if package.via & new} - found
+    return sorted(found)
+
+
+def requirements(extras: Iterable[str]) -> str:
+    """A list for `--require-hashes --no-deps -r`."""
+    there = locked()
+    return "".join(entry for name in names(extras) for entry in there[name].entries)
+
+
+@functools.cache
+def locked() -> Mapping[str, LockedPackage]:
+    """By canonical name."""
+    found: dict[str, LockedPackage] = {}
+    for text in (entry for file in LOCKS for entry in re.split(r"\n(?=\S)", file.read_text().strip())):
+        name, before = _canonical(text), found.get(_canonical(text), LockedPackage((), frozenset()))
+        entry = "".join(f"{line}\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
+        found[name] = LockedPackage((*before.entries, entry), before.via.union(map(_canonical, _VIA.findall(text))))
+    return found
+
+
+@functools.cache
+def declared() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def _project() -> dict[str, Any]:
+    return dict(declared()["project"])
+
+
+def _required(extra: str) -> set[str]:
+    """What an extra (empty: the base) requires by itself, and through others of our extras."""
+    project = _project()
+    found: set[str] = set()
+    for each in project["optional-dependencies"][extra] if extra else project["dependencies"]:
+        if own := re.match(rf"{re.escape(project['name'])}\[([\w,-]+)\]", each):
+            found |= {name for other in own[1].split(",") for name in _required(other)}
+        else:
+            found.add(_canonical(each))
+    return found
+
+
+def _canonical(requirement: str) -> str:
+    """The name at its start, as indexes compare names."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]).lower()

@@ -1,0 +1,133 @@
+"""Which test files a change can break, as the imports say: `tests/check.py --changed [BASE]`.
+
+What is imported by name at run time is no import that anybody sees, so `AT_RUN_TIME` says it.
+A test that starts a process stands on what that process is made of: its helpers in `tests/support`
+import the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    "vmrag_link": ROOT / "vmrag_link",
+    "vmrag_hooks": ROOT / "hooks" / "vmrag_hooks",
+    "vmrag_mcp": ROOT / "mcp_server" / "vmrag_mcp",
+    "vmrag_action": ROOT / "action" / "vmrag_action",
+}
+AT_RUN_TIME = {
+    "vmrag_link.cli.commands": ("vmrag_link.cli.",),
+    "vmrag_mcp.registry": ("vmrag_mcp.tools.",),
+    "vmrag_link.proc": ("vmrag_link.conversion.child.", "vmrag_link.code.child.", "vmrag_hooks."),
+    "vmrag_mcp.reference": ("vmrag_link.toolsets.",),
+    "tests.contract.reading": ("vmrag_link.toolsets.", "vmrag_mcp."),
+    "tests.support.actions_runner": ("vmrag_action.",),
+}
+"""Module → the modules that it imports, or starts, by names that begin so."""
+
+ALWAYS = "tests/unit/test_project_rules.py"
+"""It reads every file."""
+
+EVERYTHING = ("pyproject.toml", "constraints", "tests/conftest.py", "tests/check.py", ".ci/")
+"""Files after whose change every test runs."""
+
+
+def tests_of(changed: Iterable[str]) -> list[str] | None:
+    """The test files for changed files, as paths below the root; None: all tests."""
+    files = list(changed)
+    if any(each.startswith(EVERYTHING) for each in files):
+        return None
+    modules = {each for file in files for each in _modules(ROOT / file)}
+    texts = [each for each in files if not each.endswith(".py")]
+    found = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if _stands_on(path, modules, texts)]
+    return sorted({ALWAYS, *(path.relative_to(ROOT).as_posix() for path in found)})
+
+
+def changed_since(base: str) -> list[str]:
+    """Files that differ from a commit, and those that git does not track."""
+    commands = (["diff", "--name-only", "-z", base], ["ls-files", "-z", "--others", "--exclude-standard"])
+    done = [subprocess.run(["git", *each], cwd=ROOT, capture_output=True, text=True, check=True) for each in commands]
+    return [name for each in done for name in each.stdout.split("\0") if name]
+
+
+def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
+    needed = _needed(path)
+    if _module(path) in modules or modules & needed:
+        return True
+    source = path.read_text()
+    here = path.parent.relative_to(ROOT).as_posix()
+    # A page, a table of tools, data: by name, or because they lie beside the test.
+    return any(Path(each).name in source or each.startswith(f"{here}/") for each in texts)
+
+
+def _needed(path: Path) -> frozenset[str]:
+    """The modules that a test file, and the helpers that it imports, stand on. The tests of a
+    toolset drive it through the server and the command line, so they stand on all of it.
+    """
+    direct = _imported(path)
+    found = set(direct)
+    parts = path.relative_to(ROOT / "tests").parts
+    if parts[0] == "toolsets":
+        found |= {each for each in _graph().modules if each.startswith(f"vmrag_link.toolsets.{parts[1]}.")}
+    for each in direct:
+        found |= _below(each)
+    return frozenset(found)
+
+
+@cache
+def _below(module: str) -> frozenset[str]:
+    if module.startswith("tests."):
+        path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+        return _needed(path) | _named(module) if path.exists() else frozenset()
+    graph = _graph()
+    return frozenset(graph.find_upstream_modules(module)) if module in graph.modules else frozenset()
+
+
+def _named(module: str) -> frozenset[str]:
+    beginnings = AT_RUN_TIME.get(module, ())
+    direct = {each for each in _graph().modules if each.startswith(beginnings)} if beginnings else set()
+    return frozenset(direct.union(*(_below(each) for each in direct)))
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    for importer, beginnings in AT_RUN_TIME.items():
+        if importer in graph.modules:
+            for each in graph.modules:
+                if each.startswith(beginnings) and each != importer:
+                    graph.add_import(importer=importer, imported=each)
+    return graph
+
+
+@cache
+def _imported(path: Path) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+    return frozenset(each for each in found if each.startswith((*PACKAGES, "tests")))
+
+
+def _modules(path: Path) -> set[str]:
+    """The module that a file is; of a file that is none, those beside it."""
+    if path.suffix == ".py":
+        return {_module(path)}
+    return {_module(each) for each in path.parent.glob("*.py")}
+
+
+def _module(path: Path) -> str:
+    """The dotted name of a file; of a test's, below `tests`."""
+    for name, folder in PACKAGES.items():
+        if path.is_relative_to(folder):
+            return ".".join((name, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -1,0 +1,276 @@
+"""What the Action installs for a mode, how, and when the workflow's cache has it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.actions_runner import pairs
+from vmrag_action import install, packages
+from vmrag_action.inputs import MODES
+
+OF_THE_INDEX = {"numpy", "pydantic-core", "tree-sitter", "tree-sitter-python"}
+OF_THE_WEB = {"httpx", "httpcore", "certifi"}
+OF_REPORTS = {"jinja2", "markupsafe"}
+NEVER = {"pygithub", "requests", "cryptography", "chromadb", "hatchling", "pytest"}
+"""What actions-toolkit would bring, what only Chroma's users need, and what builds and tests."""
+
+# -- which packages
+
+
+@pytest.mark.parametrize(
+    ("modes", "there", "missing"),
+    [
+        ({"link", "verify"}, set(), OF_THE_INDEX | OF_THE_WEB | OF_REPORTS),
+        ({"repair", "update"}, OF_THE_WEB, OF_THE_INDEX | OF_REPORTS),
+        ({"sync", "check"}, OF_THE_INDEX | OF_THE_WEB, OF_REPORTS),
+        ({"report"}, OF_THE_INDEX | OF_THE_WEB | OF_REPORTS, set()),
+    ],
+)
+def test_a_mode_needs_these_packages_and_no_others(modes: set[str], there: set[str], missing: set[str]) -> None:
+    """The tests of each mode's step run with them alone (`tests.support.actions_runner`)."""
+    for mode in modes:
+        found = set(packages.names(packages.of_modes([mode])))
+        assert there | {"actions-toolkit", "doltlite", "msgspec"} <= found
+        assert found.isdisjoint(missing | NEVER)
+
+
+def brought(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, frozenset[str]]]:
+    """What an installed package requires here, by its own metadata."""
+    found = set()
+    for each in map(Requirement, importlib.metadata.requires(name) or []):
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            found.add((canonicalize_name(each.name), frozenset(each.extras)))
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_packages_bring_is_what_their_metadata_say(mode: str) -> None:
+    """Another way to the same list: it has no more than the versions of other Pythons besides."""
+    new = brought("vmrag-link", frozenset(packages.of_modes([mode])))
+    found: set[tuple[str, frozenset[str]]] = set()
+    while new:
+        found |= new
+        new = {each for name, extras in new for each in brought(name, extras)} - found
+    wanted = {name for name, _ in found} | {"actions-toolkit"}
+    listed = set(packages.names(packages.of_modes([mode])))
+    assert wanted <= listed
+    assert listed - wanted <= {"typing-extensions"}  # of Python 3.12 and older
+
+
+def test_everything_that_is_listed_has_hashes() -> None:
+    for extra in packages.offered():
+        entries = packages.requirements([extra]).split("\n")
+        names = [number for number, line in enumerate(entries) if line and not line.startswith(" ")]
+        assert len(names) >= len(packages.names([extra]))
+        assert all(entries[number + 1].startswith("    --hash=sha256:") for number in names)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "extras"),
+    [
+        ({}, {"code", "index", "web"}),
+        ({"MODE": "verify"}, set()),
+        ({"MODE": "verify, link", "EXTRAS": "mcp"}, {"mcp"}),
+        ({"MODE": "link", "CHROMA": "true"}, {"chroma"}),
+        ({"MODE": "verify", "EXTRAS": "index minilm"}, {"index", "minilm"}),
+    ],
+)
+def test_inputs_add_to_what_the_mode_needs(tmp_path: Path, inputs: dict[str, str], extras: set[str]) -> None:
+    environ = {"RUNNER_TEMP": str(tmp_path), **{f"INPUT_{name}": value for name, value in inputs.items()}}
+    assert set(install.wanted(environ).extras) == extras
+
+
+# -- a job, with an index of one package
+
+
+@dataclass
+class Machine:
+    """A runner whose index is a folder: `brick`, of which the mode needs nothing else."""
+
+    folder: Path
+    asked: install.InstallRequest
+
+    def step(self, name: str, **environ: str) -> tuple[int, dict[str, str]]:
+        output = self.folder / "output"
+        output.unlink(missing_ok=True)
+        told = {"RUNNER_TEMP": str(self.folder), "GITHUB_OUTPUT": str(output), "RUNNER_ENVIRONMENT": "github-hosted"}
+        code = install.main([name], told | {"INPUT_MODE": "verify"} | environ)
+        return code, pairs(output.read_text()) if output.exists() else {}
+
+    @property
+    def shelf(self) -> Path:
+        return install.library({"RUNNER_TEMP": str(self.folder)})
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    index = tmp_path / "index"
+    index.mkdir()
+    wheel = index / "brick-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("brick.py", "")
+        archive.writestr("brick-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: brick\nVersion: 1.0\n")
+        archive.writestr("brick-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("brick-1.0.dist-info/RECORD", "brick.py,,\n")
+    for name in ("PIP", "UV"):
+        monkeypatch.setenv(f"{name}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{name}_FIND_LINKS", str(index))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    listed = f"brick==1.0 --hash=sha256:{digest}\n"
+    monkeypatch.setattr(packages, "requirements", lambda extras: listed)
+    return Machine(tmp_path, install.InstallRequest("", ()))
+
+
+def program(machine: Machine, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What is called `uv` on this machine's PATH."""
+    path = machine.folder / "path" / "uv"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+
+UV = next((str(path) for path in [Path(sys.prefix) / "bin" / "uv"] if path.exists()), shutil.which("uv"))
+needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed")
+
+
+@needs_uv
+def test_the_runners_uv_installs_by_hash(machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    program(machine, monkeypatch, f'exec "{UV}" "$@"')
+    assert machine.step("install") == (0, {"fresh": "true"})
+    assert (machine.shelf / "brick.py").exists()
+    assert "::warning" not in capfd.readouterr().out
+    assert machine.step("install") == (0, {"fresh": "false"})
+
+
+@pytest.mark.parametrize("text", ["exit 1", "[ $1 = --version ] && echo uv 99.0.0 || exit 1", "echo uv 0.4.30"])
+def test_without_a_uv_that_works_pip_installs_the_same_and_one_line_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd, text: str
+) -> None:
+    """pip finds no uv in this index, either."""
+    program(machine, monkeypatch, text)
+    assert machine.step("install") == (0, {"fresh": "true"})
+    assert (machine.shelf / "brick.py").exists()
+    warnings = [line for line in capfd.readouterr().out.splitlines() if line.startswith("::warning")]
+    assert len(warnings) == 1
+    assert "pip does" in warnings[0]
+
+
+@pytest.mark.parametrize("text", ["exit 1", pytest.param(f'exec "{UV}" "$@"', marks=needs_uv)], ids=["pip", "uv"])
+def test_a_package_of_another_hash_is_not_installed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd, text: str
+) -> None:
+    program(machine, monkeypatch, text)
+    with zipfile.ZipFile(machine.folder / "index" / "brick-1.0-py3-none-any.whl", "a") as archive:
+        archive.writestr("evil.py", "")
+    assert machine.step("install") == (1, {})
+    assert not machine.shelf.exists()
+    assert "::error title=vmrag::Neither uv nor pip" in capfd.readouterr().out
+
+
+@needs_uv
+def test_settings_in_the_work_tree_do_not_lead_uv_elsewhere(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = machine.folder / "work"
+    work.mkdir()
+    (work / "uv.toml").write_text("this is no TOML that uv would take = ")
+    monkeypatch.chdir(work)
+    program(machine, monkeypatch, f'exec "{UV}" "$@"')
+    monkeypatch.setattr(install, "_PIP", ("false",))
+    assert machine.step("install") == (0, {"fresh": "true"})
+
+
+def test_a_restored_library_is_used_if_it_is_whole_and_of_these_packages(machine: Machine, monkeypatch) -> None:
+    machine.shelf.mkdir()
+    install.mark(machine.shelf, machine.asked)
+    monkeypatch.setattr(install, "_bring", lambda *given: pytest.fail("it was installed again"))
+    assert machine.step("choose")[1]["restore"] == "false"
+    assert machine.step("install") == (0, {"fresh": "false"})
+
+
+@pytest.mark.parametrize("marker", [None, "", "0" * 64 + " \n"])
+def test_a_library_that_is_broken_or_of_other_packages_is_made_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, marker: str | None
+) -> None:
+    program(machine, monkeypatch, "exit 1")
+    machine.shelf.mkdir()
+    (machine.shelf / "brick.py").write_text("raise SystemExit")
+    if marker is not None:
+        (machine.shelf / install.MARKER).write_text(marker)
+    assert machine.step("install") == (0, {"fresh": "true"})
+    assert (machine.shelf / "brick.py").read_text() == ""
+
+
+def test_a_later_use_in_the_job_keeps_what_an_earlier_one_installed(machine: Machine) -> None:
+    environ = {"RUNNER_TEMP": str(machine.folder), "INPUT_MODE": "check"}
+    home = install.home(environ)
+    home.mkdir()
+    install.mark_environment(home, install.wanted(environ))
+    assert install.wanted(environ | {"INPUT_MODE": "link"}).extras == ("code", "index", "web")
+    assert install.wanted(environ | {"INPUT_MODE": "report"}).extras == ("code", "index", "report", "web")
+    assert machine.step("install", INPUT_MODE="link") == (0, {"fresh": "false"})
+    assert not (home / "venv").exists()
+
+
+def test_another_checkout_of_the_action_in_the_same_job_runs_itself(machine: Machine, monkeypatch) -> None:
+    machine.shelf.mkdir()
+    install.mark(machine.shelf, machine.asked)
+    environment = install.home({"RUNNER_TEMP": str(machine.folder)}) / "venv"
+    for root in (packages.ROOT, machine.folder / "other"):
+        monkeypatch.setattr(packages, "ROOT", root)
+        assert machine.step("install") == (0, {"fresh": "false"})
+        [paths] = environment.rglob("vmrag.pth")
+        assert paths.read_text().splitlines()[1] == str(root)
+
+
+# -- the cache
+
+
+@pytest.mark.parametrize(
+    ("environ", "restored"),
+    [
+        ({}, "true"),
+        ({"INPUT_ENABLE_CACHE": "auto", "GITHUB_EVENT_NAME": "pull_request"}, "true"),
+        ({"INPUT_ENABLE_CACHE": "false"}, "false"),
+        ({"INPUT_ENABLE_CACHE": "yes"}, "false"),
+        ({"GITHUB_EVENT_NAME": "pull_request_target"}, "false"),
+        ({"GITHUB_EVENT_NAME": "release"}, "false"),
+        ({"GITHUB_REF": "refs/tags/v1"}, "false"),
+        ({"GITHUB_REF": "refs/tags/v1", "INPUT_ENABLE_CACHE": "true"}, "true"),
+        ({"RUNNER_ENVIRONMENT": "self-hosted"}, "false"),
+    ],
+)
+def test_the_cache_of_packages_is_read_by_whom_that_of_vectors_is(
+    machine: Machine, environ: dict[str, str], restored: str
+) -> None:
+    code, said = machine.step("choose", **environ)
+    assert (code, said["restore"]) == (0, restored)
+    assert said["key"].startswith(said["restore-keys"])
+
+
+def test_a_version_of_the_index_is_not_kept_because_nobody_knows_what_it_brings(machine: Machine) -> None:
+    assert machine.step("choose", INPUT_VERSION="0.1.0") == (0, {"restore": "false"})
+
+
+def test_the_key_names_the_packages_and_the_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prefix() -> str:
+        return machine.step("choose", RUNNER_OS="Linux", RUNNER_ARCH="ARM64")[1]["restore-keys"]
+
+    before = prefix()
+    assert before.startswith("vmrag-packages-1-Linux-ARM64-")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "version", "3.12.99")
+        assert prefix() != before
+    assert prefix() == before
+    monkeypatch.setattr(packages, "requirements", lambda extras: "brick==1.1 --hash=sha256:0\n")
+    assert prefix() != before

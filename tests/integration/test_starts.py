@@ -1,0 +1,133 @@
+"""What a command loads and starts: numbers that no machine changes, in place of seconds.
+
+Somebody waits for each of these again and again. Whoever needs another module or process on one of
+these paths raises its number here, and has a reason. Of modules ours count, because those of Python
+differ from version to version; of others' libraries it says which may be there.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
+from tests.support.terminal import Project, new_project
+
+pytestmark = pytest.mark.hooks("off")
+
+PROGRAM = """
+import json, sys
+processes = []
+sys.addaudithook(lambda event, args: event == "subprocess.Popen" and processes.append(" ".join(args[1])))
+from vmrag_link import startup
+startup.begin()
+said, kind, *arguments = sys.argv[1:]
+if kind == "hook":
+    from vmrag_hooks.run import main as run
+else:
+    from vmrag_link.cli.main import run
+code = run(arguments)
+files = {name.partition(".")[0]: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+libraries = sorted(name for name, file in files.items() if "site-packages" in file)
+found = {"code": code, "ours": sorted(each for each in sys.modules if each.startswith("vmrag_"))}
+with open(said, "w") as file:
+    json.dump(found | {"libraries": libraries, "processes": processes}, file)
+"""
+
+NOT_COUNTED = {"_distutils_hack", "sitecustomize", "msgspec", "click", "vmrag_hooks", "vmrag_link"}
+"""What every start has, and what an environment adds by itself."""
+
+
+class Budget(NamedTuple):
+    """At most so many modules of ours, and so many processes; `libraries`: these of others and no
+    more.
+    """
+
+    modules: int
+    processes: int
+    libraries: str = ""
+
+
+def build(top: Path) -> Project:
+    """Two code branches whose knowledge differs, pushed; all has the default model's vectors."""
+    project = new_project(top / "project", settings="index:\n  chroma: 'off'\n")
+    for name in ("setup", "rest", "tls"):
+        project.write(f"docs/{name}.md", f"# {name}\n\nWhat there is to know of {name}.\n")
+    project.vmrag("init")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "first")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+    project.git("switch", "-q", "-c", "feature")
+    project.record("more", more="# More")
+    project.git("switch", "-q", "main")
+    project.vmrag("sync")
+    project.git("init", "-q", "--bare", str(top / "remote.git"))
+    project.git("remote", "add", "origin", "../remote.git")
+    project.git("push", "-q", "--no-verify", "-u", "origin", "main")
+    project.vmrag("push")
+    return project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "starts", build)
+
+
+@pytest.fixture
+def project(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    copied = Project(copy_tree(built, tmp_path / "copy") / "project")
+    copied.vmrag("status", code=None)  # what was copied has other stamps
+    return copied
+
+
+def load(project: Project, *arguments: str, kind: str = "command") -> dict[str, Any]:
+    said = project.top.parent / "said.json"
+    argv = [sys.executable, "-P", "-c", PROGRAM, str(said), kind, *arguments]
+    done = subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
+    assert said.exists(), done.stderr
+    return json.loads(said.read_text())
+
+
+def require(found: dict[str, Any], budget: Budget) -> None:
+    libraries = set(found["libraries"]) - NOT_COUNTED
+    numbers = (len(found["ours"]), len(found["processes"]), " ".join(sorted(libraries)))
+    detail = "\n".join((*found["ours"], *found["processes"]))
+    assert found["code"] in (0, None), detail
+    assert numbers[0] <= budget.modules, f"{numbers}\n{detail}"
+    assert numbers[1] <= budget.processes, f"{numbers}\n{detail}"
+    assert libraries <= set(budget.libraries.split()), f"{numbers}\n{detail}"
+
+
+BUDGETS = {
+    "--version": Budget(12, 0),
+    "status": Budget(188, 12, "yaml"),
+    "log": Budget(169, 10, "yaml"),
+    "query --mode keyword setup": Budget(199, 5, "yaml"),
+    "query setup": Budget(207, 5, "numpy yaml"),
+}
+
+
+@pytest.mark.parametrize("line", BUDGETS)
+def test_a_command_that_reads_stays_in_its_budget(project, line):
+    require(load(project, *line.split()), BUDGETS[line])
+
+
+def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
+    project.write("docs/rest.md", "# Rest\n\nTake one.\n")
+    require(load(project, "import", "docs", "--collection", "handbook"), Budget(206, 6, "numpy yaml"))
+    require(load(project, "commit", "-m", "rest"), Budget(191, 8, "yaml"))
+
+
+def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
+    require(load(project, "post-checkout", kind="hook"), Budget(119, 2, "yaml"))
+    project.git("switch", "-q", "feature")
+    require(load(project, "post-checkout", kind="hook"), Budget(132, 2, "yaml"))
+    assert project.pinned == project.status()["index"]["revision"]

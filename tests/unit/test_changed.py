@@ -1,0 +1,37 @@
+"""`tests/check.py --changed` runs what stands on a change, and spares the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import changed
+
+
+@pytest.mark.parametrize(
+    ("file", "runs", "spares"),
+    [
+        ("vmrag_link/toolsets/thinking/think.py", "toolsets/thinking/test_thinking.py", "toolsets/libraries/test_libraries.py"),
+        ("vmrag_link/toolsets/libraries/tools.json", "toolsets/libraries/test_libraries.py", "unit/test_pin.py"),
+        ("vmrag_link/cli/blame.py", "integration/test_document_history.py", "unit/test_pin.py"),
+        ("vmrag_link/conversion/child/html_text.py", "toolsets/libraries/test_libraries.py", "unit/test_pin.py"),
+        ("action/vmrag_action/token.py", "e2e/test_action.py", "integration/test_merge_ops.py"),
+        ("docs/mcp.md", "integration/test_mcp_options.py", "integration/test_merge_ops.py"),
+        ("tests/support/chroma.py", "integration/test_chroma_contract.py", "unit/test_pin.py"),
+        ("tests/unit/test_pin.py", "unit/test_pin.py", "unit/test_plan.py"),
+    ],
+)  # fmt: skip
+def test_a_change_runs_the_tests_that_stand_on_it_and_no_others(file: str, runs: str, spares: str) -> None:
+    found = changed.tests_of([file])
+    assert found is not None
+    assert f"tests/{runs}" in found
+    assert f"tests/{spares}" not in found
+    assert changed.ALWAYS in found
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "constraints-dev.txt", "tests/conftest.py"])
+def test_what_everything_stands_on_runs_everything(file: str) -> None:
+    assert changed.tests_of([file]) is None
+
+
+def test_nothing_but_the_rules_runs_where_nothing_changed() -> None:
+    assert changed.tests_of([]) == [changed.ALWAYS]
