@@ -18,6 +18,7 @@ from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
+from vmrag_link.merging import revisions
 from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.ops.history import ranges
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
@@ -312,7 +313,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
         assert len(merges) < 100
         return virtual_base(*given, **more)
 
-    monkeypatch.setattr(ranges, "virtual_base", counted)
+    monkeypatch.setattr(revisions, "virtual_base", counted)
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
     for _ in range(12):

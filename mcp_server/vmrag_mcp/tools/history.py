@@ -9,9 +9,9 @@ from msgspec import UNSET, structs
 
 from vmrag_link import clock
 from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.ops.branches import branch_list as branches
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind
-from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.history.log import log, made_between

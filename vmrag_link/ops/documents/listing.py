@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vmrag_link.errors import (
     Busy,
@@ -24,13 +24,15 @@ from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, Working, metadata_of
 from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import document_names, known, log, revparse
+from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
-from vmrag_link.ops.history.history import LogStep, Revisions
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.history import LogStep, Revisions
 
 _MARKS: Mapping[str, Literal["added", "modified"]] = {
     "added": "added",
@@ -244,6 +246,9 @@ def _resolve_or(ws: Workspace, name: str, unknown: GitReferenceMissing) -> str:
 
 
 def _show_revision(ws: Workspace, revision: str) -> ShownRevision:
+    from vmrag_link.ops.history import log  # a list needs no history
+    from vmrag_link.ops.history.history import LogStep, Revisions
+
     (info,) = log.pinned(ws, [log.info(ws.engine, revision)])
     step = LogStep(info, info.parents)
     return ShownRevision(Revisions(ws, [step], more=False), step)

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
-from vmrag_link.git import pin_merge, plumbing, remotes
+from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.models import At
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
@@ -162,6 +161,8 @@ def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] |
 
 def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
     """The engine's base; and what git's bases pin, by commit, where that counts instead."""
+    from vmrag_link.git import pin_merge
+
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
     pinning = {each: revision for each in bases if (revision := pinned_unless_lost(ws, each, ours, theirs))}
@@ -181,12 +182,14 @@ def _one_of(ws: Workspace, pinning: dict[str, str], made: _Made) -> str:
 
     Made once: histories that cross again and again lead to the same commits on 2^n ways.
     """
+    from vmrag_link.merging import revisions
+
     key = tuple(pinning)
     if key not in made:
         found, *others = pinning.values()
         for revision, commits in zip(others, pairwise(pinning), strict=True):
             base = _base_of(ws, found, revision, commits, made)
-            found = virtual_base(ws.engine, base=base, ours=found, theirs=revision)
+            found = revisions.virtual_base(ws.engine, base=base, ours=found, theirs=revision)
         made[key] = found
     return made[key]
 
@@ -220,6 +223,8 @@ def branch_base(ws: Workspace) -> tuple[str, str]:
     `main` or `master`. On the main branch itself, or where nobody knows it, it is the commit
     before; and the beginning of the knowledge base where that pins nothing.
     """
+    from vmrag_link.git import pin_merge
+
     head = plumbing.head(ws.places)
     for ref in _main_branches(ws, head.branch) if head.commit else ():
         commits = pin_merge.merge_bases(ws.places, [head.commit or "", ref])  # none for a branch that does not exist

@@ -9,7 +9,7 @@ from pathlib import Path
 from vmrag_link import pin as pins
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, remove_temporaries, require_files, write_atomically, write_through
 from vmrag_link.pin import Pin
@@ -121,16 +121,18 @@ def send_to_driver(places: Places) -> Attributes:
 
     Raises `FileFailed` for a link in its place: the file would be what a stranger's link leads to.
     """
+    from vmrag_link.git import pin_merge
+
     path = places.top / ATTRIBUTES
     require_files(path)
     before = path.read_bytes() if path.exists() else b""
     if pin_merge.names_driver(before):
         return Attributes(written=False, edited=False, staged=True)
     edited = before != (plumbing.blob(places, f":{ATTRIBUTES}") or b"")
-    _append(path, before)
+    _append(path, before, pin_merge.ATTRIBUTE)
     return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(places, path))
 
 
-def _append(path: Path, before: bytes) -> None:
+def _append(path: Path, before: bytes, line: str) -> None:
     line_end = b"" if not before or before.endswith(b"\n") else b"\n"
-    write_atomically(path, before + line_end + pin_merge.ATTRIBUTE.encode() + b"\n")
+    write_atomically(path, before + line_end + line.encode() + b"\n")

@@ -30,7 +30,6 @@ from vmrag_link.models import (
     metadata_of,
 )
 from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.drafts import title_of
 from vmrag_link.workspace import DocumentStore
 
 CODEBASE = "codebase_v1"
@@ -98,6 +97,8 @@ def entry(
 
     Raises `JsonInvalid` for metadata that cannot be stored exactly.
     """
+    from vmrag_link.ops.documents.drafts import title_of
+
     now = clock.now()
     try:
         stored = canonical_json(json_from_user(json.dumps(metadata)))

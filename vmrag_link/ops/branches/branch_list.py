@@ -1,0 +1,90 @@
+"""The branches of the knowledge base and of the remote, as one list of names."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+
+from vmrag_link.engines.base import reserved
+from vmrag_link.models import Record, RevisionInfo
+from vmrag_link.ops.commits.revisions import AheadBehind, Distances
+from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.ops.remotes.destinations import Upstream, upstream
+from vmrag_link.transport import probe
+from vmrag_link.workspace import Workspace
+
+
+class Branch(Record, frozen=True):
+    """`head`: ours where it is local, else the remote's. `apart`: of branches that both have."""
+
+    name: str
+    current: bool
+    local: bool
+    remote: bool
+    head: RevisionInfo
+    apart: AheadBehind | None
+
+
+class BranchList(Record, frozen=True):
+    """`doubt`: why the remote's branches may be out of date.
+
+    Empty without a remote, or if they are not.
+    """
+
+    current: str | None
+    branches: tuple[Branch, ...]
+    doubt: str
+
+
+def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = "") -> BranchList:
+    """By name. Not `local`: only those that the remote has.
+
+    `pattern`: a glob; reserved names are listed only if it begins like one.
+
+    The remote is asked whether it has moved; nothing is fetched, because that is slow and changes
+    the knowledge base.
+    """
+    remote = upstream(ws)
+    ours = {each.name: each.head for each in ws.engine.branches()}
+    theirs = _theirs(ws, remote)
+    matches = re.compile(translate(pattern or "*")).match
+    kept = bool(pattern) and reserved(pattern)
+    names = sorted(
+        name
+        for name in (ours.keys() | theirs.keys() if local else theirs.keys())
+        if matches(name) and (kept or not reserved(name))
+    )
+    both = [name for name in names if name in ours and name in theirs and ours[name] != theirs[name]]
+    distances = Distances(ws.engine, [side[name] for name in both for side in (ours, theirs)]) if both else None
+    rows = []
+    for name in names:
+        apart = None
+        if name in ours and name in theirs:
+            apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
+        head = ws.engine.info(ours.get(name) or theirs[name])
+        rows.append(Branch(name, name == here.kb.branch, name in ours, name in theirs, head, apart))
+    return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
+
+
+def _theirs(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
+    heads = ws.engine.remote_heads(remote.address.key) if remote and remote.address else {}
+    return {name: head for name, head in heads.items() if ws.engine.has_revision(head)}
+
+
+def _doubt(ws: Workspace, remote: Upstream | None) -> str:
+    if remote is None:
+        return ""
+    return probe.doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
+
+
+def heads_by_name(ws: Workspace, here: Standing) -> dict[str, str]:
+    """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
+    ours = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
+    current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
+    remote = upstream(ws)
+    theirs = (
+        {}
+        if remote is None
+        else {f"{remote.name}/{name}": head for name, head in remote.heads.items() if name not in ours}
+    )
+    return {**current, **ours, **theirs}
