@@ -57,7 +57,7 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
     clean = not (target.kb_branch and target.kb_branch.dirty)
 
     def plan(at: At) -> Planned[Adoption]:
-        found = _found(ws, at)
+        found = _find_adopted(ws, at)
         if dry_run:
             return Planned(None, found)
         keys = {each.key for each in found.documents}
@@ -80,7 +80,7 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
     return msgspec.structs.replace(done.report, commit=committing.commit(ws, said), unstaged=unstaged)
 
 
-def _found(ws: Workspace, at: At) -> Adoption:
+def _find_adopted(ws: Workspace, at: At) -> Adoption:
     """What is to be removed at a place."""
     derived = DerivedFiles(ws)
     paths = derived.paths

@@ -92,7 +92,7 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     )
 
 
-def _named(found: dict[str, Any]) -> str:
+def _describe_changes(found: dict[str, Any]) -> str:
     documents, total = found["documents"], found["total"]
     if not total:
         return "what was changed about collections"
@@ -104,7 +104,7 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
 
     It stays reachable. A note names what was discarded, and how it comes back.
     """
-    what = _named(local_changes(ws.engine, branch))
+    what = _describe_changes(local_changes(ws.engine, branch))
     aside = _put_aside(ws, branch)
     held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)

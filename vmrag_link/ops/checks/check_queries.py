@@ -127,7 +127,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         return _Checked(tuple(checked), viewed(ws, view).kb)
 
     checked = searching(ws, look, at=place)
-    queries = _recorded(ws, stored, checked.queries, now) if update else checked.queries
+    queries = _record_answers(ws, stored, checked.queries, now) if update else checked.queries
     return GoldenReport(
         file=QUERIES_NAME,
         queries=queries,
@@ -168,7 +168,7 @@ def _checked(query: GoldenQuery, answer: GoldenAnswer, missed: Sequence[Miss]) -
     return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
 
 
-def _recorded(
+def _record_answers(
     ws: Workspace, stored: golden_file.StoredQueries, checked: Sequence[CheckedQuery], now: Recording
 ) -> tuple[CheckedQuery, ...]:
     """Write the rankings that are to be recorded. What was recorded already stays as it is."""

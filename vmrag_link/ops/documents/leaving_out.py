@@ -248,7 +248,7 @@ def explained(
         yield
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as why:
         sources = ws.sources.configured if isinstance(ws, Workspace) else ()
-        some = (each for name in names for each in _meant(sources, name, within))
+        some = (each for name in names for each in _possible_meanings(sources, name, within))
         found = next((each for each in some if not each[1] or hint(each[1])), None)
         if found is None:
             if missing := _no_file(sources, names, why):
@@ -278,7 +278,7 @@ def _within(source: SourceSettings, name: str) -> bool:
     return name.startswith(f"{source.collection}/")
 
 
-def _meant(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
+def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
     """The collections and paths that a name may mean, as `document_names.select` takes names; a
     path is empty where the collection is meant.
     """

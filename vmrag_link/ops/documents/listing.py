@@ -72,11 +72,11 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     files = _files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
         with known.naming_collections(ws, [collection]):
-            return _stored(ws, collection, None)
-    return _stored(ws, collection, files)
+            return _list_stored(ws, collection, None)
+    return _list_stored(ws, collection, files)
 
 
-def _stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
+def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
     """As `list_documents`, beside these of `files`."""
     try:
         at = _place(ws)

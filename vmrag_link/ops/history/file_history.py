@@ -119,7 +119,7 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if not names or len(names) > _RANGE_AND_NAME:
         return None
     reach = names[0] if len(names) > 1 else None
-    found = _named(ws, names[-1], reach)
+    found = _find_document(ws, names[-1], reach)
     if found is None:
         return None
     name, source, there = found
@@ -130,7 +130,7 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     return FileHistory(ws, name, source, changes, limit)
 
 
-def _named(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
+def _find_document(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
     """The document, and whether it is there: it may be gone."""
     from vmrag_link.ops.history import known
 

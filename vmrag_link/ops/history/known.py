@@ -92,7 +92,7 @@ def working(ws: Workspace) -> KnownPlace:
     """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
     either.
     """
-    at = _stored(lambda: _moved(ws), pinned=True)
+    at = _place_or_error(lambda: _moved(ws), pinned=True)
     return _required(
         at, KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING)
     )
@@ -111,7 +111,7 @@ def named(ws: Workspace, name: str) -> KnownPlace:
         return working(ws)
     commit = git_commit(ws, name)
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _stored(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
+    at = _place_or_error(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
         plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
     found = None if isinstance(at, Exception) else at
@@ -262,7 +262,7 @@ def _moved(ws: Workspace) -> At:
     return ws.at()
 
 
-def _stored(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
+def _place_or_error(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
     """Where documents are read, or why there are none. What is pinned and not here is an error."""
     try:
         return look()
@@ -294,7 +294,7 @@ def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:
     old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
     commit = _merge_base(ws, old, new, asked) if old and new else ""
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _stored(lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
+    at = _place_or_error(lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
     found = None if isinstance(at, Exception) else at
     return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
 

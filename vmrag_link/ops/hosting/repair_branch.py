@@ -94,10 +94,10 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     `PinMalformed` if the branch itself pins nothing that something could be merged into, and as
     `verify_between`, `transport.publish.publish` and `dropped_side`.
     """
-    return update_branch.retry_if_moved(branch.name, lambda: _repaired(ws, branch))
+    return update_branch.retry_if_moved(branch.name, lambda: _repair(ws, branch))
 
 
-def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
+def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     tip = update_branch.branch_tip(ws.places, branch.peer, branch.name)
     if tip is None:
         return BranchRepair("nothing", branch.name, None)
@@ -109,7 +109,7 @@ def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
         return replace(found, result="conflict", conflict=merged)
     if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side took back what is pinned now
         said = f"To take it in would drop what {branch.name} pins now, so a person has to decide."
-        return replace(found, dropped=(), others=(*found.others, *(_explained(each, said) for each in found.dropped)))
+        return replace(found, dropped=(), others=(*found.others, *(_explain(each, said) for each in found.dropped)))
     publish_revision(ws, knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     made = update_branch.commit_with_pin(
@@ -131,7 +131,7 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     dropped = [each for each in errors if each.code == "KNOWLEDGE_DROPPED"]
     commits = {each.commit for each in dropped}
     never_there = f"{branch.name} itself has never pinned that, so it is not taken in without a person."
-    left = unseen(ws, commits, since=branch.since, tip=tip) if commits else set()
+    left = _unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
     return BranchRepair(
         "nothing",
         branch.name,
@@ -140,12 +140,12 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
         mended=_mended(report),
         others=(
             *(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
-            *(_explained(each, never_there) for each in dropped if each.commit in left),
+            *(_explain(each, never_there) for each in dropped if each.commit in left),
         ),
     )
 
 
-def _explained(finding: PinFinding, why: str) -> PinFinding:
+def _explain(finding: PinFinding, why: str) -> PinFinding:
     return replace(finding, message=f"{finding.message} {why}")
 
 
@@ -237,11 +237,11 @@ def _is_repair(ws: Workspace, commit: str) -> bool:
     return bool(objects.trailer_values(ws.places, commit, TRAILER))
 
 
-def unseen(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
-    """Those of some commits that have a parent whose pin no tip contains that the branch stood at,
-    or that was merged into it, from `since` to `tip`.
+def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
+    """The commits, of some, with a parent whose pin the hosted branch never had.
 
-    Raises as the engine.
+    The branch had what its tips contain: the commits that it stood at from `since` to `tip`, and
+    those that were merged into it. Raises as the engine.
     """
     sides = {commit: objects.parents(ws.places, commit) for commit in commits}
     stood = _tips(history.commits(ws.places, [tip], without=since), tip) | ({since} if since else set())

@@ -89,10 +89,10 @@ def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
     bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    return _found(merged_tree.merge_trees(ws.places, head, base))
+    return _classify(merged_tree.merge_trees(ws.places, head, base))
 
 
-def _found(merged: merged_tree.MergedTree) -> BranchUpdate:
+def _classify(merged: merged_tree.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
@@ -106,7 +106,7 @@ def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
     merged = merged_tree.merge_trees(ws.places, head, base)
-    found = _found(merged)
+    found = _classify(merged)
     if found.result != "knowledge":
         return found
     try:

@@ -42,7 +42,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
     `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
     Raises `EngineFailed` for one that does not hold what the old one holds.
     """
-    made = _noted(notes, new)
+    made = _read_notes(notes, new)
     beginning = contents.read(old, plan.root)
     made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
     todo = [each for each in plan.revisions if each not in made]
@@ -153,7 +153,7 @@ class _Notes:
         self._file.flush()
 
 
-def _noted(path: Path, new: Engine) -> Made:
+def _read_notes(path: Path, new: Engine) -> Made:
     """What earlier runs made, as far as it is there."""
     found: Made = {}
     if path.exists():

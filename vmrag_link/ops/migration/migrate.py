@@ -146,7 +146,7 @@ def _carry(
     folder = ws.places.migration / f"{to}-{wanted.root[:12]}"
     made = 0
     for _ in range(_ATTEMPTS):
-        with contextlib.closing(_opened(ws, to, wanted, folder / "kb")) as new:
+        with contextlib.closing(_open_new(ws, to, wanted, folder / "kb")) as new:
             done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
             references.transfer_names(ws.engine, new, wanted, done.entries)
         made += done.new
@@ -164,7 +164,7 @@ def _carry(
     raise Busy("Something goes on committing to the knowledge base, which was not replaced.", hint="vmrag migrate")
 
 
-def _opened(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
+def _open_new(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
     """The new knowledge base, as far as it was made here, or on its server by somebody else."""
     access = ws.settings.dolt_access
     if opening.there(folder):

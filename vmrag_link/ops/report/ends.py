@@ -157,7 +157,7 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         for each in (places.head, places.start):
             if not (each.revision or each.names_sources):
                 return _not_compared(f"{each.name} pins no knowledge that could answer.", total=len(golden.queries))
-        before, after = _ranked(ws, places.start), _ranked(ws, places.head)
+        before, after = _ranked_revision(ws, places.start), _ranked_revision(ws, places.head)
         if before == after:  # one place ranks alike twice
             return ComparedQueries(QUERIES_NAME, len(golden.queries))
         found = compared(ws, golden, before, after)
@@ -179,7 +179,7 @@ def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
     return golden_file.load(ws).golden if ws.places.queries.exists() else None
 
 
-def _ranked(ws: Workspace, place: ComparedPlace) -> RankedRevision:
+def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
     settings = ws.sources.config_at(place.commit) if place.commit else ws.config
     files = settings if place.names_sources else None
     return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
@@ -194,12 +194,12 @@ def _change(query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, aft
         after=found.after,
         problem_before=found.problem_before,
         problem_after=found.problem_after,
-        missed_before=_missed(query, found.before, before),
-        missed_after=_missed(query, found.after, after),
+        missed_before=_list_misses(query, found.before, before),
+        missed_after=_list_misses(query, found.after, after),
     )
 
 
-def _missed(query: GoldenQuery, answer: Sequence[RankedChunk], settings: RetrievalSettings) -> tuple[str, ...]:
+def _list_misses(query: GoldenQuery, answer: Sequence[RankedChunk], settings: RetrievalSettings) -> tuple[str, ...]:
     """Of what is expected by name; a recorded ranking says no more than that it is another one."""
     k = query.asked(settings).k
     return tuple(f"{each.message}." for each in misses(query, answer, k, comparable=False))

@@ -84,14 +84,14 @@ def gather(
 def _summary(
     ws: Workspace, places: ComparedPlaces, spool: Spool, findings: Sequence[PinFinding] | None
 ) -> ReportSummary:
-    start, head = _known(ws, places.start), _known(ws, places.head)
+    start, head = _known_place(ws, places.start), _known_place(ws, places.head)
     compared = between_places(ws, start, head, detail="names")
     read = compared.read
     found = with_moves(read, compared.found)
     lines = _documents(ws, read, found, spool, {*_files(start), *_files(head)})
     queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
     rows = _collection_rows(compared.collections)
-    verified = findings if findings is not None else _verified(ws, places)
+    verified = findings if findings is not None else _verify_commits(ws, places)
     parts = _revisions_of(ws, places)
     return ReportSummary(
         base=parts.base,
@@ -113,7 +113,7 @@ def _summary(
     )
 
 
-def _known(ws: Workspace, place: ComparedPlace) -> KnownPlace:
+def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:
     stored = [each.name for each in ws.engine.collections(place.revision)] if place.revision else ()
     tree = source_tree.at_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
     return KnownPlace(place.revision, tree, place.commit or "")
@@ -146,7 +146,7 @@ def _counts(lines: Sequence[DocumentLine]) -> DocumentCounts:
     return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
 
 
-def _verified(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
+def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
     """None where no commits are compared."""
     base, head = places.base, places.head
     if not (base.commit and head.commit):

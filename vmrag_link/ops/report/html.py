@@ -166,7 +166,7 @@ def _environment() -> Environment:
         raise extras.missing("report", "The page of a report is written by Jinja2, which is not installed.") from None
     made = Environment(
         autoescape=True,
-        finalize=_shown,
+        finalize=_show,
         loader=FunctionLoader(part),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -208,7 +208,7 @@ def part(name: str) -> str:
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
-def _shown(value: Any) -> Any:
+def _show(value: Any) -> Any:
     """What is no markup of ours is a text, and can be seen."""
     return value if hasattr(value, "__html__") else terminal_text.visible(str(value))
 

@@ -52,7 +52,7 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     answered_otherwise = bool(summary.queries.rankings or summary.queries.hint)
     look = bool(given_up or summary.words.hidden or summary.lost.total) or answered_otherwise
     files = tuple(_files(summary))
-    about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verified(summary))
+    about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verification(summary))
     told = (*wrong, *_given_up(given_up), changed, *about)
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
 
@@ -134,7 +134,7 @@ def _answers(queries: ComparedQueries) -> Iterator[str]:
         yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
 
 
-def _verified(summary: ReportSummary) -> Iterator[str]:
+def _verification(summary: ReportSummary) -> Iterator[str]:
     if summary.verified and all(each.level != "error" for each in summary.findings):
         yield "vmrag verify finds no error."
 

@@ -92,7 +92,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         return None
     if not discard:
         raise KnowledgeNotPushed(
-            f"Nothing was removed, because only this machine has {_described(losses)}.",
+            f"Nothing was removed, because only this machine has {_describe(losses)}.",
             hint=f"{_saving(ws, losses)} ({DISCARD})",
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
@@ -169,7 +169,7 @@ def _remote_heads(ws: Workspace) -> tuple[set[str], str]:
     return heads, ""
 
 
-def _described(losses: Losses) -> str:
+def _describe(losses: Losses) -> str:
     return "; ".join(_parts(losses))
 
 

@@ -90,7 +90,7 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
     looked = _look(ws, topics)
     if not fix:
         return DoctorReport(_healthy(looked), looked)
-    tried = list(_repaired(ws, topics, looked))
+    tried = list(_mend(ws, topics, looked))
     looked = _look(ws, topics)
     left = {finding for each in looked for finding in each.findings}
     return DoctorReport(_healthy(looked), looked, tuple(each for each in tried if each.finding not in left))
@@ -112,11 +112,11 @@ def _findings(ws: Workspace, topic: Topic) -> Iterator[Finding]:
     try:
         yield from topic.check(ws)
     except (VmragError, OSError) as error:
-        known = _known(error)
+        known = _as_known_error(error)
         yield Finding(known.code, "error", known.message, known.hint)
 
 
-def _repaired(ws: Workspace, topics: Sequence[Topic], looked: Sequence[Looked]) -> Iterator[Mended]:
+def _mend(ws: Workspace, topics: Sequence[Topic], looked: Sequence[Looked]) -> Iterator[Mended]:
     for topic, found in zip(topics, looked, strict=True):
         for finding in found.findings:
             repair = topic.repairs.get(finding.code)
@@ -125,11 +125,11 @@ def _repaired(ws: Workspace, topics: Sequence[Topic], looked: Sequence[Looked]) 
             try:
                 yield Mended(finding, repair(ws, finding))
             except (VmragError, OSError) as error:
-                known = _known(error)
+                known = _as_known_error(error)
                 ws.progress.note(f"{finding.code} is left: {known.message} {known.hint}".rstrip())
 
 
-def _known(error: VmragError | OSError) -> VmragError:
+def _as_known_error(error: VmragError | OSError) -> VmragError:
     """Raises an `OSError` that is a bug of ours."""
     known = error if isinstance(error, VmragError) else system_failure(error)
     if known is None:
