@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from vmrag_link.errors import HistoryMissing, RemoteError
 from vmrag_link.git import history, objects, remotes, transfer
 from vmrag_link.git.transfer import Peer
-from vmrag_link.ops.commits.shallow_history import is_comparable
+from vmrag_link.ops.commits.ancestry import is_comparable
 from vmrag_link.paths import Places
 
 HINT = "with: {fetch-depth: 0}   (of the step actions/checkout)"

@@ -71,7 +71,7 @@ def get(name: str, server: ToolSelection) -> Prompt:
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
     from vmrag_link.ops.history.compare import compare
-    from vmrag_link.ops.history.merge_base import branch_base
+    from vmrag_link.ops.history.ranges import branch_base
 
     call.standing()
     asked = arguments.get("since")

@@ -90,11 +90,10 @@ class Call:
         `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
         """
         from vmrag_link.ops.remotes import destinations
-        from vmrag_link.ops.remotes.remote import agree
 
         destinations.require_from_agent(self.ws, remote, agreed=self.agreed)
         if self.agreed.get(remote):
-            agree(self.ws, remote)
+            destinations.agree(self.ws, remote)
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`options.worded`)."""
@@ -166,7 +165,7 @@ class Call:
             self.warn(code, sentence)
         if at.kb.sources and not self.state.told_of_setup and self.ws.sources.proposed:
             self.state.told_of_setup = True
-            from vmrag_link.ops.index.first_answer import NOT_SET_UP
+            from vmrag_link.ops.index.query import NOT_SET_UP
 
             self.warn("NOT_SET_UP", NOT_SET_UP)
         return at.kb

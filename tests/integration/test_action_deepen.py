@@ -15,7 +15,7 @@ from tests.support.travel import git_server
 from vmrag_action import deepen, token
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
-from vmrag_link.ops.commits.shallow_history import MergeBases, is_comparable
+from vmrag_link.ops.commits.ancestry import MergeBases, is_comparable
 
 
 @pytest.fixture

@@ -122,7 +122,8 @@ def test_a_server_of_ones_own_says_how_much_it_takes(database, network):
 
 
 def test_the_clouds_own_address_gets_the_key_and_any_other_only_from_this_machine(project, monkeypatch):
-    from vmrag_link.config import Config, Loaded
+    from vmrag_link.config import Loaded
+    from vmrag_link.settings import Config
 
     monkeypatch.setenv("CHROMA_API_KEY", "ck-1")
 

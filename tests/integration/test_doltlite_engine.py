@@ -24,7 +24,9 @@ from tests.support.long import LONG, examples
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.creation import FILE_NAME
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.errors import (
     Busy,
     ContentRefused,

@@ -11,7 +11,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import GitFailed, RemoteMoved, RemoteRejected
 from vmrag_link.git import merged_tree, plumbing
 from vmrag_link.git.transfer import Peer
-from vmrag_link.ops.hosting import host_commits
+from vmrag_link.ops.hosting import update_branch
 from vmrag_link.paths import Places
 
 pytestmark = pytest.mark.hooks("off")
@@ -74,10 +74,10 @@ def test_the_branch_gets_the_pin_and_keeps_every_other_entry(hub, tmp_path, opti
     make_repo(tmp_path / "any").git("clone", "-q", *options, f"file://{hub.top}", str(tmp_path / "job"))
     repo = Repo(tmp_path / "job")
     places = plumbing.locate(repo.top)
-    tip = host_commits.branch_tip(places, ORIGIN, "main")
+    tip = update_branch.branch_tip(places, ORIGIN, "main")
     state = work_state(repo)
-    made = host_commits.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin\n\nSome-Trailer: x\n")
-    host_commits.push_branch(places, ORIGIN, made, "main", expected=tip)
+    made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin\n\nSome-Trailer: x\n")
+    update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)
     assert hub.git("rev-parse", "main") == made
     assert hub.git("rev-parse", "main^") == tip
     assert hub.git("show", "main:.dolt-version").encode() == PIN.strip()
@@ -97,24 +97,24 @@ def test_whatever_stood_in_the_place_of_the_pin_is_a_file_now(hub, tmp_path, the
         repo.write(".dolt-version/file", "x")
     repo.git("add", "-A")
     tip = repo.commit("other")
-    made = host_commits.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
+    made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
     assert repo.git("ls-tree", made, ".dolt-version").startswith("100644 blob ")
 
 
 def test_two_parents_are_those_of_a_merge(hub, tmp_path):
     repo, places = job(hub, tmp_path)
     base, head = repo.git("rev-parse", "HEAD"), repo.commit("head", **{"new.md": "new"})
-    made = host_commits.commit_with_pin(places, head, PIN, parents=[head, base], message="Merge")
+    made = update_branch.commit_with_pin(places, head, PIN, parents=[head, base], message="Merge")
     assert repo.git("log", "-1", "--format=%P", made) == f"{head} {base}"
 
 
 def test_a_branch_that_moved_meanwhile_keeps_what_it_has(hub, tmp_path):
     _, places = job(hub, tmp_path)
-    tip = host_commits.branch_tip(places, ORIGIN, "main")
+    tip = update_branch.branch_tip(places, ORIGIN, "main")
     theirs = moved(hub)
-    made = host_commits.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
+    made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
     with pytest.raises(RemoteMoved, match="pushed commits"):
-        host_commits.push_branch(places, ORIGIN, made, "main", expected=tip)
+        update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)
     assert hub.git("rev-parse", "main") == theirs
 
 
@@ -123,18 +123,18 @@ def test_a_branch_that_is_expected_to_be_new_is_never_replaced(hub, tmp_path):
     hub.git("branch", "there", "main")
     theirs = moved(hub, "there")
     with pytest.raises(RemoteMoved):
-        host_commits.push_branch(places, ORIGIN, repo.git("rev-parse", "HEAD"), "there", expected=None)
+        update_branch.push_branch(places, ORIGIN, repo.git("rev-parse", "HEAD"), "there", expected=None)
     assert hub.git("rev-parse", "there") == theirs
 
 
 def test_a_protected_branch_refuses_and_the_message_says_what_the_host_said(hub, tmp_path):
     _, places = job(hub, tmp_path)
     refuse(hub)
-    tip = host_commits.branch_tip(places, ORIGIN, "main")
-    made = host_commits.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
+    tip = update_branch.branch_tip(places, ORIGIN, "main")
+    made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
     with pytest.raises(RemoteRejected, match=r"does not take commits: .*GH006"):
-        host_commits.push_branch(places, ORIGIN, made, "main", expected=tip)
-    host_commits.push_branch(places, ORIGIN, made, "elsewhere", expected=None)
+        update_branch.push_branch(places, ORIGIN, made, "main", expected=tip)
+    update_branch.push_branch(places, ORIGIN, made, "elsewhere", expected=None)
     assert hub.git("rev-parse", "elsewhere") == made
 
 
@@ -143,12 +143,12 @@ def test_the_author_is_whom_git_knows_and_else_the_bot_whatever_git_would_guess(
     tip = repo.git("rev-parse", "HEAD")
 
     def author() -> str:
-        made = host_commits.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
+        made = update_branch.commit_with_pin(places, tip, PIN, parents=[tip], message="A pin")
         return repo.git("log", "-1", "--format=%an <%ae> / %cn <%ce>", made)
 
     assert author() == "Ada Lovelace <ada@example.com> / Ada Lovelace <ada@example.com>"
     (tmp_path / "home" / "gitconfig").write_text("[user]\n\temail =\n")
-    assert author() == f"{host_commits.BOT} / {host_commits.BOT}"
+    assert author() == f"{update_branch.BOT} / {update_branch.BOT}"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Bob")
     monkeypatch.setenv("GIT_AUTHOR_EMAIL", "bob@example.com")
     assert author() == "Bob <bob@example.com> / Bob <bob@example.com>"

@@ -21,7 +21,7 @@ from tests.support.people import User, World
 from tests.support.repos import ON
 from vmrag_link.engines import contents
 from vmrag_link.errors import AlreadyInitialized
-from vmrag_link.ops.migration import exchange, migrate, work_tree
+from vmrag_link.ops.migration import exchange, migrate, references
 from vmrag_link.ops.remotes import revision_map
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -327,7 +327,7 @@ def _until(user: User, patch: pytest.MonkeyPatch, what: str, step: int) -> bool:
 
     with patch.context() as counting, user._here():
         counting.setattr(exchange, "_rename", counted(exchange._rename))
-        for module in (exchange.paths, work_tree):
+        for module in (exchange.paths, references):
             counting.setattr(module, "write_atomically", counted(module.write_atomically))
         try:
             _run(user, what)

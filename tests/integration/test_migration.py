@@ -21,9 +21,8 @@ from vmrag_link.engines.base import MIGRATED_BRANCH, ROOT_BRANCH, Engine, Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
-from vmrag_link.ops.migration import names, plan
-from vmrag_link.ops.migration.carry import Carried, carry
-from vmrag_link.ops.migration.plan import MigrationPlan
+from vmrag_link.ops.migration import references
+from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, plan_migration
 from vmrag_link.ops.remotes import revision_map
 from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
@@ -89,7 +88,7 @@ class History:
 
 
 def planned(engine: Engine) -> MigrationPlan:
-    return plan.plan(engine, [])
+    return plan_migration(engine, [])
 
 
 def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, Carried]:
@@ -101,7 +100,7 @@ def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple
     else:
         new = opening.create(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
     done = carry(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
-    names.transfer(old, new, what, done.entries)
+    references.transfer_names(old, new, what, done.entries)
     return new, done
 
 

@@ -11,7 +11,7 @@ from tests.support.engines import Engines, commit, document, head, store
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document
 from vmrag_link.ops.history.diff import diff, stored_texts
-from vmrag_link.ops.history.moved import MOST_CANDIDATES, with_moves
+from vmrag_link.ops.history.trail import MOST_CANDIDATES, with_moves
 
 
 @pytest.fixture

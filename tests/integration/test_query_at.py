@@ -15,7 +15,7 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.index.views import segments_of
 from vmrag_link.ops.follow.lazy_fetch import pinned_at
-from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.follow.provenance import ranked_at
 from vmrag_link.ops.index.query import query
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query

@@ -11,7 +11,7 @@ from tests.support.terminal import Project, on_a_terminal, opened
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.history import rev_range
+from vmrag_link.ops.history import ranges
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -70,7 +70,7 @@ def test_a_diff_of_a_range_is_from_its_first_side_or_from_the_merge_base(project
 def test_the_merge_base_of_names_that_git_does_not_know_is_the_knowledge_bases(project):
     side, before = pin_of(project, "side"), pin_of(project, "main~1^")
     with opened(project) as ws:
-        found = rev_range.ends(ws, [f"{before}...{side}"])
+        found = ranges.ends(ws, [f"{before}...{side}"])
     assert (found.old, found.new) == (pin_of(project, "v1"), side)
 
 
@@ -86,21 +86,21 @@ def test_a_log_of_a_range_leaves_out_what_its_first_side_has(project):
 @pytest.mark.parametrize("names", [["a..b", "c"], ["c", "a..b"], ["a", "b", "c"]])
 def test_more_than_two_places_are_refused(project, names):
     with opened(project) as ws, pytest.raises(UsageInvalid, match="not what a diff can be between"):
-        rev_range.ends(ws, names)
+        ranges.ends(ws, names)
 
 
 @pytest.mark.parametrize("name", ["..", "...", "nowhere..main", "main..nowhere", "HEAD^{/a..b}", "main....side"])
 def test_what_is_no_range_or_names_nothing_is_an_error(project, name):
     with opened(project) as ws, pytest.raises(GitReferenceMissing):
-        rev_range.ends(ws, [name])
+        ranges.ends(ws, [name])
     assert project.vmrag("log", name, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
 
 
 def test_an_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
-        assert rev_range.ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == (ws.revision_here(), ws.at())
-        assert rev_range.ends(ws, ["HEAD^{/fix a..b}"]).old == ws.revision_here()
+        assert ranges.ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == (ws.revision_here(), ws.at())
+        assert ranges.ends(ws, ["HEAD^{/fix a..b}"]).old == ws.revision_here()
 
 
 def test_golden_queries_are_compared_over_a_range_too(project):

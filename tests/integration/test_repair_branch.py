@@ -18,10 +18,11 @@ from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
+from vmrag_link.merging import revisions
 from vmrag_link.merging.revisions import virtual_base
-from vmrag_link.ops.history import merge_base
-from vmrag_link.ops.hosting.host_commits import ATTEMPTS
+from vmrag_link.ops.history import ranges
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
+from vmrag_link.ops.hosting.update_branch import ATTEMPTS
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace
@@ -312,7 +313,7 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
         assert len(merges) < 100
         return virtual_base(*given, **more)
 
-    monkeypatch.setattr(merge_base, "virtual_base", counted)
+    monkeypatch.setattr(revisions, "virtual_base", counted)
     hub, names = host.hub, ("main", "topic", "clash")
     layer = [host.tip]
     for _ in range(12):
@@ -326,5 +327,5 @@ def test_histories_that_cross_again_and_again_are_merged_in_linear_time(host, mo
     with opened(ada) as ws:
         parents = [word for each in layer for word in ("-p", each)]
         ends = [ada.git("commit-tree", f"{name}^{{tree}}", *parents, "-m", "end") for name in ("main", "origin/topic")]
-        assert merge_base.base_of(ws, one, other, (ends[0], ends[1]))
+        assert ranges.base_of(ws, one, other, (ends[0], ends[1]))
     assert merges

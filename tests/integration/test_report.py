@@ -212,7 +212,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
     for number in range(5):
         project.put(f"long{number}.md", f"word{number} " * 5000)
     project.record("long")
-    monkeypatch.setattr("vmrag_link.ops.report.documents._TOGETHER", 25_000)
+    monkeypatch.setattr("vmrag_link.ops.report.gather._TOGETHER", 25_000)
     with opened(project) as ws, gather(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as found:
         once, again = list(found.documents()), list(found.documents())
         assert once == again

@@ -21,7 +21,8 @@ from vmrag_link.engines import tables
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import ddl, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.creation import FILE_NAME
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
 from vmrag_link.merging.conflicts import Choice, Decisions, decide_all

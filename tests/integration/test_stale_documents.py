@@ -16,7 +16,7 @@ from tests.support.terminal import Project
 from vmrag_link.conversion.confined import ConvertingProcess
 from vmrag_link.documents import imported_paths
 from vmrag_link.git import versions
-from vmrag_link.ops.documents import file_changes, stale_files
+from vmrag_link.ops.documents import file_changes
 from vmrag_link.ops.documents.update import DocumentUpdate, update
 
 pytestmark = pytest.mark.hooks("off")
@@ -327,8 +327,8 @@ def test_versions_that_take_long_to_convert_are_looked_at_for_a_bounded_time(pro
         time.sleep(0.2)
         return convert(self, *given)
 
-    monkeypatch.setattr(stale_files, "HISTORY_SECONDS", 1.0)
-    monkeypatch.setattr(stale_files, "TREE_SECONDS", 1.0)
+    monkeypatch.setattr(file_changes, "HISTORY_SECONDS", 1.0)
+    monkeypatch.setattr(file_changes, "TREE_SECONDS", 1.0)
     project.write("docs/table.csv", "name,age\nAda's program,36\n")
     project.vmrag("import", "docs/table.csv", "--collection", "handbook")
     with terminal.opened(project) as ws:

@@ -13,21 +13,22 @@ from vmrag_link import worddiff
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.history.pinned_by import GitCommit
 from vmrag_link.ops.history.word_diff import total, words_of
-from vmrag_link.ops.report.documents import line
+from vmrag_link.ops.report.gather import line_of
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
     DocumentKind,
     FieldChange,
     Growth,
+    KnowledgeReport,
     KnowledgeSize,
     ReportedDocument,
     ReportEnd,
     ReportSummary,
     RevisionList,
+    Spool,
     TextChange,
 )
-from vmrag_link.ops.report.report import KnowledgeReport, Spool
 
 Name = tuple[str, str]
 
@@ -87,7 +88,7 @@ def report(
     lines = []
     for each in documents:
         spool.add(each)
-        lines.append(line(each))
+        lines.append(line_of(each))
     kinds = [each.kind for each in lines]
     counts = DocumentCounts(*(kinds.count(kind) for kind in ("added", "changed", "moved", "removed")))
     start = ReportEnd(base, f"{1:040x}", revision(1, "Handbook", subject="Begin"))

@@ -25,7 +25,7 @@ from tests.support import hints
 from tests.support.repos import ON, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
-from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.follow.provenance import ranked_at
 from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query

@@ -13,7 +13,7 @@ from tests.support.engines import knowledge, log
 from vmrag_link.engines import logical
 from vmrag_link.engines.tables import ISSUE_LOGS, KNOWLEDGE_DOCS
 from vmrag_link.models import canonical_json
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents import collections
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_a_name_cannot_hold_is_replaced_and_a_hash_keeps_names_apart(projec
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_two_projects_never_share_a_collection_and_every_name_is_legal(one: str, other: str) -> None:
     first, second = (logical.collection_name("issues", each) for each in (one, other))
-    names.check(first)
+    collections.require_name(first)
     assert (first == second) == (one == other)
     assert logical.table_implied(first) is ISSUE_LOGS
 

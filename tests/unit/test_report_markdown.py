@@ -17,12 +17,12 @@ from vmrag_link.ops.report.markdown import markdown
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     FieldChange,
+    KnowledgeReport,
     QueryChange,
     ReportedCollection,
     RevisionList,
     TextChange,
 )
-from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.worddiff import Piece
 
 OURS = set("html head body h2 h3 p table thead tbody tr th td details summary ins del br".split())

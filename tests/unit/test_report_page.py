@@ -24,11 +24,12 @@ from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.word_diff import Words
-from vmrag_link.ops.report import html, rankings
+from vmrag_link.ops.report import html, wording
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     FieldChange,
     Growth,
+    KnowledgeReport,
     KnowledgeSize,
     QueryChange,
     ReportedCollection,
@@ -37,7 +38,6 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
-from vmrag_link.ops.report.report import KnowledgeReport
 from vmrag_link.worddiff import Piece
 
 Texts = Callable[[str], str]
@@ -409,7 +409,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
-    rows = rankings.rank_rows(query, {"c/b": "c/new"})
+    rows = wording.rank_rows(query, {"c/b": "c/new"})
     assert [each.gone for each in rows] == [False, False, False, True]
     assert [each.was for each in rows] == [(3, True), (2, False), (1, False), None]
     page = written(
@@ -424,7 +424,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
 
 def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "SHOWN", 2)
-    monkeypatch.setattr(rankings, "PLACES", 3)
+    monkeypatch.setattr(wording, "PLACES", 3)
     long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
     plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
     worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))

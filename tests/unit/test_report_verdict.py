@@ -17,7 +17,7 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
     RevisionList,
 )
-from vmrag_link.ops.report.verdict import mended, verdict, worsened
+from vmrag_link.ops.report.wording import mended, verdict, worsened
 
 SOME = [
     document(1, ("a", "new"), None, "x"),

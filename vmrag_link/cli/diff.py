@@ -13,7 +13,7 @@ from vmrag_link.cli.diff_view import INDENT, Form
 from vmrag_link.cli.rankings import side_by_side
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.checks.diff_queries import QueriesDiff, diff_queries
-from vmrag_link.ops.history import compare, rev_range
+from vmrag_link.ops.history import compare, ranges
 
 
 @vmrag_command("diff")
@@ -55,7 +55,7 @@ def command(
                 hint="vmrag diff --queries",
             )
         with invocation.workspace() as ws:
-            old, new = rev_range.sides(ws, places)
+            old, new = ranges.sides(ws, places)
             found = diff_queries(ws, old, new)
         invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
         return

@@ -11,8 +11,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.ops.upkeep.gc import GcReport
-from vmrag_link.ops.upkeep.gc_remote import RemoteGcReport, gc_remote
-from vmrag_link.ops.upkeep.gc_server import DAYS, ServerGcReport, gc_server
+from vmrag_link.ops.upkeep.gc_shared import DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
 
 MEGABYTE = 1_000_000
 

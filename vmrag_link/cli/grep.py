@@ -10,8 +10,8 @@ from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK
-from vmrag_link.ops.documents import grep as operation
-from vmrag_link.ops.documents.grep import GrepReport, MatchedDocument, Pattern
+from vmrag_link.ops.documents import reading as operation
+from vmrag_link.ops.documents.reading import GrepReport, MatchedDocument, Pattern
 from vmrag_link.ops.follow import provenance
 
 _BREAK = output.style("--", dim=True)

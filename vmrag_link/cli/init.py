@@ -29,8 +29,8 @@ from vmrag_link.errors import (
 from vmrag_link.git import hook_scope
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops.documents import sources_report
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
-from vmrag_link.ops.pins.offers import NO_DOCUMENTS, Offer, undecided
+from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.setup import init as operation
 from vmrag_link.ops.setup import trust
 from vmrag_link.ops.setup.init import Choose

@@ -11,7 +11,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.migration import migrate as operation
 from vmrag_link.ops.migration.migrate import MigrateReport, UndoReport
-from vmrag_link.ops.migration.work_tree import Changed
+from vmrag_link.ops.migration.references import Changed
 
 _NAMES = {"doltlite": "the embedded engine", "dolt": "Dolt"}
 

@@ -19,7 +19,7 @@ from vmrag_link.ops.system import stores
 from vmrag_link.retrieval.narrowing import Narrowing, combine, narrowing, parse
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.follow.ranked_place import RankedRevision
+    from vmrag_link.ops.follow.provenance import RankedRevision
     from vmrag_link.ops.index.symbols import SymbolReport
     from vmrag_link.retrieval.query import Query
     from vmrag_link.workspace import Workspace

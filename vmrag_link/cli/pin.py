@@ -13,8 +13,8 @@ from vmrag_link.ops.follow import losses
 from vmrag_link.ops.follow import pin as operation
 from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
-from vmrag_link.ops.pins.offers import NO_DOCUMENTS
+from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.paths import PIN_NAME
 
 

@@ -17,11 +17,11 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
-from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.index import passages as operation
-from vmrag_link.ops.index.first_answer import how_to_keep
 from vmrag_link.ops.index.passage_places import PlacedPassage
 from vmrag_link.ops.index.passages import PassageReport
+from vmrag_link.ops.index.query import how_to_keep
 from vmrag_link.ops.system import stores
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.narrowing import Narrowing

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.remotes import remote as operation
+from vmrag_link.ops.remotes import destinations as operation
 
 
 @vmrag_command("remote")
@@ -22,7 +22,7 @@ def command(invocation: Invocation, *, trust: str | None, forget: str | None) ->
             operation.agree(ws, trust)
         if forget is not None:
             operation.withdraw(ws, forget)
-        report = operation.remote(ws)
+        report = operation.report_remotes(ws)
     invocation.emit(report, _lines(report))
 
 

@@ -20,8 +20,7 @@ from vmrag_link.ops.report.files import require_place, write_text
 from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.markdown import markdown
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
-from vmrag_link.ops.report.verdict import verdict
-from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by
+from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, verdict
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "

@@ -13,9 +13,8 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.diff_view import Form
 from vmrag_link.cli.pager import paged
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops.documents import listing, show
-from vmrag_link.ops.documents.listing import ShowReport
-from vmrag_link.ops.documents.show import ShownRevision
+from vmrag_link.ops.documents import listing
+from vmrag_link.ops.documents.listing import ShownRevision, ShowReport
 from vmrag_link.ops.system import stores
 from vmrag_link.workspace import Workspace
 
@@ -40,7 +39,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     """
     with invocation.workspace() as ws:
         store = stores.holding(ws, shown.partition("/")[0]) if shown else ws
-        found = listing.show(store, shown) if shown and store is not ws else show.show(ws, shown)
+        found = listing.show_stored(store, shown) if shown and store is not ws else listing.show(ws, shown)
         if isinstance(found, ShowReport):
             if form:
                 raise UsageInvalid(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.listing import ShowReport
-    from vmrag_link.ops.follow.ranked_place import RankedRevision
+    from vmrag_link.ops.follow.provenance import RankedRevision
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
 
@@ -81,7 +81,7 @@ class Kb:
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.ops.follow.follow_pin import reconcile_if_possible
-            from vmrag_link.ops.follow.ranked_place import files_alone
+            from vmrag_link.ops.follow.provenance import files_alone
 
             try:
                 reconcile_if_possible(self._ws)
@@ -124,13 +124,13 @@ class Kb:
     @_hinted
     def document(self, name: str) -> ShowReport:
         """The document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
-        from vmrag_link.ops.documents.listing import show, show_file
+        from vmrag_link.ops.documents.listing import show_file, show_stored
         from vmrag_link.ops.history.known import naming_files
         from vmrag_link.ops.history.revparse import WORKING
 
         at, ref = self._place(), self._ref or WORKING
         with naming_files(self._ws, f"{ref}:{name}"):
-            found = show_file(self._ws, f"{ref}:{name}") or show(
+            found = show_file(self._ws, f"{ref}:{name}") or show_stored(
                 self._ws, f"{(at.revision if at else '') or ref}:{name}"
             )
         if at is None:
@@ -163,14 +163,13 @@ class Kb:
         return found.fingerprint
 
     def _place(self) -> RankedRevision | None:
-        from vmrag_link.ops.follow.ranked_place import ranked_at
+        from vmrag_link.ops.follow.provenance import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
         from vmrag_link.errors import NotInitialized, PinMissing
-        from vmrag_link.ops.follow.provenance import require_pinned, standing
-        from vmrag_link.ops.follow.ranked_place import files_alone
+        from vmrag_link.ops.follow.provenance import files_alone, require_pinned, standing
 
         try:
             stands = standing(self._ws)

@@ -27,7 +27,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.files import NoDocument, TreeFile
-from vmrag_link.sources.texts import SourceText
+from vmrag_link.sources.readable import SourceText
 
 RULES = "1"
 """Rises with every change of what a text becomes as a document."""

@@ -18,8 +18,8 @@ from vmrag_link.ops.report.files import write_text
 from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.html import page
 from vmrag_link.ops.report.markdown import markdown
-from vmrag_link.ops.report.report import KnowledgeReport
-from vmrag_link.ops.report.verdict import verdict
+from vmrag_link.ops.report.records import KnowledgeReport
+from vmrag_link.ops.report.wording import verdict
 from vmrag_link.workspace import Workspace
 
 TITLE = "What changes in the knowledge"

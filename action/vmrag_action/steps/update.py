@@ -26,7 +26,7 @@ from vmrag_link import markdown_text
 from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.ops.hosting import host_commits, update_branch
+from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.hosting.update_branch import BranchUpdate, HostedMerge
 from vmrag_link.workspace import Workspace
 
@@ -169,7 +169,7 @@ def _of_fork(ws: Workspace, request: PullRequest, tell: functools.partial[Branch
     base, source = request.base.ref, request.head.repo
     if source is None:
         return tell(None, "The fork that it came from is gone.")
-    tip = host_commits.branch_tip(ws.places, deepen.origin(ws.places), base)
+    tip = update_branch.branch_tip(ws.places, deepen.origin(ws.places), base)
     if tip is None:
         return tell(None, f"{base} is gone.")
     found = update_branch.look(ws, tip, request.head.sha, functools.partial(deepen.make_comparable, ws.places))

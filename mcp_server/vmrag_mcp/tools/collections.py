@@ -10,7 +10,7 @@ from vmrag_link.errors import plural
 from vmrag_link.models import Chunking, Collection, Record
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents import reading
-from vmrag_link.ops.documents.collection_metadata import shown_metadata
+from vmrag_link.ops.documents.collection_writes import shown_metadata
 from vmrag_link.ops.documents.reading import TextSource
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status

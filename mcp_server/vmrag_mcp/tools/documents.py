@@ -11,9 +11,8 @@ from msgspec import UNSET
 from vmrag_link.documents.origin import without_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
-from vmrag_link.ops.documents import document_pages
-from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
-from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents import document_selection
+from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put
@@ -300,7 +299,7 @@ def chroma_get_documents(
 
 def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
-    page = document_pages.get(call.readable(name), name, selection, wanted)
+    page = document_selection.get(call.readable(name), name, selection, wanted)
     call.stands(page.standing)
     call.quotes((page.collection.name, each.doc_id) for each in page.items)
     return page

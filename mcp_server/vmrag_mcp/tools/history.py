@@ -9,15 +9,15 @@ from msgspec import UNSET, structs
 
 from vmrag_link import clock
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops.branches import branch_list
+from vmrag_link.ops.branches import branch_list as branches
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.ahead_behind import AheadBehind
+from vmrag_link.ops.commits.revisions import AheadBehind
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.history.log import log, made_between
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenMerge
-from vmrag_link.ops.remotes.upstream import Upstream, upstream
+from vmrag_link.ops.remotes.destinations import Upstream, upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -134,7 +134,7 @@ def dolt_branches(
     filter: Annotated[str, Given("glob, such as feature/*")] = "",  # noqa: A002  the clients' name
 ) -> DoltBranchesResult:
     """List the branches of the knowledge base, here and on the remote."""
-    found = branch_list.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
+    found = branches.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
     rows = [
@@ -233,7 +233,7 @@ def dolt_show(
     return DoltShowResult(
         commit=shown,
         changes=changes,
-        branches=revisions.holding(ws.engine, shown.hash, branch_list.named_heads(ws, here)),
+        branches=revisions.holding(ws.engine, shown.hash, branches.heads_by_name(ws, here)),
         message=f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
     )
 
@@ -251,7 +251,7 @@ def dolt_find(
     messages.
     """
     here, ws = call.standing(), call.ws
-    heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
+    heads = {**branches.heads_by_name(ws, here), "HEAD": here.revision}
     if branch:
         heads = {branch: revparse.tool_branch_rev(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
-from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
+from vmrag_link.ops.branches.merge_branches import BulkReport, resolve_bulk
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_mcp.arguments import Given

@@ -9,8 +9,8 @@ from msgspec import structs
 from vmrag_link.errors import VmragError, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.branches import reset as resetting
 from vmrag_link.ops.branches import switch as switching
+from vmrag_link.ops.branches import uncommitted as resetting
 from vmrag_link.ops.links import link as linking
 from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_mcp.arguments import Given

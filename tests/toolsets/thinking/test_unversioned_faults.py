@@ -19,7 +19,7 @@ from vmrag_link.models import At
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.system import collections
-from vmrag_link.ops.system.entries import entry
+from vmrag_link.ops.system.collections import entry
 
 pytestmark = pytest.mark.hooks("off")
 

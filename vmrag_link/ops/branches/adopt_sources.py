@@ -12,8 +12,8 @@ from vmrag_link.git import versions
 from vmrag_link.models import WITHOUT_FILES, At, Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.documents import unsaved, writing
-from vmrag_link.ops.documents.derived_files import DerivedFiles
+from vmrag_link.ops.documents import remove, writing
+from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.merge import merge_state
@@ -57,12 +57,12 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
     clean = not (target.kb_branch and target.kb_branch.dirty)
 
     def plan(at: At) -> Planned[Adoption]:
-        found = _found(ws, at)
+        found = _find_adopted(ws, at)
         if dry_run:
             return Planned(None, found)
         keys = {each.key for each in found.documents}
-        lost = unsaved.of(ws, at, keys.__contains__, found.collections)
-        kept = unsaved.keep(ws, at, lost, before="their files took their place")
+        lost = remove.unsaved_of(ws, at, keys.__contains__, found.collections)
+        kept = remove.keep_unsaved(ws, at, lost, before="their files took their place")
         rows = Write(
             remove_collections=found.collections,
             remove_documents=[key for key in sorted(keys) if key[0] not in found.collections],
@@ -80,7 +80,7 @@ def adopt(ws: Workspace, *, dry_run: bool = False) -> Adoption:
     return msgspec.structs.replace(done.report, commit=committing.commit(ws, said), unstaged=unstaged)
 
 
-def _found(ws: Workspace, at: At) -> Adoption:
+def _find_adopted(ws: Workspace, at: At) -> Adoption:
     """What is to be removed at a place."""
     derived = DerivedFiles(ws)
     paths = derived.paths

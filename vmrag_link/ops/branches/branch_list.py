@@ -7,9 +7,9 @@ from fnmatch import translate
 
 from vmrag_link.engines.base import reserved
 from vmrag_link.models import Record, RevisionInfo
-from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
+from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.ops.remotes.upstream import Upstream, upstream
+from vmrag_link.ops.remotes.destinations import Upstream, upstream
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
 
@@ -77,7 +77,7 @@ def _doubt(ws: Workspace, remote: Upstream | None) -> str:
     return probe.doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
 
 
-def named_heads(ws: Workspace, here: Standing) -> dict[str, str]:
+def heads_by_name(ws: Workspace, here: Standing) -> dict[str, str]:
     """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
     ours = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
     current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}

@@ -1,4 +1,5 @@
-"""Merge into any free KB branch, and return to where the workspace was.
+"""Merges as tools ask for them: into any free KB branch, returning to where the workspace was; and
+decisions at once about the conflicts of a table, a collection or documents.
 
 Conflicts are known before anything is changed.
 """
@@ -6,31 +7,39 @@ Conflicts are known before anything is changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import structs
 
 from vmrag_link import clock
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import MergeConflict, MergeRefused, quoted
+from vmrag_link.errors import DocumentMissing, MergeConflict, MergeRefused, NothingSelected, TableMissing, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.merging.conflicts import Choice, Conflict, decide_all
+from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.merging.conflicts import Choice, Conflict, Decision, Side, decide_all
 from vmrag_link.merging.revisions import Signature
+from vmrag_link.merging.threeway import Merged
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handling
-from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits import revisions, tables
+from vmrag_link.ops.documents import writing
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.merge import conflict_rows, merge, merge_source, merge_state
+from vmrag_link.ops.merge import conflict_rows, merge, merge_state, resolve, sides
+from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.merge.merge import MergeReport
+from vmrag_link.ops.merge.merge_state import Kind, MergeState
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, twins
 
 OnConflict = Literal["keep", "abort", "ours", "theirs"]
 """`keep` leaves the merge open; `abort` changes nothing; a side is taken, and the merge made."""
+ALL = "all"
+_TABLES = (ALL, *tables.TABLES, tables.COLLECTIONS)
 
 
 class BranchMerge(Record, frozen=True):
@@ -99,7 +108,7 @@ def preview(ws: Workspace, source: str, *, target: str | None = None) -> BranchM
     merged = three_way(ws.engine, base=base, ours=ours, theirs=theirs, derived=twins.derived(ws))
     changes = _count(merged.rows, {each.key for each in ws.engine.headers(ours)})
     report = structs.replace(report, result="fast_forward" if ours == base else "merge", changes=changes)
-    return BranchMerge(name, report, ahead_behind.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
+    return BranchMerge(name, report, revisions.beyond(ws.engine, [theirs], [ours]), merged.conflicts)
 
 
 def _count(rows: Write, there: set[tuple[str, str]]) -> ChangeCounts:
@@ -122,7 +131,7 @@ class _Source(Record, frozen=True):
     def base(self, ws: Workspace, ours: str) -> str:
         if self.aside:
             return merge.aside_base(ws, self.aside)
-        return merge_source.base(ws, self.name, ours=ours, theirs=self.revision)
+        return sides.source_base(ws, self.name, ours=ours, theirs=self.revision)
 
     def conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
         head = ours if isinstance(ours, str) else ws.target().revision
@@ -145,7 +154,7 @@ def _merge_here(
     decisions = decide_all(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
     if source.aside:
         return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
-    commits = ahead_behind.beyond(ws.engine, [source.revision], [into.revision])
+    commits = revisions.beyond(ws.engine, [source.revision], [into.revision])
     report = merge.merge_revision(
         ws,
         into,
@@ -213,3 +222,101 @@ def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
     finally:
         if not merge_state.opened(ws):
             switch(ws, former)
+
+
+class BulkReport(Record, frozen=True):
+    """`decided`: how many conflicts this call decided about; `left` have no decision.
+
+    `revision`: what was committed. `next`: for a merge of git's, the command that finishes it.
+    `staged`, `pending`: see `CommitReport`.
+    """
+
+    kind: Kind
+    decided: int
+    left: tuple[OpenConflict, ...]
+    revision: str | None = None
+    next: str = ""
+    staged: bool = True
+    pending: str = ""
+
+
+def resolve_bulk(
+    ws: Workspace, table: str, side: Side, *, ids: Sequence[str] = (), commit: bool = False, message: str = ""
+) -> BulkReport:
+    """Take a side in what is in conflict of a `table`, or of its documents `ids`.
+
+    `table`: one of `ops.commits.tables`, a collection, or `ALL`. Once nothing is left, git's
+    conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours
+    waits for a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict,
+    `TableMissing`, `DocumentMissing`, and `MergeConflict` if a commit is asked for and something is
+    left: what was decided stays decided.
+    """
+    resolve.prepare(ws)
+    state = merge_state.opened(ws)
+    if state is None:
+        raise NothingSelected("No merge is open, so nothing is in conflict.", hint="vmrag merge REF")
+    if state.kind != "git":
+        writing.writable(ws)
+    merged = merge_state.merged(ws, state)
+    chosen: list[Conflict] = []
+    if merged.conflicts or ids or state.kind == "merge":
+        chosen = _select(ws, state, merged, table, ids)
+        report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
+    else:
+        report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
+    left = tuple(conflict_rows.rows([each.conflict for each in report.conflicts]))
+    if left:
+        if commit:
+            raise MergeConflict(
+                f"{len(left)} of the conflicts are not decided yet; nothing was committed.",
+                hint="vmrag resolve",
+                conflicts=conflict_rows.as_json(left),
+            )
+        return BulkReport(state.kind, len(chosen), left)
+    if state.kind == "git":
+        made = report.pin.dolt_commit if report.pin and commit else None
+        return BulkReport(state.kind, len(chosen), (), made, report.next, report.staged)
+    pending = merge.proceed(ws).pending if state.kind == "aside" else ""
+    if not commit:
+        return BulkReport(state.kind, len(chosen), (), pending=pending)
+    done = committing.commit(ws, message)
+    return BulkReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
+
+
+def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
+    """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
+    known = (*merged.conflicts, *merged.decided)
+    listed = dict(zip(known, conflict_rows.rows(known), strict=True))
+    here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]
+    if not here and table not in _TABLES and not _is_collection(ws, state, table):
+        raise TableMissing(
+            f"There is no table or collection {table!r}.",
+            hint="vmrag resolve --list",
+            table=table,
+            tables=list(_TABLES),
+        )
+    if ids:
+        return [each for doc_id in ids for each in _of_document(here, doc_id, table)]
+    undecided = [each for each in merged.conflicts if each in here]
+    if not undecided:
+        then = "" if merged.conflicts else " any more; a commit closes the merge"
+        raise NothingSelected(f"Nothing of {table!r} is in conflict{then}.", hint="vmrag resolve --list")
+    return undecided
+
+
+def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
+    return any(each.name == name for at in (ws.at(), state.theirs) for each in ws.engine.collections(at))
+
+
+def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
+    """A document's id, or that of a chunk of it; several collections may have it."""
+    chunk = parse_chunk_id(doc_id)
+    for wanted in (doc_id, chunk[0] if chunk else ""):
+        if found := [each for each in conflicts if wanted and each.doc_id == wanted]:
+            return found
+    raise DocumentMissing(
+        f"{doc_id!r} is not in conflict in {table!r}.",
+        hint="vmrag resolve --list",
+        doc_id=doc_id,
+        conflicts=[each.id for each in conflicts],
+    )

@@ -19,9 +19,9 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Cleared, Handling
-from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.merge_base import base_of, with_head
+from vmrag_link.ops.history.ranges import base_of, with_head
 from vmrag_link.ops.merge import conflict_rows, merge
 from vmrag_link.ops.merge.merge import MergeReport
 from vmrag_link.ops.pins import history_pins
@@ -118,7 +118,7 @@ def pull_and_clear(
             more = _merge_or_raise(ws, beyond)
             heads.append(more.merge.theirs)
             report = msgspec.structs.replace(report, merge=_joined(ws, report.merge, more.merge))
-    commits = ahead_behind.beyond(ws.engine, heads, [report.merge.ours])
+    commits = revisions.beyond(ws.engine, heads, [report.merge.ours])
     return Pulled(cleared, report, commits, left.name if left else None)
 
 
@@ -207,7 +207,7 @@ def _pinned_before(ws: Workspace, found: _Found, beyond: _Found) -> bool:
     there, and went on without it.
     """
     commits = filter(None, (plumbing.head(ws.places).commit, found.commit))
-    pins = (pin for commit in commits for pin, _ in history_pins.reached(ws.places, commit))
+    pins = (pin for commit in commits for pin, _ in history_pins.pins_reached(ws.places, commit))
     return any(migrated.current(ws.places.kb, pin.dolt_commit) == beyond.theirs for pin in pins)
 
 

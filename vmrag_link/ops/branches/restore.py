@@ -14,7 +14,7 @@ from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, Working
-from vmrag_link.ops.documents import derived_files, unsaved, writing
+from vmrag_link.ops.documents import leaving_out, remove, writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.history import document_names, revparse
 from vmrag_link.ops.history.document_names import EVERYTHING, DocumentName, command_of
@@ -70,7 +70,7 @@ def restore(
     while a merge is open; and as `revparse.resolve_rev`, `select` and `writing.write`. Then nothing
     has changed. Raises `SourceReadOnly` for a name that means a file.
     """
-    with derived_files.explained(ws, names, within, lambda path: _of_file(ws, path)):
+    with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
         return _restored(ws, names, source=source, within=within, confirmed=confirmed)
 
 
@@ -91,10 +91,10 @@ def _restored(
             wanted = document_names.select(ws.engine, [at, revision], names or [EVERYTHING], within=within)
             found = _part(ws, at, revision, wanted)
         keys = {each.key for each in found.documents}
-        lost = unsaved.of(ws, at, keys.__contains__, {each.key for each in found.collections})
+        lost = remove.unsaved_of(ws, at, keys.__contains__, {each.key for each in found.collections})
         if everything and not lost.empty and not confirmed:
             raise _confirmation_missing(lost, command_of("restore", names, source=source))
-        kept = unsaved.keep(ws, at, lost, before="they were restored")
+        kept = remove.keep_unsaved(ws, at, lost, before="they were restored")
         report = Restoration(
             revision,
             tuple(RestoredDocument(*each.key, each.kind) for each in found.documents),
@@ -189,7 +189,7 @@ def _part(ws: Workspace, at: At, revision: str, wanted: document_names.NamedSele
     collections = tuple(
         each for each in found.collections if each.key in wanted.collections or (not each.before and each.key in homes)
     )
-    return Difference(collections, unsaved.with_texts(ws, revision, documents))
+    return Difference(collections, remove.with_texts(ws, revision, documents))
 
 
 def _confirmation_missing(lost: Difference, command: str) -> ConfirmationMissing:

@@ -1,8 +1,9 @@
-"""Deal with uncommitted documents before an operation that needs a clean KB branch.
+"""Deal with uncommitted documents before an operation that needs a clean KB branch, or give them up
+to go back to a commit.
 
 They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
-up, which anchors them. So a kill between any two steps loses nothing. `vmrag status` names what was
-not brought back.
+up, which anchors them. So a kill between any two steps loses nothing, and all of it stays
+reachable. `vmrag status` names what was not brought back.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
+from vmrag_link.errors import ConfirmationMissing, MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, RevisionInfo, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.commits.local_changes import local_changes
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import local_changes
+from vmrag_link.ops.follow.pin import go_to
+from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
 from vmrag_link.workspace import Workspace, twins
 
@@ -88,7 +92,7 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     )
 
 
-def _named(found: dict[str, Any]) -> str:
+def _describe_changes(found: dict[str, Any]) -> str:
     documents, total = found["documents"], found["total"]
     if not total:
         return "what was changed about collections"
@@ -100,7 +104,7 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
 
     It stays reachable. A note names what was discarded, and how it comes back.
     """
-    what = _named(local_changes(ws.engine, branch))
+    what = _describe_changes(local_changes(ws.engine, branch))
     aside = _put_aside(ws, branch)
     held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
@@ -175,3 +179,79 @@ def _aside_branch(ws: Workspace, name: str) -> KbBranch:
 
 def _way_back(aside: str) -> str:
     return f"The uncommitted documents are kept on {aside!r}. To bring them back: vmrag merge {quoted(aside)}"
+
+
+class ResetReport(Record, frozen=True):
+    """`discarded`: the uncommitted documents; `changes` of the visible documents.
+
+    `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
+    `vmrag_keep` does.
+    """
+
+    from_commit: str
+    to_commit: str
+    discarded: ChangeCounts
+    changes: ChangeCounts
+    orphaned: tuple[RevisionInfo, ...]
+    staged: bool = True
+    pending: str = ""
+
+
+def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
+    """Go back to the revision that `target` names (see `revparse.tool_rev`).
+
+    Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
+    documents or an open merge unless `confirmed`, and as `writing.movable`.
+    """
+    here = writing.movable(ws)
+    revision, stood = revparse.tool_rev(ws, target), ws.revision_here()
+    branch, merge = here.kb_branch, merge_state.opened(ws)
+    dirty = branch is not None and branch.dirty
+    if (dirty or merge) and not confirmed:
+        raise _confirmation_missing(ws, merge.source if merge else "")
+    # First: a merge without its documents would be committed as one that dropped theirs.
+    if merge:
+        merge_state.clear(ws, merge.kind)
+    head = branch.head if branch else stood
+    discarded = ws.engine.count_changes(head, Working(branch.name)) if branch and dirty else ChangeCounts()
+    held = give_up(ws, branch) if branch and dirty else stood
+    staged, pending = True, ""
+    if revision != here.revision or (branch and branch.head != revision):
+        report = go_to(ws, revision, trigger=here.trigger)
+        staged, pending = report.staged, report.pending
+        _follow(ws, revision)
+    changes = ws.engine.count_changes(held, revision)
+    return ResetReport(stood, revision, discarded, changes, _orphans(ws, head), staged, pending)
+
+
+def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
+    branch = ws.kb_branch()
+    refused = refusal(ws, branch) if branch and branch.dirty else None
+    what = [refused.message] if refused else []
+    if merging:
+        what.append(f"The merge of {merging} is open.")
+    return ConfirmationMissing(
+        f"{' '.join(what)} A reset gives that up.",
+        hint="vmrag commit",
+        merge_in_progress=bool(merging),
+        **(refused.details if refused else {}),
+    )
+
+
+def _follow(ws: Workspace, revision: str) -> None:
+    """Move the branch where the pin named the revision already: then reconciling did not."""
+    branch = ws.kb_branch()
+    if branch and branch.head != revision:
+        ws.engine.move_branch(branch.name, revision, expected=branch.head)
+
+
+def _orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
+    lost = {*ws.engine.unreachable(ws.engine.parents([head]), heads=revparse.visible(ws))}
+    found = []
+    for each in ws.engine.log(head) if lost else ():
+        if each.revision in lost:
+            found.append(each)
+            lost.remove(each.revision)
+        if not lost:
+            break
+    return tuple(found)

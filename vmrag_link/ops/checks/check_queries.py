@@ -1,8 +1,12 @@
-"""`vmrag check`: do the golden queries still get the answers that they expect?"""
+"""`vmrag check`: do the golden queries still get the answers that they expect, and where is a
+document that an answer misses?
+"""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -20,21 +24,31 @@ from vmrag_link.golden.queries import (
     misses,
     recording,
 )
-from vmrag_link.models import Record
+from vmrag_link.models import At, Record
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
-from vmrag_link.ops.checks.missed_documents import MissedDocuments
-from vmrag_link.ops.follow.provenance import KbBlock, require_pinned, viewed
-from vmrag_link.ops.follow.ranked_place import ranked_at
+from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
+from vmrag_link.ops.follow.provenance import KbBlock, ranked_at, require_pinned, viewed
+from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import NamedRows
 from vmrag_link.ops.history.known import JoinedRows
 from vmrag_link.ops.index.query import searching
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.suggest import nearest
 from vmrag_link.workspace import View, Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.sources import require_whole
+
+DEPTH = 100
+"""How far down an answer is looked for what should be at its top."""
+
+SIMILAR = 0.75
+"""From which on a file's name may have been another one's (`suggest.nearest`)."""
+
+COMPARED = 5000
+"""How many names are compared letter by letter, which takes 0.1 ms each."""
 
 
 class CheckedQuery(Record, frozen=True):
@@ -113,7 +127,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         return _Checked(tuple(checked), viewed(ws, view).kb)
 
     checked = searching(ws, look, at=place)
-    queries = _recorded(ws, stored, checked.queries, now) if update else checked.queries
+    queries = _record_answers(ws, stored, checked.queries, now) if update else checked.queries
     return GoldenReport(
         file=QUERIES_NAME,
         queries=queries,
@@ -154,7 +168,7 @@ def _checked(query: GoldenQuery, answer: GoldenAnswer, missed: Sequence[Miss]) -
     return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
 
 
-def _recorded(
+def _record_answers(
     ws: Workspace, stored: golden_file.StoredQueries, checked: Sequence[CheckedQuery], now: Recording
 ) -> tuple[CheckedQuery, ...]:
     """Write the rankings that are to be recorded. What was recorded already stays as it is."""
@@ -178,3 +192,45 @@ def _to_record(golden: GoldenFile, checked: Sequence[CheckedQuery]) -> Iterator[
         asked = not any(miss.kind == "asked" for miss in each.misses)
         if asked and (query.ranking is not None or not query.expects) and query.ranking != each.found:
             yield number, each.found
+
+
+class MissedDocuments:
+    """`searcher` holds the index of the rows `at` that place."""
+
+    def __init__(self, searcher: Searcher, rows: NamedRows, at: At) -> None:
+        self._searcher = searcher
+        self._rows = rows
+        self._at = at
+
+    def explained(self, miss: Miss, asked: Query) -> Miss:
+        """The miss with where its document is, if it is about one."""
+        if miss.document is None:
+            return miss
+        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
+
+    def _whereabouts(self, document: str, asked: Query) -> str:
+        there = document_names.candidates(self._rows, self._at, document)
+        named = next((each for each in there if str(each) == document), None)
+        collection, doc_id = named.key if named else ("", "")
+        if not named or doc_id not in self._searcher.chunks_of(collection, [doc_id]):
+            near = self._nearest(document)
+            return "there is no such document" + (f": is it {near}?" if near else "")
+        depth = max(DEPTH, asked.k)
+        found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
+        rank = next((hit.rank for hit in found if (hit.collection, hit.doc_id) == (collection, doc_id)), None)
+        if rank is not None:
+            return f"it comes at number {rank}"
+        return "the query does not find it" if len(found) < depth else f"nor is it among the first {depth}"
+
+    def _nearest(self, document: str) -> str | None:
+        """A document whose file has the same name, because it was moved, or nearly the same."""
+        file_name, there = posixpath.basename(document), self._by_file_name
+        near = file_name if file_name in there else nearest(file_name, [*there][:COMPARED], cutoff=SIMILAR)
+        return nearest(document, there[near], cutoff=0.0) if near else None
+
+    @cached_property
+    def _by_file_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for collection, doc_id in sorted(each.key for each in self._rows.headers(self._at)):
+            found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
+        return found

@@ -16,7 +16,7 @@ from vmrag_link.merging import messages
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.documents import stale
-from vmrag_link.ops.documents.derived_files import DerivedFiles
+from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning, rules
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME

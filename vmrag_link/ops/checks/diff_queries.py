@@ -10,10 +10,10 @@ from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
+from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
-from vmrag_link.ops.follow.ranked_place import RankedRevision, files_alone, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, files_alone, ranked_at
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.index.query import searching
 from vmrag_link.paths import QUERIES_NAME

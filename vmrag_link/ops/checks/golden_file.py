@@ -1,16 +1,22 @@
-"""The work tree's golden queries as a file: read and written back whole."""
+"""The golden queries: the work tree's file of them, read and written back whole, and what one index
+answers to all.
+"""
 
 from __future__ import annotations
 
-from vmrag_link.errors import QueriesInvalid, QueriesMissing, in_the_way, quoted
+from vmrag_link.errors import CollectionMissing, QueriesInvalid, QueriesMissing, in_the_way, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.golden import file
-from vmrag_link.golden.queries import UPDATE, GoldenFile
+from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, ranked
 from vmrag_link.models import Record
 from vmrag_link.paths import QUERIES_NAME, read_regular, require_folders, what_it_is, write_atomically
+from vmrag_link.progress import Progress
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
 
 _MAKE_ONE = f"mkdir -p .vmrag && printf 'queries:\\n  - query: how do keys rotate?\\n' > {QUERIES_NAME} && {UPDATE}"
+ASKING = "asking the golden queries"
 
 
 class StoredQueries(Record, frozen=True):
@@ -62,3 +68,29 @@ def _read(ws: Workspace) -> bytes:
         if what := what_it_is(path):
             raise in_the_way(path, f"{what}, and no file") from error
         raise
+
+
+class GoldenAnswer(Record, frozen=True):
+    """`problem`: why the query could not be asked; empty if it could."""
+
+    found: tuple[RankedChunk, ...]
+    problem: str = ""
+
+
+def answers(
+    searcher: Searcher, golden: GoldenFile, settings: RetrievalSettings, progress: Progress
+) -> list[GoldenAnswer]:
+    """In the order of the queries. A collection that is not there is one query's problem; every
+    other failure is everybody's, and raised.
+    """
+    asked = [query.asked(settings) for query in golden.queries]
+    searcher.prepare(asked)
+    found = []
+    with progress.task(ASKING, len(asked)) as task:
+        for each in asked:
+            try:
+                found.append(GoldenAnswer(ranked(searcher.search(each))))
+            except CollectionMissing as error:
+                found.append(GoldenAnswer((), error.message.rstrip(".")))
+            task.advance()
+    return found

@@ -270,7 +270,7 @@ def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool
 
 
 def _ever_pinned(ws: Workspace, tips: Mapping[str, str], name: str) -> list[str]:
-    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, tips[name])]
+    return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, tips[name])]
 
 
 def _kb_branch(ws: Workspace, ref: Ref) -> str | None:

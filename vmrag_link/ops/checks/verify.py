@@ -16,8 +16,7 @@ from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, Level, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
-from vmrag_link.ops.commits.ancestry import Ancestry, carried
-from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations

@@ -14,8 +14,7 @@ from vmrag_link.git.history import PinChange
 from vmrag_link.merging import messages
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
-from vmrag_link.ops.commits.ancestry import Ancestry
-from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases
 from vmrag_link.ops.pins import rules
 from vmrag_link.paths import PIN_NAME
 

@@ -19,6 +19,8 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, with_sources
 from vmrag_link.workspace import ReadableStore, Workspace, twins
 
+Found = tuple[Collection, Document]
+
 
 class WholeDocument(Record, frozen=True):
     """`source`: as `named_files.shown_source`; of what came from nowhere, table and id."""
@@ -50,9 +52,9 @@ def get(ws: Workspace, doc_id: str, table: str | None) -> WholeDocument:
         here = standing(ws)
         files = _files(ws, doc_id, table)
         if not files:
-            return _whole(ws, *_one(_stored(ws, here.at, doc_id, table), doc_id, table), here)
+            return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table), here)
         imported = set(twins.find(ws, ws.engine, here.at, {each.doc_id for _, each in files}))
-        rows = [each for each in _stored(ws, here.at, doc_id, table) if each[1].key not in imported]
+        rows = [each for each in _candidates(ws, here.at, doc_id, table) if each[1].key not in imported]
         found = _one([*rows, *files], doc_id, table)
         return _whole(ws, *found, with_sources(here, ws.files.opened) if found in files else here)
 
@@ -84,7 +86,7 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocum
     """
 
     def plan(at: At) -> Planned[DeletedDocument]:
-        stored = _stored(ws, at, doc_id, table)
+        stored = _candidates(ws, at, doc_id, table)
         if not stored and (files := _files(ws, doc_id, table)):
             of, file = files[0]
             raise source_read_only(of.name, file.doc_id)
@@ -97,14 +99,11 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocum
     return writing.write(ws, plan, f"delete document {doc_id}")
 
 
-Found = tuple[Collection, Document]
-
-
-def _stored(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
+def _candidates(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
     """What of the knowledge base can be meant. Raises `TableMissing`."""
     if table is not None:
         tables.require(table)
-    return [each for each in _named_in(ws, at, name) if table in (None, each[1].table)]
+    return [each for each in _documents_in(ws, at, name) if table in (None, each[1].table)]
 
 
 def _files(ws: Workspace, name: str, table: str | None) -> list[Found]:
@@ -112,7 +111,7 @@ def _files(ws: Workspace, name: str, table: str | None) -> list[Found]:
     if table not in (None, DOCUMENTS) or not ws.sources.configured:
         return []
     ws.files.refreshed()
-    return _named_in(ws.files, "", name)
+    return _documents_in(ws.files, "", name)
 
 
 def _one(found: list[Found], name: str, table: str | None) -> Found:
@@ -134,12 +133,12 @@ def _one(found: list[Found], name: str, table: str | None) -> Found:
     return chosen[0]
 
 
-def _named_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
+def _documents_in(ws: ReadableStore, at: At, name: str) -> list[Found]:
     """The documents of this id, else those that a chunk of this name belongs to, by collection."""
-    return [(each, document) for each in ws.engine.collections(at) if (document := _named(ws, at, each, name))]
+    return [(each, document) for each in ws.engine.collections(at) if (document := _document_of(ws, at, each, name))]
 
 
-def _named(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:
+def _document_of(ws: ReadableStore, at: At, there: Collection, name: str) -> Document | None:
     found = ws.engine.document(at, there.name, name)
     chunk = parse_chunk_id(name)
     if found or chunk is None:

@@ -1,9 +1,13 @@
-"""Collections that clients make, change and remove: each call all or nothing."""
+"""Collections that clients make, change and remove: each call all or nothing.
+
+Clients give and get settings of a collection's index among the keys of its metadata.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -13,19 +17,23 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
     CollectionExists,
     ConfirmationMissing,
+    ContentRefused,
     EmbeddingFailed,
     IndexExtraMissing,
     UsageInvalid,
     plural,
+    shortened,
 )
 from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
-from vmrag_link.models import At, Chunking, Collection, Record, canonical_json
-from vmrag_link.ops.documents import names, unsaved, writing
-from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replace_metadata, unapplied_settings
+from vmrag_link.models import At, Chunking, Collection, Distance, Record, canonical_json, json_from_user, metadata_of
+from vmrag_link.ops.documents import collections, remove, writing
 from vmrag_link.ops.documents.collections import empty, exact, find, require_plain
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.sync.adding import checked
 from vmrag_link.workspace import Workspace
+
+SPACE = "hnsw:space"
+"""Where clients put the distance of a collection; it has a column of its own."""
 
 
 class Created(Record, frozen=True):
@@ -72,8 +80,8 @@ def create(
     `NameInvalid`, `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking,
     `Embedding` errors for a model that cannot work here, and as `writing.write`.
     """
-    names.check(name)
-    given = flat(metadata)
+    collections.require_name(name)
+    given = flatten(metadata)
     distance = given.pop(SPACE, "l2")
     cut = _chunking(ws, chunking or {})
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW)
@@ -106,8 +114,8 @@ def modify(
             "Neither a new name nor new metadata is given.", hint="Give new_name, new_metadata, or both."
         )
     if new_name is not None:
-        names.check(new_name)
-    given = None if metadata is None else flat(metadata)
+        collections.require_name(new_name)
+    given = None if metadata is None else flatten(metadata)
 
     def plan(at: At) -> Planned[Modified]:
         before = find(ws, at, name)
@@ -149,11 +157,11 @@ def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
     def plan(at: At) -> Planned[Deleted]:
         collection = find(ws, at, name)
         count = ws.engine.count(at, collection=collection.name)
-        lost = unsaved.of(ws, at, lambda key: key[0] == collection.name)
+        lost = remove.unsaved_of(ws, at, lambda key: key[0] == collection.name)
         changed = len(lost.documents)
         if not confirmed:
             raise _confirmation_missing(collection.name, count, changed)
-        kept = unsaved.keep(ws, at, lost, before=f"collection {collection.name} was deleted")
+        kept = remove.keep_unsaved(ws, at, lost, before=f"collection {collection.name} was deleted")
         return Planned(Write(remove_collections=[collection.name]), Deleted(collection.name, count, changed, kept))
 
     return writing.write(ws, plan, f"delete collection {name}")
@@ -211,3 +219,69 @@ def working_model(ws: Workspace, name: str) -> Model:
     except (UsageInvalid, IndexExtraMissing) as error:
         raise EmbeddingFailed(error.message, hint=error.hint, embedding_function=name) from error
     return model
+
+
+def shown_metadata(collection: Collection) -> dict[str, Any]:
+    """A collection's metadata as clients know it: with the distance, which they look for there."""
+    return {**metadata_of(collection), SPACE: collection.distance}
+
+
+def flatten(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without `settings`, whose keys stand beside the others. Raises `ContentRefused`."""
+    try:
+        given = json_from_user(json.dumps(metadata))
+    except ValueError as error:
+        raise ContentRefused(f"The metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
+    settings = given.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise _refusal("settings", "an object", settings)
+    for key, value in settings.items():
+        if key in given and given[key] != value:
+            raise ContentRefused(
+                f"{key!r} is {given[key]!r} in the metadata and {value!r} in its 'settings'.",
+                hint="Give it once.",
+                key=key,
+            )
+        given[key] = value
+    for key, value in given.items():
+        _check_value(key, value)
+    return {key: value for key, value in given.items() if value is not None or not key.startswith(HNSW_PREFIX)}
+
+
+def _check_value(key: str, value: Any) -> None:
+    if isinstance(value, dict | list):
+        raise _refusal(key, "a text, a number, true, false or null", value)
+    if value is None:
+        return
+    if key == "description" and not isinstance(value, str):
+        raise _refusal(key, "a text", value)
+    if key == SPACE and value not in get_args(Distance):
+        raise _refusal(key, f"one of {', '.join(get_args(Distance))}", value)
+    setting = HNSW.get(key)
+    if setting and not setting.possible(value):
+        raise _refusal(key, f"a whole number from {setting.low} to {setting.high}", value)
+
+
+def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
+    given = shortened(canonical_json(value))
+    return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
+
+
+def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
+    """New metadata.
+
+    Settings of the index that are not given stay: they are not the user's metadata.
+    """
+    recorded = metadata_of(before)
+    kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
+    return canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
+
+
+def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The given settings that the index does not take over.
+
+    A renamed collection's index is made anew, with every setting but another distance.
+    """
+    now = {key: each.usual for key, each in HNSW.items()} | shown_metadata(before)
+    fixed = [key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW or after.name == before.name)]
+    return tuple(key for key in fixed if given[key] != now.get(key))

@@ -1,4 +1,6 @@
-"""Which collection a name means, and what a new one is made of."""
+"""Which collection a name means, what collections and documents may be called, and what a new
+collection is made of.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vmrag_link import clock
+from vmrag_link.documents.doc_ids import MAX_ID, id_problem
 from vmrag_link.documents.import_base import ROOT
-from vmrag_link.errors import CollectionMissing, SourceReadOnly, UsageInvalid, quoted
+from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
+from vmrag_link.settings_flaws import is_collection_name
 from vmrag_link.suggest import no_collection
 from vmrag_link.sync.target import read_trigger
 from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
@@ -180,3 +184,30 @@ def empty(
         created_at=clock.now(),
         import_base=ROOT,
     )
+
+
+def require_name(collection: str, *, option: str = "--collection") -> None:
+    """`option`: what the hint calls it. Raises `NameInvalid`."""
+    if not is_collection_name(collection):
+        raise NameInvalid(
+            f"{collection!r} cannot name a collection: 2 to 255 letters, digits, '.', '_' or '-', "
+            "with a letter or digit at both ends.",
+            hint=f"For example: {option} {similar_name(collection)}",
+            collection_name=collection,
+        )
+
+
+def similar_name(text: str) -> str:
+    """A name that a collection can have, made of a text."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
+    return name if is_collection_name(name) else "handbook"
+
+
+def require_document_id(doc_id: str) -> None:
+    """Raises `NameInvalid`."""
+    if not doc_id or id_problem(doc_id):
+        raise NameInvalid(
+            f"{doc_id!r} cannot name a document: 1 to {MAX_ID} characters without control characters.",
+            hint="For example: --id guide/setup.md",
+            doc_id=doc_id,
+        )

@@ -1,18 +1,35 @@
-"""Which documents of a collection are meant by ids and filters."""
+"""Which documents of a collection are meant by ids and filters, and these documents as clients read
+them: whole, page by page.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from vmrag_link.documents.chunking import document_chunks
+from vmrag_link.documents.origin import shown_metadata
 from vmrag_link.embedding.base import within_window
-from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.index.metadata import chunk_id, parse_chunk_id, place
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
+from vmrag_link.ops.documents import collections
+from vmrag_link.ops.follow.follow_pin import read_consistently
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import MetadataColumns
 from vmrag_link.retrieval.filters import keys_of, matching, matching_text
-from vmrag_link.workspace import ReadableStore
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import ReadableStore, View
+
+ALLOWANCE = 2_000
+"""Characters of ids, metadata and embeddings beside the texts of a page that has no room left."""
+
+BATCH = 16
+"""Documents whose texts are in memory at a time, unless they belong to the page."""
 
 
 class Selection(Record, frozen=True):
@@ -123,3 +140,147 @@ def _within(ws: ReadableStore, at: At, collection: Collection, named: Named, kno
 def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
     return document_chunks(document, within_window(collection.chunking, ws.models.of(collection)))
+
+
+class PageRequest(Record, frozen=True):
+    """Which part of what is selected makes a page, and what of each document. `limit` None: all.
+
+    `characters`: a page ends before its texts are longer than that together, or all that it shows
+    by `ALLOWANCE` more, unless it is one document's; None: they may be.
+    """
+
+    limit: int | None = None
+    offset: int = 0
+    characters: int | None = None
+    texts: bool = True
+    embeddings: bool = False
+
+
+class Item(Record, frozen=True):
+    """A document, or a chunk of it.
+
+    `text` and `embeddings` (one a chunk) are None where they are not wanted.
+    """
+
+    name: str
+    text: str | None
+    metadata: dict[str, Any]
+    embeddings: list[list[float]] | None
+    doc_id: str
+
+    @property
+    def weight(self) -> int:
+        """Characters of its JSON."""
+        return len(msgspec.json.encode(self).decode())
+
+
+class DocumentPage(Record, frozen=True):
+    """`total` counts all that were selected, `missing` are ids that name nothing.
+
+    `cut`: more items would make the texts too long.
+    """
+
+    collection: Collection
+    items: list[Item]
+    total: int
+    missing: list[str]
+    cut: bool
+    standing: Standing
+
+    def more(self, offset: int) -> bool:
+        """Whether something comes after a page from `offset` on."""
+        return offset + len(self.items) < self.total
+
+
+def get(ws: ReadableStore, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+    """One page of the documents that are selected.
+
+    Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
+    these come from the index.
+    """
+    if not wanted.embeddings:
+        return read_consistently(
+            ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False
+        )
+
+    def read(view: View) -> DocumentPage:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
+            return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
+
+    return read_consistently(ws, lambda: ws.reader.read(read, files=False))
+
+
+class _Reading:
+    """Reads one page from the engine; `searcher` has the embeddings."""
+
+    def __init__(
+        self, ws: ReadableStore, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+    ) -> None:
+        self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
+        self._collection = collections.find(ws, here.at, name)
+
+    def page(self, selection: Selection) -> DocumentPage:
+        total, missing, named = self._selected(selection)
+        items: list[Item] = []
+        most, characters, weight, cut = self._wanted.characters, 0, 0, False
+        for item in self._items(named):
+            characters, weight = characters + len(item.text or ""), weight + item.weight
+            if items and most is not None and (characters > most or weight > most + ALLOWANCE):
+                cut = True
+                break
+            items.append(item)
+        return DocumentPage(self._collection, items, total, missing, cut, self._here)
+
+    def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[Named]]:
+        """How many are selected, the ids that name nothing, and those of the page."""
+        start = self._wanted.offset
+        stop = None if self._wanted.limit is None else start + self._wanted.limit
+        if not selection.everything:
+            found = select(self._ws, self._here.at, self._collection, selection)
+            return len(found.named), found.missing, found.named[start:stop]
+        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+        with contextlib.closing(engine.headers(at, collection=name)) as headers:
+            page = [Named(each.doc_id, each.doc_id, None) for each in itertools.islice(headers, start, stop)]
+        return engine.count(at, collection=name), [], page
+
+    def _items(self, named: Sequence[Named]) -> Iterator[Item]:
+        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+        for start in range(0, len(named), BATCH):
+            batch = named[start : start + BATCH]
+            whole = self._wanted.texts or any(each.chunk is not None for each in batch)
+            rows = engine.documents if whole else engine.headers
+            there = {row.doc_id: row for row in rows(at, collection=name, ids={each.doc_id for each in batch})}
+            embeddings = self._embeddings(batch)
+            for each in batch:
+                row = there.get(each.doc_id)  # uncommitted ones may have gone since they were selected
+                if row and (item := self._item(each, row)):
+                    yield msgspec.structs.replace(item, embeddings=embeddings.get(each.name))
+
+    def _item(self, named: Named, row: Document | DocumentHeader) -> Item | None:
+        metadata = shown_metadata(row)
+        text = row.content if isinstance(row, Document) else ""
+        if named.chunk is not None and isinstance(row, Document):
+            cut = chunks_of(self._ws, self._collection, row)
+            if named.chunk >= len(cut):
+                return None
+            text = cut[named.chunk].text
+            named_so = {"title": row.title} if row.title else {}
+            metadata = {**named_so, **metadata, **place(row.header, self._collection.table, named.chunk, len(cut))}
+        return Item(named.name, text if self._wanted.texts else None, metadata, None, named.doc_id)
+
+    def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:
+        """The embeddings that the index holds, by name."""
+        if self._searcher is None:
+            return {}
+        name = self._collection.name
+        counts = self._searcher.chunks_of(name, [each.doc_id for each in named])
+        asked = {
+            each.name: [
+                chunk_id(each.doc_id, number)
+                for number in (range(counts.get(each.doc_id, 0)) if each.chunk is None else (each.chunk,))
+            ]
+            for each in named
+        }
+        wanted = [*itertools.chain.from_iterable(asked.values())]
+        stored = self._searcher.embeddings(name, wanted, self._ws.embedding_cache)
+        return {shown: [stored[each] for each in ids if each in stored] for shown, ids in asked.items()}

@@ -15,7 +15,7 @@ from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import ContentRefused, DocumentExists
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Record, canonical_json, content_hash, json_from_user
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents import collections
 
 TITLE = 80
 """Characters of a text that stand for its title where it has none."""
@@ -31,7 +31,7 @@ class New(Record, frozen=True):
 
 def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> ImportedDocument:
     """A document that came from no file; `metadata` is canonical JSON. Raises `NameInvalid`."""
-    names.check_document(doc_id)
+    collections.require_document_id(doc_id)
     return msgspec.structs.replace(unnamed_document(text, title=title, metadata=metadata), doc_id=doc_id)
 
 
@@ -56,7 +56,7 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
     """
     ids = [str(uuid.uuid4()) if each.doc_id is None else each.doc_id for each in new]
     for doc_id in ids:
-        names.check_document(doc_id)
+        collections.require_document_id(doc_id)
     if repeated := [doc_id for doc_id, times in Counter(ids).items() if times > 1]:
         raise refused_ids(repeated, "stand in the call more than once")
     return [

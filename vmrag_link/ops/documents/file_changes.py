@@ -1,6 +1,8 @@
-"""Which files differ from the documents that were imported from them.
+"""Which files differ from the documents that were imported from them, and which documents say what
+their files said before.
 
-Cheap enough for each `vmrag status`: what has not changed since it was last read is not read again.
+The first is cheap enough for each `vmrag status`: what has not changed since it was last read is
+not read again. For the second, files are converted and git's history is asked.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,14 +19,13 @@ from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_in, leads_out
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
-from vmrag_link.git import heads, listing
-from vmrag_link.models import At, DocumentHeader, Record
+from vmrag_link.git import heads, listing, versions
+from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import import_commands, leaving_out
-from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
 from vmrag_link.ops.documents.import_reports import FileDifference, Kind
-from vmrag_link.ops.documents.leaving_out import LeavingOut
-from vmrag_link.ops.documents.source_files import base_of, shown_path
+from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
+from vmrag_link.ops.documents.source_files import SourcedDocument, base_of, shown_path
 from vmrag_link.paths import Places, read_regular
 from vmrag_link.workspace import Workspace
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 CONVERTING_SECONDS = 2.0
 """How long files are converted that another process has to convert; the next time goes on."""
+TREE_SECONDS = 60.0
+"""As `HISTORY_SECONDS`, where a commit, a push or a CI job waits."""
 
 
 class FileChanges(Record, frozen=True):
@@ -241,3 +244,53 @@ def _is_importable(path: str) -> bool:
         return False
     found = formats.by_suffix(path)
     return found is not None and not formats.missing_extra(found)
+
+
+def stale_in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> list[SourcedDocument]:
+    """Which of these documents say what their files in the work tree said before."""
+    by_collection: dict[str, tuple[Collection, list[Document]]] = {}
+    for collection, document in documents:
+        by_collection.setdefault(collection.name, (collection, []))[1].append(document)
+    seen = FileRecord(ws.places.seen_files)
+    found: list[SourcedDocument] = []
+    with Converter(limits_of(ws.config.ingest), seconds=HISTORY_SECONDS) as converter:
+        comparison = FileComparison(ws.places, seen, converter)
+        for collection, some in by_collection.values():
+            base = base_of(ws.places, collection)
+            if base is None:
+                continue
+            headers = {each.doc_id: each.header for each in some}
+            sources = base.stored_sources([(each.doc_id, each.source) for each in some])
+            modified = [
+                (source, headers[doc_id])
+                for doc_id, source in sources
+                if comparison.kind(base, source, headers[doc_id]) == "modified"
+            ]
+            stale = comparison.stale(base, modified)
+            found += [SourcedDocument(base, *each) for each in modified if each[1].key in stale]
+    seen.save()
+    return found
+
+
+def stale_in_tree(
+    ws: Workspace, documents: Sequence[SourcedDocument], files: Mapping[str, str], *, commit: str | None
+) -> list[SourcedDocument]:
+    """Which of these documents say what their `files`, blobs by path, said before.
+
+    `commit`: in whose history files are looked up.
+    """
+    seen = FileRecord(ws.places.seen_files)
+    with Converter(limits_of(ws.config.ingest), seconds=TREE_SECONDS) as converter:
+        held = dict(versions.contents(ws.places, {files[each.source] for each in documents}))
+        differing = [
+            Differing(each.source, each.header)
+            for each in documents
+            if (content := held.get(files[each.source])) is not None
+            and says_content(each.header, each.source, content, converter) is False
+        ]
+        if differing:
+            other = versions.converted_on_checkout(ws.places, [each.path for each in differing])
+            differing = [each for each in differing if each.path not in other]
+        stale = imported_before(ws.places, seen, differing, commit=commit, converter=converter)
+    seen.save()
+    return [each for each in documents if each.header.key in stale]

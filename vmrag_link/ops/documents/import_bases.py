@@ -15,7 +15,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git import settings
 from vmrag_link.models import At, Collection, Record
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents import collections
 from vmrag_link.workspace import Workspace
 
 _MOST = 5
@@ -43,11 +43,11 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
     top = import_base.located(ws.places.top)
     question = _Question(collection.name, top, request)
     if request.given is not None:
-        base = _given(ws, at, collection, question, request.given)
+        base = _base_given(ws, at, collection, question, request.given)
     elif collection.import_base:
-        base = _recorded(ws, at, collection, question)
+        base = _base_recorded(ws, at, collection, question)
     else:
-        base = _derived(ws, at, question)
+        base = _base_from_documents(ws, at, question)
     if not all(map(base.contains, request.sources)):
         raise question.not_in(base, empty=not ws.engine.count(at, collection=collection.name))
     return base
@@ -66,7 +66,7 @@ def described(base: ImportBase) -> str:
     return terminal_text.one_line(str(base.folder) if base.recorded == OUTSIDE else base.recorded)
 
 
-def _given(ws: Workspace, at: At, collection: Collection, question: _Question, given: Path) -> ImportBase:
+def _base_given(ws: Workspace, at: At, collection: Collection, question: _Question, given: Path) -> ImportBase:
     if not given.is_dir():
         raise UsageInvalid(f"--base {given} is not a folder.", hint="Name the folder from which ids count.")
     base = import_base.of_folder(import_base.located(given), question.top)
@@ -104,7 +104,7 @@ def _require_same_outside(ws: Workspace, collection: Collection, question: _Ques
         )
 
 
-def _recorded(ws: Workspace, at: At, collection: Collection, question: _Question) -> ImportBase:
+def _base_recorded(ws: Workspace, at: At, collection: Collection, question: _Question) -> ImportBase:
     recorded = collection.import_base
     if why := import_base.problem(recorded):
         raise question.which(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
@@ -116,7 +116,7 @@ def _recorded(ws: Workspace, at: At, collection: Collection, question: _Question
     return ImportBase(OUTSIDE, import_base.located(folder), question.top)
 
 
-def _derived(ws: Workspace, at: At, question: _Question) -> ImportBase:
+def _base_from_documents(ws: Workspace, at: At, question: _Question) -> ImportBase:
     documents = ws.engine.count(at, collection=question.collection)
     if not documents:
         return import_base.of_record(ROOT, question.top)
@@ -199,7 +199,7 @@ class _Question(Record, frozen=True):
     def own_collection(self) -> str:
         """The command that imports the sources into a collection of their own."""
         folder = self._common(self.request.sources)
-        name = names.similar(f"{self.collection}-{folder.name}")
+        name = collections.similar_name(f"{self.collection}-{folder.name}")
         return self._command(name, self.top if folder.is_relative_to(self.top) else folder)
 
     def error(self, message: str, command: str, **details: object) -> VmragError:

@@ -18,11 +18,10 @@ from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.documents.seen_files import FileRecord, FileSelection
 from vmrag_link.errors import KnowledgeMoved, quoted
 from vmrag_link.models import At, Collection, Record, Working, canonical_json, metadata_of
-from vmrag_link.ops.documents import collections, import_bases, leaving_out, names, placing, writing
-from vmrag_link.ops.documents.derived_files import DerivedFiles
+from vmrag_link.ops.documents import collections, import_bases, leaving_out, placing, writing
 from vmrag_link.ops.documents.import_bases import BaseRequest
 from vmrag_link.ops.documents.import_reports import ImportReport
-from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.put import Arranged, Existing, PutRequest, put
 from vmrag_link.workspace import Workspace
@@ -115,7 +114,7 @@ def add_file(ws: Workspace, file: Path, collection: str, wanted: FileRequest) ->
     title = wanted.title or content.title or wanted.doc_id or file.stem
     content = msgspec.structs.replace(content, title=title, metadata=metadata)
     if wanted.doc_id is not None:
-        names.check_document(wanted.doc_id)
+        collections.require_document_id(wanted.doc_id)
         own = msgspec.structs.replace(content, doc_id=wanted.doc_id)
         return ImportReport.of(put(ws, PutRequest(collection, [own], "replace", create=True))), wanted.doc_id
     named = importing.existing(file)
@@ -145,7 +144,7 @@ def _store(
     prune: bool = False,
 ) -> tuple[ImportReport, Placing]:
     """Store what `read` finds from an import base, as the documents that these files are."""
-    names.check(collection)
+    collections.require_name(collection)
     at = writing.place(writing.writable(ws))
     row = collections.exact(ws, at, collection) or collections.new(ws, collection)
     collections.require_open(row)
@@ -164,7 +163,7 @@ def _store(
         there = placing.stored(ws, at, collection, base)
         placed = placing.place(collection, files.documents, base, there, followed)
         for each in placed.documents:
-            names.check_document(each.doc_id)
+            collections.require_document_id(each.doc_id)
         kept = {each.doc_id for each in placed.documents}
         gone = tuple(doc_id for doc_id in placing.gone(ws.places, base, there, folders) if doc_id not in kept)
         left_out = tuple(doc_id for doc_id, source in there if doc_id not in kept and _is_below(source, files.aside))

@@ -18,11 +18,11 @@ from vmrag_link.documents.seen_files import FileRecord
 from vmrag_link.git import heads, listing, renames, versions
 from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Working
 from vmrag_link.ops.documents import collections, import_commands, leaving_out, placing, writing
-from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.earlier_texts import imported_before
 from vmrag_link.ops.documents.file_changes import FileComparison, difference, files_beside
 from vmrag_link.ops.documents.import_files import converter_of
 from vmrag_link.ops.documents.import_reports import FileDifference, ImportReport, Kind, KnownFilesReport
+from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.put import Arranged, PutRequest, put
 from vmrag_link.ops.documents.source_files import base_of, shown_path
 from vmrag_link.workspace import Workspace

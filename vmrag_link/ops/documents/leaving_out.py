@@ -1,18 +1,36 @@
-"""What an import leaves out of the folders that a person names."""
+"""What an import leaves out of the folders that a person names: what git ignores, what is excluded
+or generated, and files that are documents of sources, of which none has to be stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
+from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, is_in
 from vmrag_link.documents.seen_files import FileSelection
-from vmrag_link.errors import UsageInvalid
-from vmrag_link.git import listing
-from vmrag_link.git.ignored import Repositories
+from vmrag_link.errors import (
+    CollectionMissing,
+    DocumentMissing,
+    LimitExceeded,
+    NotInitialized,
+    PinMissing,
+    SourceReadOnly,
+    UsageInvalid,
+    VmragError,
+    quoted,
+)
+from vmrag_link.models import Document
+from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources.files import SourceListing
+from vmrag_link.workspace import DocumentStore, Workspace
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -28,6 +46,9 @@ LOCK_FILES = ("package-lock.json", "npm-shrinkwrap.json", "packages.lock.json")
 
 Derived = Callable[[Sequence[Path]], Mapping[Path, str]]
 """Which of these files are documents already, without being stored, with the reasons."""
+_TRACK = "git add"
+_CACHE = "derived"
+"""Of what was seen of the files, beside that of `workspace.sources`, which lists fewer sources."""
 
 
 def _nothing(_files: Sequence[Path]) -> Mapping[Path, str]:
@@ -44,6 +65,8 @@ class LeavingOut:
     """
 
     def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
+        from vmrag_link.git.ignored import Repositories
+
         self._excluded = _patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
         self._derived = derived
@@ -102,6 +125,9 @@ def private(
     A stranger may have written the source, and what is stored is pushed. `folders` were imported
     here: what a person took with them is not private. Raises `GitFailed`.
     """
+    from vmrag_link.git import listing
+    from vmrag_link.git.ignored import Repositories
+
     repositories = Repositories(places)
     paths = {base.origin / each: each for each in sources}
     ignored = {paths[each] for each in repositories.hidden(paths)} if paths else set()
@@ -118,3 +144,152 @@ def private(
 
 def _is_hidden(path: str) -> bool:
     return (path.startswith(".") and path != ROOT) or "/." in path
+
+
+class DerivedFiles:
+    """Which files of the work tree are documents of sources, as of the first call; also of sources
+    that a stored collection of their name hides. Nothing is indexed.
+
+    All methods raise as `sources.work_tree.in_work_tree`, and `ConfigInvalid`.
+    """
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+
+    @cached_property
+    def sources(self) -> tuple[SourceSettings, ...]:
+        """Without code, where that cannot be cut here."""
+        from vmrag_link.code import languages
+
+        return tuple(each for each in self._ws.sources.configured if each.kind != "code" or not languages.problem())
+
+    @cached_property
+    def _listing(self) -> SourceListing:
+        from vmrag_link.sources import work_tree
+
+        config, places = self._ws.config, self._ws.places
+        most, untracked = config.sources_max_bytes, config.sources_untracked
+        cache = places.source_state / _CACHE
+        return work_tree.in_work_tree(places, self.sources, max_bytes=most, untracked=untracked, cache=cache)
+
+    @cached_property
+    def _untracked(self) -> set[str]:
+        from vmrag_link.sources.untracked import untracked_files
+
+        with contextlib.suppress(LimitExceeded):  # more than anybody has written
+            return set().union(*untracked_files(self._ws.places, self.sources))
+        return set()
+
+    @property
+    def paths(self) -> set[str]:
+        """Of all files that may be documents, below the top; what is in them was not looked at."""
+        if not self.sources:
+            return set()
+        return {each.path for files in self._listing.files.values() for each in files}
+
+    def documents(self, paths: Collection[str]) -> dict[str, Document]:
+        """The documents that these files are, by path; code is not cut."""
+        from vmrag_link.sources import documents, texts
+
+        found: dict[str, Document] = {}
+        for source in self.sources if paths else ():
+            files = [each for each in self._listing.files[source.collection] if each.path in paths]
+            for file, text in texts.texts_in_work_tree(self._ws.places, files):
+                document = documents.as_written(source, file.path, text)
+                if isinstance(document, Document):
+                    found.setdefault(file.path, document)
+        return found
+
+    def refusal(self, files: Sequence[Path]) -> SourceReadOnly | None:
+        """The error where all these files are documents of sources; None where one is not."""
+        reasons = self.reasons(files)
+        if not files or len(reasons) < len(files):
+            return None
+        path, reason = next(iter(reasons.items()))
+        name = path.relative_to(import_base.located(self._ws.places.top)).as_posix()
+        what, _, then = reason.partition(": ")
+        hint = f"{then} {quoted(name)}" if then == _TRACK else f"Edit the file {name}"
+        return SourceReadOnly(
+            f"{name} {what}.",
+            hint=f"{hint}   (to store it all the same, let `exclude` of the source name it, in .vmrag.yaml)",
+            path=name,
+        )
+
+    def reasons(self, files: Sequence[Path]) -> Mapping[Path, str]:
+        """Why nothing is stored of these files, which are `import_base.located`; without others."""
+        if not self.sources:
+            return {}
+        from vmrag_link.sources import coverage
+
+        top = import_base.located(self._ws.places.top)
+        below = {each.relative_to(top).as_posix(): each for each in files if each.is_relative_to(top)}
+        named = {path: source for path in below if (source := coverage.source_of(self.sources, path))}
+        there = self.documents(named.keys() & self.paths) if named else {}
+        found = {below[path]: _reason(each.collection) for path, each in there.items()}
+        coming = named.keys() & self._untracked if named else ()
+        return found | {below[path]: _reason(named[path].collection, coming=True) for path in coming}
+
+
+def _reason(collection: str, *, coming: bool = False) -> str:
+    if coming:
+        return f"is a document of the source {collection!r} as soon as git tracks it: {_TRACK}"
+    return f"is a document of the source {collection!r} already: edit the file"
+
+
+@contextlib.contextmanager
+def explained(
+    ws: DocumentStore, names: Iterable[str], within: str | None, hint: Callable[[str], str]
+) -> Iterator[None]:
+    """For what changes stored documents: where the block finds none of a name, and a file of a
+    source is meant, `SourceReadOnly` says so. `hint`: what to type instead for the file of a path;
+    empty if there is no such file.
+    """
+    try:
+        yield
+    except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as why:
+        sources = ws.sources.configured if isinstance(ws, Workspace) else ()
+        some = (each for name in names for each in _possible_meanings(sources, name, within))
+        found = next((each for each in some if not each[1] or hint(each[1])), None)
+        if found is None:
+            if missing := _no_file(sources, names, why):
+                raise missing from None
+            raise
+        error = source_read_only(*found)
+        if found[1]:
+            error.hint = hint(found[1])
+        raise error from None
+
+
+def _no_file(sources: Iterable[SourceSettings], names: Iterable[str], why: VmragError) -> DocumentMissing | None:
+    """The error where a collection is missing that is a source's, and has no such file."""
+    for each in sources if isinstance(why, CollectionMissing) else ():
+        path = next((name.removeprefix(f"{each.collection}/") for name in names if _within(each, name)), "")
+        if path:
+            return DocumentMissing(
+                f"The source {each.collection!r} (files of this repository) has no document {path!r}.",
+                hint=f"vmrag list --collection {quoted(each.collection)}",
+                collection_name=each.collection,
+                doc_id=path,
+            )
+    return None
+
+
+def _within(source: SourceSettings, name: str) -> bool:
+    return name.startswith(f"{source.collection}/")
+
+
+def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
+    """The collections and paths that a name may mean, as `document_names.select` takes names; a
+    path is empty where the collection is meant.
+    """
+    from vmrag_link.sources import coverage
+
+    for source in sources:
+        collection = source.collection
+        if within is None and name.rstrip("/") == collection:
+            yield collection, ""
+            continue
+        paths = [name] if within in (None, collection) else []
+        if within is None and name.startswith(f"{collection}/"):
+            paths.insert(0, name.removeprefix(f"{collection}/").lstrip("/"))
+        yield from ((collection, path) for path in paths if path and coverage.source_of([source], path))

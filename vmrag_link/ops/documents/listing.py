@@ -1,11 +1,13 @@
-"""`vmrag list` and `vmrag show`: the documents of the workspace, and one of any revision."""
+"""`vmrag list` and `vmrag show`: the documents of the workspace, and one of any revision, or a
+revision with what it changed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from vmrag_link.errors import (
     Busy,
@@ -29,6 +31,15 @@ from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
+if TYPE_CHECKING:
+    from vmrag_link.ops.history.history import LogStep, Revisions
+
+_MARKS: Mapping[str, Literal["added", "modified"]] = {
+    "added": "added",
+    "modified": "modified",
+    "unmerged": "modified",
+}
+
 
 class DocumentRow(Record, frozen=True):
     """`chunks` is None unless an index that stands at what is listed holds the document."""
@@ -40,13 +51,6 @@ class DocumentRow(Record, frozen=True):
     metadata: dict[str, Any]
     chunks: int | None
     uncommitted: Literal["added", "modified", "removed"] | None
-
-
-_MARKS: Mapping[str, Literal["added", "modified"]] = {
-    "added": "added",
-    "modified": "modified",
-    "unmerged": "modified",
-}
 
 
 class ListReport(Record, frozen=True):
@@ -68,11 +72,11 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
     files = _files(ws, collection) if isinstance(ws, Workspace) else None
     if isinstance(ws, Workspace) and files is None and collection is not None:
         with known.naming_collections(ws, [collection]):
-            return _stored(ws, collection, None)
-    return _stored(ws, collection, files)
+            return _list_stored(ws, collection, None)
+    return _list_stored(ws, collection, files)
 
 
-def _stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
+def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
     """As `list_documents`, beside these of `files`."""
     try:
         at = _place(ws)
@@ -171,7 +175,7 @@ def show_file(ws: Workspace, name: str) -> ShowReport | None:
         rows = FileNames(tree)
         if tree and document_names.candidates(rows, "", rest):
             commit = tree.commit or plumbing.head(ws.places).commit
-            return _shown_of(rows, "", document_names.find(rows, [""], rest), commit or "")
+            return _show_report(rows, "", document_names.find(rows, [""], rest), commit or "")
     return None
 
 
@@ -183,19 +187,68 @@ def _tree(ws: Workspace, ref: str | None) -> SourceTree | None:
     return None
 
 
-def show(ws: DocumentStore, name: str) -> ShowReport:
+def show_stored(ws: DocumentStore, name: str) -> ShowReport:
     """The document `[REF:]NAME`, as `document_names.find_at` takes it and raises."""
-    return shown(ws, *document_names.find_at(ws, name))
+    return show_at(ws, *document_names.find_at(ws, name))
 
 
-def shown(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> ShowReport:
+def show_at(ws: DocumentStore, place: DocumentPlace, name: DocumentName) -> ShowReport:
     """Raises `DocumentMissing`, `CollectionMissing`."""
-    return _shown_of(ws.engine, place.at, name, place.revision)
+    return _show_report(ws.engine, place.at, name, place.revision)
 
 
-def _shown_of(rows: NamedRows, at: At, name: DocumentName, revision: str) -> ShowReport:
+def _show_report(rows: NamedRows, at: At, name: DocumentName, revision: str) -> ShowReport:
     document = rows.document(at, *name.key)
     if document is None:  # removed since it was looked up
         raise document_names.no_document(rows, at, *name.key)
     metadata = metadata_of(document)
     return ShowReport(*name.key, document.title, document.content, document.content_hash, metadata, revision)
+
+
+class ShownRevision(NamedTuple):
+    """`history` has the one step, and reads what it changed."""
+
+    history: Revisions
+    step: LogStep
+
+
+def show(ws: Workspace, name: str | None) -> ShowReport | ShownRevision:
+    """What `[REF:]DOCUMENT` or a revision's name means; a document goes first. Without a name, the
+    revision here.
+
+    Raises as `document_names.find_at`.
+    """
+    if name is None:
+        move_and_warn(ws)
+        return _show_revision(ws, ws.revision_here())
+    if file := show_file(ws, name):
+        return file
+    with known.naming_files(ws, name):
+        return _show_named(ws, name)
+
+
+def _show_named(ws: Workspace, name: str) -> ShowReport | ShownRevision:
+    try:
+        place, rest = document_names.split_ref(ws, name)
+    except GitReferenceMissing as unknown:
+        return _show_revision(ws, _resolve_or(ws, name, unknown))  # an expression of git's may have a colon
+    if rest == name and not document_names.candidates(ws.engine, place.at, name):
+        with contextlib.suppress(GitReferenceMissing):
+            return _show_revision(ws, revparse.resolve_rev(ws, name))
+    return show_at(ws, place, document_names.find_in(ws.engine, place, rest))
+
+
+def _resolve_or(ws: Workspace, name: str, unknown: GitReferenceMissing) -> str:
+    try:
+        return revparse.resolve_rev(ws, name)
+    except GitReferenceMissing:
+        raise unknown from None
+
+
+def _show_revision(ws: Workspace, revision: str) -> ShownRevision:
+    from vmrag_link.ops.history import log  # a list needs no history
+    from vmrag_link.ops.history.history import LogStep, Revisions
+
+    (info,) = log.pinned(ws, [log.info(ws.engine, revision)])
+    step = LogStep(info, info.parents)
+    return ShownRevision(Revisions(ws, [step], more=False), step)

@@ -1,9 +1,14 @@
-"""Put documents into a collection, new ones and replacements; all of them or none."""
+"""Put documents into a collection, new ones and replacements; all of them or none.
+
+Documents of files are refused where they would overwrite another file's text. An id may be taken by
+a document whose base was another folder then, or by one that moved.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -12,11 +17,11 @@ from vmrag_link import clock
 from vmrag_link.documents.import_base import ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
+from vmrag_link.errors import DocumentExists, plural
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
-from vmrag_link.ops.documents import collections, names, writing
+from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
-from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, overwriting_refusal
 from vmrag_link.ops.documents.placing import Placing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
@@ -26,6 +31,7 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 
 `replace_same_file` refuses one that came from another file.
 """
+_SHOWN_FILES = 5
 
 
 class Arranged(Record, frozen=True):
@@ -67,7 +73,7 @@ def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
     stored.
     """
     if request.create:
-        names.check(request.collection)
+        collections.require_name(request.collection)
     plan = functools.partial(_plan, ws, request)
     return writing.write(ws, plan, f"write to {request.collection}", follow=request.follow)
 
@@ -173,4 +179,44 @@ def _row(name: str, new: ImportedDocument, now: str, before: Document | None) ->
         last_modified=new.last_modified,
         created_at=before.created_at if before else now,
         updated_at=now,
+    )
+
+
+class Overwritten(Record, frozen=True):
+    """A document of the file `source` that would get `file`'s text; paths as `Document.source`."""
+
+    doc_id: str
+    source: str
+    file: str
+
+
+def comes_from_another_file(base: ImportBase, stored: Document, read: str) -> bool:
+    """Whether the source of a document and that of a file are two files; a link to the same one is
+    none.
+
+    A document that came from no file has nothing to lose.
+    """
+    for _, before in base.stored_sources([(stored.doc_id, stored.source)]):
+        return before != read and not _same_file(base.origin / before, base.origin / read)
+    return False
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # the stored one is gone: its text may be nowhere else
+        return False
+
+
+def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
+    """The error that names both files of each."""
+    shown = "; ".join(
+        f"{each.doc_id!r} comes from {each.source!r}, not from {each.file!r}" for each in overwritten[:_SHOWN_FILES]
+    )
+    more = f"; and {len(overwritten) - _SHOWN_FILES} more" if len(overwritten) > _SHOWN_FILES else ""
+    number = plural(len(overwritten), "document")
+    return DocumentExists(
+        f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
+        hint="Take another --collection or another --base. Add --replace if the new file is meant.",
+        documents=[{"doc_id": each.doc_id, "source": each.source, "file": each.file} for each in overwritten],
     )

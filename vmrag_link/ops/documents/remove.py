@@ -1,18 +1,24 @@
-"""Remove documents: by names and patterns on the command line, by ids and filters for tools."""
+"""Remove documents, by names and patterns on the command line, by ids and filters for tools; and
+keep what no revision holds of the documents that a command takes away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 
+from vmrag_link import clock
 from vmrag_link.engines.base import Write
+from vmrag_link.engines.by_key import documents_by_key
 from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
-from vmrag_link.models import At, Record
-from vmrag_link.ops.documents import collections, derived_files, unsaved, writing
+from vmrag_link.merging.replay import AUTHOR
+from vmrag_link.merging.threeway import as_rows
+from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, Working
+from vmrag_link.ops.documents import collections, leaving_out, writing
 from vmrag_link.ops.documents.document_selection import Selection, select
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName, command_of
-from vmrag_link.workspace import DocumentStore
+from vmrag_link.workspace import DocumentStore, Workspace
 
 
 class Removal(Record, frozen=True):
@@ -70,13 +76,13 @@ def remove_named(
     def plan(at: At) -> Planned[NamedRemoval]:
         found = document_names.select(ws.engine, [at], names, within=within)
         wanted = set(found.documents)
-        lost = unsaved.of(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
+        lost = unsaved_of(ws, at, lambda key: DocumentName(*key) in wanted, found.collections)
         never_committed = tuple(DocumentName(*each.key) for each in lost.documents)
         if dry_run:
             return Planned(None, NamedRemoval(found.documents, found.collections, never_committed, ""))
         if not found.exact and not confirmed:
             raise _confirmation_missing(found, len(never_committed), command_of("rm", names, within))
-        kept = unsaved.keep(ws, at, lost, before="they were removed")
+        kept = keep_unsaved(ws, at, lost, before="they were removed")
         rows = Write(
             remove_collections=found.collections,
             remove_documents=[each.key for each in found.documents if each.collection not in found.collections],
@@ -85,7 +91,7 @@ def remove_named(
             None if rows.empty else rows, NamedRemoval(found.documents, found.collections, never_committed, kept)
         )
 
-    with derived_files.explained(ws, names, within, lambda path: _of_file(ws, path)):
+    with leaving_out.explained(ws, names, within, lambda path: _of_file(ws, path)):
         return writing.write(ws, plan, "remove documents", follow=False)
 
 
@@ -109,3 +115,44 @@ def _confirmation_missing(
         collections=list(found.collections),
         uncommitted_count=never_committed,
     )
+
+
+def unsaved_of(
+    ws: DocumentStore, at: At, documents: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
+) -> Difference:
+    """What no revision holds as it is of these documents and of these collections' settings.
+
+    What was removed is none of it: a revision holds that. Of what is not versioned it is nothing:
+    there what is removed shall be gone.
+    """
+    branch = ws.engine.branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, Working) else None
+    if branch is None or not branch.dirty:
+        return Difference((), ())
+    found = ws.engine.diff_headers(branch.head, at)
+    lost = [each for each in found.documents if each.after and documents(each.key)]
+    homes = {each.key[0] for each in lost}
+    rows = (each for each in found.collections if each.after and (each.key in collections or each.key in homes))
+    return Difference(tuple(rows), with_texts(ws, at, lost))
+
+
+def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
+    """Changes that lead to what is at a place, with the texts there."""
+    rows = documents_by_key(ws.engine, at, [each.key for each in changes if each.after])
+    # What somebody removed meanwhile is planned for again: see `writing.write`.
+    return tuple(
+        DocumentChange(each.kind, each.before, rows.get(each.key))
+        for each in changes
+        if each.after is None or each.key in rows
+    )
+
+
+def keep_unsaved(ws: DocumentStore, at: At, lost: Difference, *, before: str) -> str:
+    """Commit this to no branch, where it stays reachable; returns the revision, empty for nothing.
+
+    `before`: what the commit's message says will happen.
+    """
+    branch = ws.engine.branch(at.branch) if isinstance(at, Working) else None
+    if branch is None or lost.empty:
+        return ""
+    message = f"Uncommitted documents of {branch.name}, before {before}"
+    return ws.engine.commit_onto(branch.head, [as_rows(lost)], message=message, author=AUTHOR, date=clock.now())

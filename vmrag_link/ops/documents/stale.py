@@ -100,16 +100,16 @@ def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Documen
         for collection, document in documents
         if base_of(ws.places, collection)
         and (path := source_file(ws.places, collection, document))
-        and not _as_written(path, document)
+        and not _is_as_written(path, document)
     ]
     if not suspects:
         return ()
-    from vmrag_link.ops.documents import stale_files
+    from vmrag_link.ops.documents import file_changes
 
-    return _named(stale_files.in_work_tree(ws, suspects))
+    return _report_rows(file_changes.stale_in_work_tree(ws, suspects))
 
 
-def _as_written(path: Path, document: Document) -> bool:
+def _is_as_written(path: Path, document: Document) -> bool:
     """Whether the file is the document's text, byte by byte: then it is not older."""
     from vmrag_link.conversion.text_bytes import decode
 
@@ -135,22 +135,24 @@ def in_tree(
     if not files:
         return ()
     asked = list(
-        _imported(
+        _imported_documents(
             ws, at, lambda source, key: source in files and (touched is None or source in touched or key in changed)
         )
     )
     if not asked:
         return ()
-    from vmrag_link.ops.documents import stale_files
+    from vmrag_link.ops.documents import file_changes
 
-    return _named(stale_files.in_tree(ws, asked, files, commit=commit))
+    return _report_rows(file_changes.stale_in_tree(ws, asked, files, commit=commit))
 
 
-def _named(found: Iterable[SourcedDocument]) -> tuple[StaleDocument, ...]:
+def _report_rows(found: Iterable[SourcedDocument]) -> tuple[StaleDocument, ...]:
     return tuple(StaleDocument(*each.header.key, shown_path(each.base, each.source)) for each in found)
 
 
-def _imported(ws: Workspace, at: At, wanted: Callable[[str, tuple[str, str]], bool]) -> Iterator[SourcedDocument]:
+def _imported_documents(
+    ws: Workspace, at: At, wanted: Callable[[str, tuple[str, str]], bool]
+) -> Iterator[SourcedDocument]:
     """The `wanted` ones, by source and key, of the documents that came from files of the
     repository.
     """

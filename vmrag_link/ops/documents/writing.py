@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Write
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     FileSystemError,
@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     file_failures,
 )
 from vmrag_link.git import plumbing, sharing
-from vmrag_link.models import At, Working
+from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import lease, sentences
 from vmrag_link.sync.target import Target
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 
 R = TypeVar("R")
+LISTED = 1000
+"""Documents that a refusal names in its details."""
 
 
 class Planned(NamedTuple, Generic[R]):
@@ -66,8 +68,6 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
 
     Raises where nothing may be written.
     """
-    from vmrag_link.ops.commits.local_changes import local_changes
-
     target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
         # Between the two steps of another process's commit it looks so, too: the pin comes after
@@ -281,3 +281,16 @@ def _store_here(store: LocalStore, plan: Plan[R], purpose: str) -> Landed[R]:
                 planned = plan(local_store.AT)
             engine.write(local_store.BRANCH, planned.rows or Write(), expected=store.base)
     return Landed(planned.report, None, versioned=False)
+
+
+def local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
+    """`added`, `modified`, `deleted` and `total` count documents; `documents` are ids."""
+    found = engine.diff(branch.head, Working(branch.name))
+    counts = found.counts()
+    return {
+        "added": counts.added,
+        "modified": counts.modified,
+        "deleted": counts.removed,
+        "total": counts.total,
+        "documents": [each.key[1] for each in found.documents[:LISTED]],
+    }

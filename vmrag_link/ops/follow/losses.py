@@ -69,7 +69,7 @@ def missing(ws: Workspace, code: str | None, pin: Pin | None) -> dict[str, Pin]:
     here. Raises `PinRevisionMissing` for one that another engine made, to which this clone has yet
     to follow.
     """
-    reached = (each for each, _ in history_pins.reached(ws.places, code)) if code else ()
+    reached = (each for each, _ in history_pins.pins_reached(ws.places, code)) if code else ()
     found = {each.dolt_commit: each for each in (*([pin] if pin else ()), *reached)}
     found = {revision: each for revision, each in found.items() if not ws.engine.has_revision(revision)}
     for revision in found:
@@ -139,7 +139,7 @@ def _unknown(why: RemoteError) -> RemoteUnreachable:
 def describe(ws: Workspace, lost: Sequence[str]) -> tuple[LostRevision, ...]:
     """What git's history and the table of links know of them."""
     introduced: dict[str, list[str]] = {}
-    for pin, commits in history_pins.read(ws.places):
+    for pin, commits in history_pins.read_pins(ws.places):
         introduced.setdefault(pin.dolt_commit, []).extend(commits)
     infos = history.descriptions(ws.places, {each for revision in lost for each in introduced.get(revision, ())})
     found = []

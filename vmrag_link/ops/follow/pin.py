@@ -21,10 +21,9 @@ from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import losses, recovery
 from vmrag_link.ops.follow.losses import AcceptedLoss
-from vmrag_link.ops.pins import attributes, pinning
-from vmrag_link.ops.pins.attributes import Attributes
-from vmrag_link.ops.pins.offers import Offer, offers, undecided
-from vmrag_link.ops.pins.pinning import PinBlock, PinReport
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins.history_pins import Offer, offers, undecided
+from vmrag_link.ops.pins.pinning import Attributes, PinBlock, PinReport
 from vmrag_link.paths import PIN_NAME, Places, require_files
 from vmrag_link.sync.target import Trigger
 from vmrag_link.workspace import Workspace
@@ -69,7 +68,7 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
     before = plumbing.pin_bytes(ws.places)
     found = () if before is not None else offers(ws)
     if before is None:
-        require_files(ws.places.top / attributes.ATTRIBUTES)  # what refuses comes before what writes
+        require_files(ws.places.top / pinning.ATTRIBUTES)  # what refuses comes before what writes
     _require_records(ws, revision)
     done = go_to(ws, revision)
     first = None
@@ -77,7 +76,7 @@ def pin(ws: Workspace, reference: str | None, *, empty: bool = False) -> PinComm
         taken = next((each for each in found if each.revision == revision), None)
         others = tuple(each for each in found if each != taken)
         taken = taken or Offer(revision, ws.engine.count(revision), "", ())
-        first = FirstPin(taken, others, root, attributes.send_to_driver(ws.places))
+        first = FirstPin(taken, others, root, pinning.send_to_driver(ws.places))
     staged = done.staged and (first is None or first.attributes.staged or first.attributes.edited)
     return PinCommandReport(done.pin, done.changed, staged, done.pending, first)
 

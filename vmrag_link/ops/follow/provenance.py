@@ -1,17 +1,34 @@
-"""Where an answer comes from: what every report says that reads documents."""
+"""Where an answer comes from: what every report says that reads documents, and the place that a
+query asks instead of the work tree, which is a commit's pin and its files.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from vmrag_link.errors import FAILED_CHECK, KnowledgeMoved, VmragError, first_of, plural
+from vmrag_link.errors import (
+    FAILED_CHECK,
+    KnowledgeElsewhere,
+    KnowledgeMoved,
+    NotInitialized,
+    PinMissing,
+    VmragError,
+    first_of,
+    plural,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.settings import Config, RetrievalSettings
 from vmrag_link.sync import sentences
 from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
+
+SHADOWS, INCOMPLETE = "SOURCE_SHADOWS", "SOURCES_INCOMPLETE"
+_NAMED = 3
 
 
 class SourceBlock(Record, frozen=True, omit_defaults=True):
@@ -102,11 +119,6 @@ def with_sources(stands: Standing, opened: OpenSources | None, hidden: Sequence[
     return msgspec.structs.replace(stands, kb=msgspec.structs.replace(stands.kb, sources=block)) if block else stands
 
 
-SHADOWS, INCOMPLETE = "SOURCE_SHADOWS", "SOURCES_INCOMPLETE"
-
-_NAMED = 3
-
-
 def source_warnings(kb: KbBlock) -> list[str]:
     """What of the files of sources did not answer, or answers in place of something, and why."""
     return [sentence for _, sentence in coded_source_warnings(kb)]
@@ -188,3 +200,39 @@ def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> Non
         if why.exit_code == FAILED_CHECK:
             raise
         raise KnowledgeMoved(why.message, hint=why.hint, cause=why.cause) from why
+
+
+class RankedRevision(Record, frozen=True):
+    """A place that is asked instead of the work tree: a revision, and the settings that rank.
+
+    `commit` and `config`: whose files are asked, too, as its own `sources` say; where the revision
+    is empty, they alone are.
+    """
+
+    revision: str
+    retrieval: RetrievalSettings
+    commit: str | None = None
+    config: Config | None = None
+
+
+def files_alone(ws: Workspace, why: VmragError) -> bool:
+    """Whether files of sources answer by themselves, where that is why no documents can be read."""
+    missing = isinstance(why, NotInitialized | PinMissing) and not isinstance(why, KnowledgeElsewhere)
+    return missing and bool(ws.sources.configured)
+
+
+def ranked_at(ws: Workspace, ref: str) -> RankedRevision:
+    """What a git ref pins, asked as its own settings say. Raises as `lazy_fetch.pinned_at`, and
+    `ConfigInvalid`.
+    """
+    return ranked_commit(ws, ref, ws.sources.config_at(ref))
+
+
+def ranked_commit(ws: Workspace, ref: str, config: Config) -> RankedRevision:
+    """As `ranked_at`, of a commit whose settings are known."""
+    if not config.sources:
+        return RankedRevision(lazy_fetch.pinned_at(ws, ref), config.retrieval)
+    commit, revision = plumbing.resolve(ws.places, ref), ""
+    with contextlib.suppress(PinMissing):  # its files are there without any pin
+        revision = lazy_fetch.pinned_at(ws, ref)
+    return RankedRevision(revision, config.retrieval, commit, config)

@@ -6,7 +6,7 @@ import msgspec
 
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow import chroma, chroma_server, lazy_fetch
+from vmrag_link.ops.follow import chroma, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync import sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
@@ -44,11 +44,11 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     with ws.reader.view():
         pass  # opening the view mends the working copy, too, where there are uncommitted documents
     if wait and not (ws.chroma.mode == "off" and ws.server):
-        chroma.wait(ws)
+        chroma.wait_for_store(ws)
     else:
         chroma.wait_if_set(ws)
     if wait or ws.config.chroma.share == "wait":
-        chroma_server.wait(ws)
+        chroma.wait_for_server(ws)
     server = ws.sharing.state() if ws.server else None
     return msgspec.structs.replace(report, chroma=ws.chroma.state(), server=server)
 

@@ -1,30 +1,40 @@
-"""`vmrag diff`: what differs between two places, or two documents."""
+"""`vmrag diff`: what differs between two places, or between two documents.
+
+Documents of sources are compared by the blobs of their files, and only those that differ are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinMissing, UsageInvalid
-from vmrag_link.models import At, Document, HeaderChange
+from vmrag_link.models import At, ChangeKind, Document, DocumentHeader, HeaderChange
 from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import document_names, file_diff, known, rev_range
-from vmrag_link.ops.history.diff import Diff, DiffTexts
+from vmrag_link.ops.history import document_names, known, ranges
+from vmrag_link.ops.history.diff import Diff, DiffTexts, FileCounts, TextReader
 from vmrag_link.ops.history.known import KnownEnds, KnownNames, KnownPlace
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.ops.history.word_diff import Detail, WordDiff
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.source_tree import Key, SourceTree
 
 _BOTH = 2
+_AT_ONCE = 250
+"""Files whose texts are in memory at the same time."""
+
+KeyFilter = Callable[[Key], bool]
 
 
 def compare(
     ws: Workspace, names: Sequence[str], *, only: Sequence[str] = (), detail: Detail = "text", code: bool = False
 ) -> WordDiff:
-    """What turns one place into another one: `[OLD [NEW]]` or a range, as `rev_range.ends` takes
+    """What turns one place into another one: `[OLD [NEW]]` or a range, as `ranges.ends` takes
     them, and after that the documents to compare, as `document_names.select` does.
 
     `REF:DOCUMENT [[REF:]DOCUMENT]`: two documents; by default the second is that of the same name
@@ -43,16 +53,14 @@ def between(
 ) -> WordDiff:
     """As `compare`. `chosen`: names of documents; empty for all."""
     found = stored_diff(ws, old.at, new.at)
-    is_code = file_diff.is_code(old.tree, new.tree)
+    is_code = _code_filter(old.tree, new.tree)
     if chosen:
         names = KnownNames(ws, new, old)
         selection = document_names.select(names.rows, names.places, chosen)
         keys = {each.key for each in selection.documents}
-        found = file_diff.with_files(
-            found.only(selection), old, new, shown=lambda key: key in keys, counted=lambda _: False
-        )
+        found = _with_files(found.only(selection), old, new, shown=lambda key: key in keys, counted=lambda _: False)
     else:
-        found = file_diff.with_files(found, old, new, shown=lambda key: code or not is_code(key), counted=is_code)
+        found = _with_files(found, old, new, shown=lambda key: code or not is_code(key), counted=is_code)
     return WordDiff(reader(ws, found, old, new), found, detail)
 
 
@@ -69,7 +77,7 @@ def reader(ws: Workspace, found: Diff, old: KnownPlace, new: KnownPlace) -> Diff
         stored = DiffTexts(lambda _: {}, lambda _: {})
     else:
         stored = diffs.stored_texts(ws.engine, found.old, found.new)
-    return file_diff.texts(stored, old.tree, new.tree)
+    return _texts_of_both(stored, old.tree, new.tree)
 
 
 def _ends(ws: Workspace, here: KnownPlace, names: Sequence[str]) -> tuple[KnownEnds, Sequence[str]]:
@@ -79,12 +87,12 @@ def _ends(ws: Workspace, here: KnownPlace, names: Sequence[str]) -> tuple[KnownE
     committed = known.committed(ws, here)
     if not names or KnownNames(ws, here, committed).has(names[0]):
         return KnownEnds(committed, here), names
-    if rev_range.is_range(names[0]):
+    if ranges.is_range(names[0]):
         return known.ends(ws, names[:1]), names[1:]
     old = known.named(ws, names[0])
     if len(names) == 1 or KnownNames(ws, here, committed, old).has(names[1]):
         return KnownEnds(old, here), names[1:]
-    _, new = rev_range.sides(ws, names[:_BOTH])  # refuses a range here
+    _, new = ranges.sides(ws, names[:_BOTH])  # refuses a range here
     return KnownEnds(old, known.named(ws, new or WORKING)), names[_BOTH:]
 
 
@@ -115,7 +123,7 @@ def _of_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> WordDi
         raise UsageInvalid("Two documents can be compared at once.", hint="vmrag diff v1:guide/faq.md v2:guide/faq.md")
     old = _document(ws, names[0])
     new = _document(ws, names[1] if len(names) == _BOTH else f"{WORKING}:{'/'.join(old.document.key)}")
-    before, after = file_diff.header_of(old.document), file_diff.header_of(new.document)
+    before, after = header_of(old.document), header_of(new.document)
     alike = msgspec.structs.astuple(before)[2:] == msgspec.structs.astuple(after)[2:]  # all but the names
     changes = () if alike else (HeaderChange("modified", before, after),)
     read = DiffTexts(lambda _: {before.key: old.document}, lambda _: {after.key: new.document})
@@ -132,3 +140,101 @@ def _document(ws: Workspace, name: str) -> _ComparedDocument:
     if stored is None:  # removed since it was looked up
         raise document_names.no_document(ws.engine, place.at, *found.key)
     return _ComparedDocument(stored, place.at)
+
+
+def _with_files(found: Diff, old: KnownPlace, new: KnownPlace, *, shown: KeyFilter, counted: KeyFilter) -> Diff:
+    """The differences of the knowledge bases at two places, with those of their files; nothing is
+    added where one of them has no files.
+
+    `shown`: which files become changes; `counted`: which others are counted.
+    """
+    if not (old.code and new.code) or not (old.tree or new.tree):
+        return found
+    missing = {path for tree in (old.tree, new.tree) if tree for path in tree.listing.missing}
+    kinds = {key: kind for key, kind in _differences(old.tree, new.tree) if key[1] not in missing}
+    read = list(_file_changes(old.tree, new.tree, [key for key in kinds if shown(key)]))
+    return msgspec.structs.replace(
+        found,
+        documents=tuple(_merge(found.documents, read)),
+        commits=(old.code, new.code),
+        files=tuple(_count_files({key: kind for key, kind in kinds.items() if not shown(key) and counted(key)})),
+        missing=tuple(sorted(missing)),
+    )
+
+
+def _texts_of_both(stored: DiffTexts, old: SourceTree | None, new: SourceTree | None) -> DiffTexts:
+    """Reads both kinds of documents."""
+    return DiffTexts(_read_both(stored.before, old), _read_both(stored.after, new))
+
+
+def _code_filter(old: SourceTree | None, new: SourceTree | None) -> KeyFilter:
+    """Whether a file is of a collection of code; of what was one kind and is another, as it is."""
+
+    def code(key: Key) -> bool:
+        tree = new if new and new.source(key[0]) else old
+        return bool(tree and (source := tree.source(key[0])) and source.kind == "code")
+
+    return code
+
+
+def change_of(before: DocumentHeader | None, after: DocumentHeader | None) -> HeaderChange:
+    kind: ChangeKind = "modified" if before and after else "added" if after else "removed"
+    return HeaderChange(kind, before, after)
+
+
+def header_of(document: Document) -> DocumentHeader:
+    return DocumentHeader(
+        document.collection, document.doc_id, document.title, document.content_hash, document.metadata
+    )
+
+
+def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
+    if tree is None:
+        return stored
+
+    def read(headers: Sequence[DocumentHeader]) -> Mapping[Key, Document]:
+        files = [each.key for each in headers if each.key in tree.files]
+        others = [each for each in headers if each.key not in tree.files]
+        return {**(stored(others) if others else {}), **tree.documents(files)}
+
+    return read
+
+
+def _differences(old: SourceTree | None, new: SourceTree | None) -> Iterator[tuple[Key, ChangeKind]]:
+    before, after = (tree.files if tree else {} for tree in (old, new))
+    for key in sorted(before.keys() | after.keys()):
+        was, now = (tree.decisive(key) if tree else None for tree in (old, new))
+        if was != now:
+            yield key, "modified" if was and now else "added" if now else "removed"
+
+
+def _file_changes(old: SourceTree | None, new: SourceTree | None, keys: Iterable[Key]) -> Iterator[HeaderChange]:
+    """The files as documents, where they are some: a file may differ that says the same."""
+    some = iter(keys)
+    while batch := list(islice(some, _AT_ONCE)):
+        before, after = (tree.documents(batch) if tree else {} for tree in (old, new))
+        for key in batch:
+            was, now = (header_of(found[key]) if key in found else None for found in (before, after))
+            if was != now:
+                yield change_of(was, now)
+
+
+def _merge(stored: Iterable[HeaderChange], files: Iterable[HeaderChange]) -> list[HeaderChange]:
+    """By name. What was stored and is a file of the same name now is modified, or is the same."""
+    found = {each.key: each for each in stored}
+    for each in files:
+        if twin := found.pop(each.key, None):
+            before, after = each.before or twin.before, each.after or twin.after
+            if before != after:
+                found[each.key] = change_of(before, after)
+        else:
+            found[each.key] = each
+    return [found[key] for key in sorted(found)]
+
+
+def _count_files(kinds: Mapping[Key, ChangeKind]) -> Iterator[FileCounts]:
+    by_collection: dict[str, Counter[str]] = {}
+    for (collection, _), kind in kinds.items():
+        by_collection.setdefault(collection, Counter())[kind] += 1
+    for name, each in sorted(by_collection.items()):
+        yield FileCounts(name, each["added"], each["modified"], each["removed"])

@@ -13,7 +13,7 @@ from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
-from vmrag_link.ops.history import rev_range
+from vmrag_link.ops.history import ranges
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.revparse import HEAD, WORKING
@@ -70,7 +70,7 @@ class FileHistory:
 
     def diff(self, step: FileStep, detail: Detail) -> WordDiff:
         """What the commit changed of the document, against its first parent."""
-        from vmrag_link.ops.history import file_diff
+        from vmrag_link.ops.history import compare
 
         change = step.change
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
@@ -81,8 +81,8 @@ class FileHistory:
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
         before, after = (self._document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
-        was, now = (file_diff.header_of(each) if each else None for each in (before, after))
-        changes = () if was == now else (file_diff.change_of(was, now),)
+        was, now = (compare.header_of(each) if each else None for each in (before, after))
+        changes = () if was == now else (compare.change_of(was, now),)
         read = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
         )
@@ -119,7 +119,7 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     if not names or len(names) > _RANGE_AND_NAME:
         return None
     reach = names[0] if len(names) > 1 else None
-    found = _named(ws, names[-1], reach)
+    found = _find_document(ws, names[-1], reach)
     if found is None:
         return None
     name, source, there = found
@@ -130,11 +130,11 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
     return FileHistory(ws, name, source, changes, limit)
 
 
-def _named(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
+def _find_document(ws: Workspace, document: str, reach: str | None) -> tuple[DocumentName, SourceSettings, bool] | None:
     """The document, and whether it is there: it may be gone."""
     from vmrag_link.ops.history import known
 
-    end = rev_range.parsed(reach) if reach else None
+    end = ranges.parse_range(reach) if reach else None
     ref = end.new if end else reach
     for each in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = known.find_file(ws, each)
@@ -152,7 +152,7 @@ def _reached(ws: Workspace, reach: str | None) -> list[str]:
     if reach is None or reach == WORKING:
         head = plumbing.head(ws.places).commit
         return [head] if head else []
-    asked = rev_range.parsed(reach)
+    asked = ranges.parse_range(reach)
     if asked is None:
         return [plumbing.resolve(ws.places, reach)]
     old, new = (plumbing.resolve(ws.places, HEAD if each == WORKING else each) for each in (asked.old, asked.new))

@@ -12,8 +12,7 @@ from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInval
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
-from vmrag_link.ops.follow.provenance import require_pinned, standing
-from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, require_pinned, standing
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval import fusion as retrieval
 from vmrag_link.retrieval.fusion import Ranking

@@ -11,11 +11,11 @@ from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInval
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import document_names, log, rev_range
+from vmrag_link.ops.history import document_names, log, ranges
 from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.rev_range import Reach
+from vmrag_link.ops.history.ranges import Reach
 from vmrag_link.ops.history.word_diff import Detail, DiffReport, WordDiff
 from vmrag_link.workspace import Workspace
 
@@ -81,7 +81,7 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
     """`limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
 
     Raises `DocumentMissing` or `CollectionMissing` for a document that none of them ever had,
-    `DocumentAmbiguous`, `UsageInvalid`, and as `rev_range.reach`.
+    `DocumentAmbiguous`, `UsageInvalid`, and as `ranges.reach`.
     """
     if len(names) > _MOST:
         raise UsageInvalid("A log is of one revision or range, and of one document.", hint=_EXAMPLE)
@@ -103,7 +103,7 @@ def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
         return Revisions(ws, [], more=False)  # of a range in which nothing happened to it
     unknown = document_names.missing(ws.engine, ws.at(), document)
     if len(names) == 1 and isinstance(unknown, CollectionMissing):
-        rev_range.reach(ws, document)  # raises: it is more like the name of a revision
+        ranges.reach(ws, document)  # raises: it is more like the name of a revision
     raise unknown
 
 
@@ -112,15 +112,15 @@ def _asked(ws: Workspace, names: Sequence[str]) -> tuple[Reach, str | None]:
     it is that of no revision and may be one that was removed.
     """
     if len(names) == _MOST:
-        return rev_range.reach(ws, names[0]), names[1]
+        return ranges.reach(ws, names[0]), names[1]
     if not names or document_names.candidates(ws.engine, ws.at(), names[0]):
-        return rev_range.reach(ws, None), names[0] if names else None
+        return ranges.reach(ws, None), names[0] if names else None
     try:
-        return rev_range.reach(ws, names[0]), None
+        return ranges.reach(ws, names[0]), None
     except GitReferenceMissing:
         if "/" not in names[0]:
             raise
-        return rev_range.reach(ws, None), names[0]
+        return ranges.reach(ws, None), names[0]
 
 
 def _readings(ws: Workspace, name: str) -> Iterator[DocumentName]:

@@ -24,9 +24,9 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Collection, Document, DocumentHeader
-from vmrag_link.ops.commits.shallow_history import MergeBases
+from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import document_names, rev_range, revparse
+from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
@@ -92,7 +92,7 @@ def working(ws: Workspace) -> KnownPlace:
     """The work tree, with what is not committed. Raises as `Workspace.at`, where there are no files
     either.
     """
-    at = _stored(lambda: _moved(ws), pinned=True)
+    at = _place_or_error(lambda: _moved(ws), pinned=True)
     return _required(
         at, KnownPlace(at if not isinstance(at, Exception) else None, source_tree.in_work_tree(ws), WORKING)
     )
@@ -111,7 +111,7 @@ def named(ws: Workspace, name: str) -> KnownPlace:
         return working(ws)
     commit = git_commit(ws, name)
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _stored(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
+    at = _place_or_error(lambda: revparse.resolve_rev(ws, name), pinned=pinned)
     if isinstance(at, NotInitialized) and not commit and ws.sources.configured:
         plumbing.resolve(ws.places, name)  # raises: there is no knowledge base that could know the name
     found = None if isinstance(at, Exception) else at
@@ -119,10 +119,10 @@ def named(ws: Workspace, name: str) -> KnownPlace:
 
 
 def ends(ws: Workspace, names: Sequence[str]) -> KnownEnds:
-    """As `rev_range.ends`, of a range or of two names."""
-    asked = rev_range.parsed(names[0])
+    """As `ranges.ends`, of a range or of two names."""
+    asked = ranges.parse_range(names[0])
     if asked is None or len(names) > 1:
-        old, new = rev_range.sides(ws, names)  # refuses a range here
+        old, new = ranges.sides(ws, names)  # refuses a range here
         return KnownEnds(named(ws, old or WORKING), named(ws, new or WORKING))
     if asked.dots == "..":
         return KnownEnds(named(ws, asked.old), named(ws, asked.new))
@@ -262,7 +262,7 @@ def _moved(ws: Workspace) -> At:
     return ws.at()
 
 
-def _stored(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
+def _place_or_error(look: Callable[[], At], *, pinned: bool) -> At | NotInitialized | PinMissing:
     """Where documents are read, or why there are none. What is pinned and not here is an error."""
     try:
         return look()
@@ -289,17 +289,17 @@ def _names(ws: Workspace, at: At | None) -> list[str]:
     return [] if at is None else [each.name for each in ws.engine.collections(at)]
 
 
-def _base(ws: Workspace, shown: str, asked: rev_range.NamedRange) -> KnownPlace:
+def _base(ws: Workspace, shown: str, asked: ranges.NamedRange) -> KnownPlace:
     """The merge base of a range. Raises `HistoryMissing`, `UsageInvalid`."""
     old, new = (git_commit(ws, "HEAD" if each == WORKING else each) for each in (asked.old, asked.new))
     commit = _merge_base(ws, old, new, asked) if old and new else ""
     pinned = bool(commit) and plumbing.blob(ws.places, f"{commit}:{PIN_NAME}") is not None
-    at = _stored(lambda: rev_range.sides(ws, [shown])[0] or "", pinned=pinned)
+    at = _place_or_error(lambda: ranges.sides(ws, [shown])[0] or "", pinned=pinned)
     found = None if isinstance(at, Exception) else at
     return _required(at, KnownPlace(found, _tree(ws, commit, found), commit))
 
 
-def _merge_base(ws: Workspace, old: str, new: str, asked: rev_range.NamedRange) -> str:
+def _merge_base(ws: Workspace, old: str, new: str, asked: ranges.NamedRange) -> str:
     found = MergeBases(ws.places, new, old).of(new, old)
     if found:
         return found[0]

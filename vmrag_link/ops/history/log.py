@@ -18,7 +18,7 @@ from vmrag_link.ops.history.pinned_by import GitCommit
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.rev_range import Reach
+    from vmrag_link.ops.history.ranges import Reach
 
 
 class PinnedRevision(RevisionInfo, frozen=True):

@@ -27,7 +27,7 @@ def commits(ws: Workspace, revisions: Collection[str], *, also: Iterable[str] = 
     commits that no ref may have, by full hash, with their ancestors.
     """
     pinned: dict[str, str] = {}
-    for pin, introducing in history_pins.read(ws.places, reflogs=False, also=also):
+    for pin, introducing in history_pins.read_pins(ws.places, reflogs=False, also=also):
         if pin.dolt_commit in revisions:
             pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
     found: dict[str, list[GitCommit]] = {}

@@ -2,21 +2,37 @@
 
 As with git, what a revision has from one of its parents, it did not change, and the other parents
 are not looked at. A document that is new in a revision and takes the place of one that is removed
-there goes on as that one: with an equal text, or with half of its lines.
+there goes on as that one: with an equal text, or with half of its lines. A diff of two places knows
+moved documents by the same rule.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+import msgspec
+
 from vmrag_link.engines.base import Engine
-from vmrag_link.models import DocumentHeader, RevisionInfo
+from vmrag_link.models import DocumentHeader, HeaderChange, RevisionInfo, content_hash
+from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import log
+from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.document_names import DocumentName
-from vmrag_link.ops.history.moved import ALIKE, MOST_CANDIDATES, file_name, likeness, lines_of
+
+MOST_CANDIDATES = 100
+"""Documents whose texts are compared with each other; those of one file name go first."""
+
+ALIKE = 0.5
+"""Share of the lines that a renamed document has kept, at least."""
+
+_LINES = 5000
+"""Of a document that are compared, so that a hundred long ones fit in memory."""
+
+_Trait = Callable[[DocumentHeader], object]
+"""What two documents have in common that may be one."""
 
 
 class DocumentOrigin(NamedTuple):
@@ -110,3 +126,97 @@ class Trail:
     def _lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
         document = self._engine.document(revision, *header.key)
         return lines_of(document.content if document else "")
+
+
+def with_moves(read: DiffTexts, found: Diff) -> Diff:
+    """The same differences, but with one change for each document that moved: `modified`, from the
+    header under its old name to that under its new one.
+
+    Raises `KnowledgeMoved`.
+    """
+    pairs = {new: old for old, new in _Matching(read, found).pairs()}
+    gone = set(pairs.values())
+    documents = []
+    for each in found.documents:
+        if each.before is None and each.after in pairs:
+            documents.append(HeaderChange("modified", pairs[each.after], each.after))
+        elif each.after or each.before not in gone:
+            documents.append(each)
+    return msgspec.structs.replace(found, documents=tuple(documents))
+
+
+def file_name(header: DocumentHeader) -> str:
+    return header.doc_id.rpartition("/")[2]
+
+
+def lines_of(text: str) -> Counter[int]:
+    """How often it has each line. A line is its hash in this process."""
+    return Counter(map(hash, text.splitlines()[:_LINES]))
+
+
+def likeness(old: Counter[int], new: Counter[int]) -> float:
+    """The share of lines that both have, of the longer one's."""
+    return (old & new).total() / (max(old.total(), new.total()) or 1)
+
+
+class _Matching:
+    """Removed documents and new ones, fewer with every pair that is found."""
+
+    def __init__(self, read: DiffTexts, found: Diff) -> None:
+        self._read = read
+        self._gone = dict.fromkeys(each.before for each in found.documents if each.before and not each.after)
+        self._new = dict.fromkeys(each.after for each in found.documents if each.after and not each.before)
+
+    def pairs(self) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
+        """The old document and the new one that it is."""
+        equal: tuple[_Trait, ...] = (
+            lambda each: (each.content_hash, each.doc_id),
+            lambda each: (each.content_hash, file_name(each)),
+            lambda each: each.content_hash,
+        )
+        empty = content_hash("")
+        for trait in equal:
+            for gone, new in self._groups(trait):
+                if gone[0].content_hash != empty:
+                    yield from self._taken(zip(gone, new, strict=False))
+        for trait in (file_name, lambda _: ""):
+            for gone, new in self._groups(trait):
+                if max(len(gone), len(new)) <= MOST_CANDIDATES:
+                    yield from self._taken(self._alike(gone, new))
+
+    def _groups(self, trait: _Trait) -> list[tuple[list[DocumentHeader], list[DocumentHeader]]]:
+        """What is left, removed and new, by a trait that both have."""
+        groups: dict[object, tuple[list[DocumentHeader], list[DocumentHeader]]] = {}
+        for each in self._gone:
+            groups.setdefault(trait(each), ([], []))[0].append(each)
+        for each in self._new:
+            if group := groups.get(trait(each)):
+                group[1].append(each)
+        return [group for group in groups.values() if group[1]]
+
+    def _taken(
+        self, pairs: Iterable[tuple[DocumentHeader, DocumentHeader]]
+    ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
+        for gone, new in pairs:
+            if gone in self._gone and new in self._new:
+                del self._gone[gone], self._new[new]
+                yield gone, new
+
+    def _alike(
+        self, gone: Sequence[DocumentHeader], new: Sequence[DocumentHeader]
+    ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
+        """The most alike first."""
+        before = self._lines(HeaderChange("removed", each, None) for each in gone)
+        after = self._lines(HeaderChange("added", None, each) for each in new)
+        shares = (
+            (likeness(old_lines, new_lines), old, other)
+            for old, old_lines in zip(gone, before, strict=True)
+            for other, new_lines in zip(new, after, strict=True)
+        )
+        found = [each for each in shares if each[0] >= ALIKE]
+        found.sort(key=lambda each: (-each[0], each[1].key, each[2].key))
+        return ((old, other) for _, old, other in found)
+
+    def _lines(self, changes: Iterable[HeaderChange]) -> list[Counter[int]]:
+        read = diffs.texts(self._read, changes)
+        return [lines_of(document.content) for _, before, after in read if (document := before or after)]

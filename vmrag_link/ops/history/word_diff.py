@@ -119,9 +119,9 @@ class WordDiff:
         read = diffs.texts(self.read, () if self.detail == "names" else shown)
         for change in changes:
             if self.detail == "names":
-                yield _named(change)
+                yield _names_only(change)
             elif self.detail == "stat" and _same_text(change):
-                yield msgspec.structs.replace(_named(change), words=Words())
+                yield msgspec.structs.replace(_names_only(change), words=Words())
             else:
                 yield document_diff(*next(read), with_text=self.detail == "text")
 
@@ -155,7 +155,7 @@ def document_diff(
     pieces = () if same else worddiff.difference(old, new)
     beside = sum(map(terminal_text.hidden, _new_values(before, after)))
     words = msgspec.structs.replace(found := words_of(pieces), hidden=found.hidden + beside)
-    counted = msgspec.structs.replace(_named(change), words=words)
+    counted = msgspec.structs.replace(_names_only(change), words=words)
     if not with_text or change.kind != "modified":
         return counted
     fields = _fields(before, after, DOCUMENT_FIELDS)
@@ -172,7 +172,7 @@ def total(documents: Iterable[Counted]) -> Words:
     return Words(*(sum(getattr(each, name) for each in counted) for name in Words.__struct_fields__))
 
 
-def _named(change: HeaderChange) -> DocumentDiff:
+def _names_only(change: HeaderChange) -> DocumentDiff:
     old = change.before.key if change.before and change.after else change.key
     old_name = "" if old == change.key else "/".join(old)
     return DocumentDiff(change.kind, *change.key, change.header.title, old_name=old_name)

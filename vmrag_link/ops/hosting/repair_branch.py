@@ -4,11 +4,14 @@ What `vmrag merge --repair` does for one commit in a work tree is done for all o
 commit on the branch. The knowledge is pushed first: a branch that the host refuses leaves no pin
 that nobody can resolve. What somebody pushes meanwhile is looked at again and never replaced, and
 what is repaired already is not repaired twice.
+
+Knowledge that the hosted branch itself never had is left out: a pull request may hold a commit with
+knowledge that its own later commits take back, and its reviewers saw nothing of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -16,15 +19,16 @@ from msgspec.structs import replace
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.errors import RemoteRejected, plural, quoted
-from vmrag_link.git import objects, transfer
+from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.checks.verify import VerifyReport, knowledge_remote, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.hosting import branch_pins, host_commits
+from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.merge.repair import dropped_side
+from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import publish_revision
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, twins
@@ -90,11 +94,11 @@ def repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     `PinMalformed` if the branch itself pins nothing that something could be merged into, and as
     `verify_between`, `transport.publish.publish` and `dropped_side`.
     """
-    return host_commits.retry_if_moved(branch.name, lambda: _repaired(ws, branch))
+    return update_branch.retry_if_moved(branch.name, lambda: _repair(ws, branch))
 
 
-def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
-    tip = host_commits.branch_tip(ws.places, branch.peer, branch.name)
+def _repair(ws: Workspace, branch: HostedBranch) -> BranchRepair:
+    tip = update_branch.branch_tip(ws.places, branch.peer, branch.name)
     if tip is None:
         return BranchRepair("nothing", branch.name, None)
     found = _examined(ws, branch, tip)
@@ -105,15 +109,15 @@ def _repaired(ws: Workspace, branch: HostedBranch) -> BranchRepair:
         return replace(found, result="conflict", conflict=merged)
     if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side took back what is pinned now
         said = f"To take it in would drop what {branch.name} pins now, so a person has to decide."
-        return replace(found, dropped=(), others=(*found.others, *(_explained(each, said) for each in found.dropped)))
+        return replace(found, dropped=(), others=(*found.others, *(_explain(each, said) for each in found.dropped)))
     publish_revision(ws, knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
-    made = host_commits.commit_with_pin(
+    made = update_branch.commit_with_pin(
         ws.places, tip, _next_pin(ws, pin, merged), parents=[tip], message=_message(found.dropped, changes)
     )
     found = replace(found, commit=made, revision=merged, changes=changes)
     try:
-        host_commits.push_branch(ws.places, branch.peer, made, branch.name, expected=tip)
+        update_branch.push_branch(ws.places, branch.peer, made, branch.name, expected=tip)
     except RemoteRejected as refusal:
         return _offered(ws, branch, replace(found, result="offered", refusal=refusal.message), made)
     return replace(found, result="repaired")
@@ -127,7 +131,7 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
     dropped = [each for each in errors if each.code == "KNOWLEDGE_DROPPED"]
     commits = {each.commit for each in dropped}
     never_there = f"{branch.name} itself has never pinned that, so it is not taken in without a person."
-    left = branch_pins.unseen(ws, commits, since=branch.since, tip=tip) if commits else set()
+    left = _unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
     return BranchRepair(
         "nothing",
         branch.name,
@@ -136,12 +140,12 @@ def _examined(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepair:
         mended=_mended(report),
         others=(
             *(each for each in errors if each.code != "KNOWLEDGE_DROPPED"),
-            *(_explained(each, never_there) for each in dropped if each.commit in left),
+            *(_explain(each, never_there) for each in dropped if each.commit in left),
         ),
     )
 
 
-def _explained(finding: PinFinding, why: str) -> PinFinding:
+def _explain(finding: PinFinding, why: str) -> PinFinding:
     return replace(finding, message=f"{finding.message} {why}")
 
 
@@ -198,7 +202,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
     One that is there already stays if it does the same; an outdated repair of ours is replaced.
     """
     name = f"{OFFERS}{found.dropped[0].commit[:8]}"
-    there = host_commits.branch_tip(ws.places, branch.peer, name)
+    there = update_branch.branch_tip(ws.places, branch.peer, name)
     found = replace(found, offered_on=name)
     if there is not None:
         ours = _is_repair(ws, there)
@@ -209,7 +213,7 @@ def _offered(ws: Workspace, branch: HostedBranch, found: BranchRepair, made: str
                 f"{found.refusal} And {name} is on the host already, with commits that do not repair it.",
                 hint=f"git push {quoted(branch.peer.where)} --delete {quoted(name)}   (if nobody needs it), then run the job again",
             )
-    host_commits.push_branch(ws.places, branch.peer, made, name, expected=there)
+    update_branch.push_branch(ws.places, branch.peer, made, name, expected=there)
     return found
 
 
@@ -231,3 +235,32 @@ def _is_as_new(ws: Workspace, there: str, made: str) -> bool:
 def _is_repair(ws: Workspace, commit: str) -> bool:
     """Whether a commit says that it is one that this module makes."""
     return bool(objects.trailer_values(ws.places, commit, TRAILER))
+
+
+def _unseen_commits(ws: Workspace, commits: Collection[str], *, since: str | None, tip: str) -> set[str]:
+    """The commits, of some, with a parent whose pin the hosted branch never had.
+
+    The branch had what its tips contain: the commits that it stood at from `since` to `tip`, and
+    those that were merged into it. Raises as the engine.
+    """
+    sides = {commit: objects.parents(ws.places, commit) for commit in commits}
+    stood = _tips(history.commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
+    pins = _revisions(ws, stood.union(*sides.values()))
+    heads = [revision for commit, revision in pins.items() if commit in stood]
+    strange = set(ws.engine.unreachable(set(pins.values()), heads=heads))
+    return {commit for commit, parents in sides.items() if any(pins.get(each) in strange for each in parents)}
+
+
+def _tips(known: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:
+    """The first parents from a tip on, and what they merged."""
+    found, commit = {tip}, tip
+    while parents := known.get(commit):
+        found.update(parents)
+        commit = parents[0]
+    return found
+
+
+def _revisions(ws: Workspace, commits: Collection[str]) -> dict[str, str]:
+    """What commits pin, as far as it is here."""
+    read = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, commits).items()}
+    return {commit: pin.dolt_commit for commit, pin in read.items() if pin and ws.engine.has_revision(pin.dolt_commit)}

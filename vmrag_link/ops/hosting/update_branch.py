@@ -4,32 +4,46 @@ Two pull requests that both change knowledge conflict in `.dolt-version` on a ho
 driver. Here the pin is merged as the driver does it, and all else as git does. The knowledge is
 pushed first. What somebody pushes meanwhile is looked at again and never replaced, and a branch
 that the host can merge is left alone.
+
+The merge is the tree of another commit with another pin, made of objects alone: no work tree, no
+index and no branch of the clone changes. Only the code's own remote is pushed to, and a branch only
+if it still is where it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
-from vmrag_link.errors import PinConflict
-from vmrag_link.git import merged_tree, pin_merge, plumbing, transfer
+from vmrag_link.errors import PinConflict, RemoteMoved
+from vmrag_link.git import merged_tree, objects, pin_merge, plumbing, transfer
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history.merge_base import base_of
-from vmrag_link.ops.hosting import host_commits
+from vmrag_link.ops.history.ranges import base_of
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.publish.push import publish_revision
-from vmrag_link.paths import PIN_NAME
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.workspace import Workspace, twins
 
 Result = Literal["gone", "contained", "clean", "updated", "code", "knowledge"]
 Bring = Callable[[str, str], None]
 """Fetches what is missing of the history of two commits."""
+BOT = "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.com>"
+"""As GitHub calls the author of what a job commits by the default token."""
+
+CODE = "commits"
+"""What the messages of a refused push call its content."""
+
+ATTEMPTS = 5
+"""How often a branch may move between the look at it and the push."""
+
+T = TypeVar("T")
 
 
 class BranchUpdate(Record, frozen=True):
@@ -65,7 +79,7 @@ def update_branch(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     `PinMissing` and `PinMalformed` for a pin that cannot be merged, `PinRevisionMissing`, and as
     `transport.publish.publish`.
     """
-    return host_commits.retry_if_moved(wanted.name, lambda: _updated(ws, wanted))
+    return retry_if_moved(wanted.name, lambda: _updated(ws, wanted))
 
 
 def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
@@ -75,24 +89,24 @@ def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
     bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    return _found(merged_tree.merge_trees(ws.places, head, base))
+    return _classify(merged_tree.merge_trees(ws.places, head, base))
 
 
-def _found(merged: merged_tree.MergedTree) -> BranchUpdate:
+def _classify(merged: merged_tree.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
 
 
 def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
-    base, head = (host_commits.branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
+    base, head = (branch_tip(ws.places, wanted.peer, each) for each in (wanted.base, wanted.name))
     if base is None or head is None:
         return BranchUpdate("gone")
     wanted.bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
     merged = merged_tree.merge_trees(ws.places, head, base)
-    found = _found(merged)
+    found = _classify(merged)
     if found.result != "knowledge":
         return found
     try:
@@ -101,10 +115,8 @@ def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
         return replace(found, conflicts=tuple(conflict.details.get("conflicts", (conflict.message,))))
     pin = migrated.read_pin(ws.places.kb, data)
     publish_revision(ws, pin.dolt_remote, pin.dolt_commit)
-    made = host_commits.commit_with_pin(
-        ws.places, merged.name, data, parents=[head, base], message=_message(wanted, base)
-    )
-    host_commits.push_branch(ws.places, wanted.peer, made, wanted.name, expected=head)
+    made = commit_with_pin(ws.places, merged.name, data, parents=[head, base], message=_message(wanted, base))
+    push_branch(ws.places, wanted.peer, made, wanted.name, expected=head)
     return BranchUpdate("updated", commit=made, revision=pin.dolt_commit)
 
 
@@ -150,3 +162,50 @@ def _message(wanted: HostedMerge, base: str) -> str:
             "",
         ]
     )
+
+
+def signature(places: Places) -> str:
+    """The author and committer: whom git is configured with, else GitHub's bot."""
+    return plumbing.configured_identity(places) or BOT
+
+
+def branch_tip(places: Places, peer: Peer, branch: str) -> str | None:
+    """Where a branch is on the host now; None if it is not there. Raises as `transfer.fetch`."""
+    return transfer.advertised(places, peer, BRANCHES + branch)
+
+
+def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[str], message: str) -> str:
+    """Make a commit of `tree`, or of that of a commit, with this pin in it; no ref moves.
+
+    Files of the tree need not be here, as in a partial clone. Raises `GitFailed`.
+    """
+    blob = objects.write_blob(places, pin)
+    made = objects.tree_with_file(places, tree, PIN_NAME, blob)
+    return objects.commit_tree(places, made, parents=parents, message=message, signature=signature(places))
+
+
+def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
+    """What `attempt` returns, which reads a branch of the host and pushes it; it is called again
+    where others pushed meanwhile. Raises `RemoteMoved` after `ATTEMPTS`, and as `attempt`.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return attempt()
+        except RemoteMoved as error:
+            moved = error
+    raise RemoteMoved(
+        f"{branch} moved {ATTEMPTS} times while this job looked at it, and stays as it is.",
+        hint="Run the job again.",
+        **moved.details,
+    )
+
+
+def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expected: str | None) -> None:
+    """Let a branch of the host be the commit, if it still is `expected` (None: not there).
+
+    Raises `RemoteMoved` where it is not, also where another job made and pushed the very same
+    commit; `RemoteRejected` where the host refuses (a protected branch), `AuthenticationFailed`
+    where the credentials may not write at all.
+    """
+    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=CODE):
+        raise RemoteMoved(f"Another job pushed the same commit to {branch} meanwhile.", hint="Run the job again.")

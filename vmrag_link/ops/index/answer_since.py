@@ -11,8 +11,7 @@ import msgspec
 from vmrag_link.git import file_log, plumbing
 from vmrag_link.golden.queries import RankChange, RankedChunk, ranked, ranking_changes
 from vmrag_link.models import At, DocumentHeader, Record, Working
-from vmrag_link.ops.follow.provenance import KbBlock, viewed
-from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, ranked_at, viewed
 from vmrag_link.ops.history import log
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.history.file_history import FileCommit, file_commit

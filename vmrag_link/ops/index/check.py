@@ -19,9 +19,9 @@ from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Collection, Document, Record, content_hash
-from vmrag_link.ops.follow.ranked_place import RankedRevision, ranked_at
+from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
-from vmrag_link.ops.index.holdings import Holdings, differing, read
+from vmrag_link.ops.index.index_status import Holdings, differing, read
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows

@@ -22,8 +22,17 @@ from vmrag_link.ops.follow import chroma
 from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
-from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
-from vmrag_link.ops.index.index_status import Status, look, remember
+from vmrag_link.ops.index.index_status import (
+    Holdings,
+    Key,
+    Status,
+    differing,
+    held_equally,
+    held_now,
+    look,
+    read,
+    remember,
+)
 from vmrag_link.sync import eviction
 from vmrag_link.workspace import Workspace
 

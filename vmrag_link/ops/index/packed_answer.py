@@ -9,8 +9,7 @@ from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleReport
-from vmrag_link.ops.follow.provenance import KbBlock, viewed
-from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.packing import (
     PackableDocument,
     PackableHit,

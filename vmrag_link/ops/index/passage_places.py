@@ -71,7 +71,7 @@ class PassagePlaces:
             self._written = lines_of(committed)
             return
         file = source_file(ws.places, collection, document)
-        self._file = _named(ws, file) if file else None
+        self._file = _portable_name(ws, file) if file else None
         self._written = written_lines(file, document, as_written=collection.kind == SOURCE) if file else None
 
     def of(
@@ -212,7 +212,7 @@ def _first_letter(text: str, row: int) -> int:
     return sum(len(each) + 1 for each in above) + len(line) - len(line.lstrip())
 
 
-def _named(ws: ReadableStore, file: Path) -> str:
+def _portable_name(ws: ReadableStore, file: Path) -> str:
     """Equal on every machine, for a file of the repository."""
     top = Path(os.path.realpath(ws.places.top))
     return file.relative_to(top).as_posix() if file.is_relative_to(top) else str(file)

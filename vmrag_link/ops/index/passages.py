@@ -12,8 +12,7 @@ from vmrag_link.index import keywords
 from vmrag_link.models import SOURCE, Collection, Document, Record
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleReport
-from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision
 from vmrag_link.ops.index.passage_places import PassagePlaces, PlacedPassage, line_at
 from vmrag_link.ops.index.query import answer, require_query, searching
 from vmrag_link.retrieval.code_ranking import CodeQuestion

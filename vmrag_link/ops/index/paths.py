@@ -34,5 +34,5 @@ def paths(ws: Workspace, *, with_chroma: bool = False, working: bool = False) ->
         index = str(view.folder)
     store = None
     if with_chroma:
-        store = str(chroma.of_working_copy(ws) if working else chroma.wait(ws, lend=True))
+        store = str(chroma.store_of_working_copy(ws) if working else chroma.wait_for_store(ws, lend=True))
     return PathsReport(str(ws.places.kb), index, store, TENANT, DATABASE)

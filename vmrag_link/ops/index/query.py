@@ -8,20 +8,25 @@ from typing import TypeVar
 
 import msgspec
 
+from vmrag_link import permissions
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.index import verify
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
-from vmrag_link.ops.follow.provenance import KbBlock, viewed
-from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
+from vmrag_link.paths import TREE
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View, Workspace, twins
 
 T = TypeVar("T")
+SAID = "said"
+"""In `.git/vmrag/tree`: it was said in this repository."""
+
+NOT_SET_UP = "Nothing is set up here: files that git tracks have answered. To keep it so for everybody: vmrag init"
 
 
 class QueryReport(Record, frozen=True):
@@ -129,3 +134,19 @@ def _view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
         view = View(answering, at.revision, None, dirty=False, git_head=head, sources=opened)
         hidden = twins.of_files(ws, at.revision, opened) if at.revision and opened else ()
         yield msgspec.structs.replace(view, hidden=hidden)
+
+
+def how_to_keep(ws: Workspace, kb: KbBlock) -> str:
+    """What to type to go on from an answer; empty where there is a knowledge base, or it was said
+    before.
+    """
+    if kb.commit or kb.sources is None or not ws.sources.proposed:
+        return ""
+    folder = ws.places.shared / TREE
+    marker = folder / SAID
+    if marker.exists():
+        return ""
+    with contextlib.suppress(OSError):
+        permissions.make_folder(folder)
+        permissions.make_file(marker)
+    return NOT_SET_UP

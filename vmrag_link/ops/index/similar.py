@@ -82,7 +82,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
             where_document=request.where_document,
             narrowing=request.narrowing,
         )
-        matches, cosines = _ranked(searcher, asked, texts, cosines=request.pack is None)
+        matches, cosines = _rank(searcher, asked, texts, cosines=request.pack is None)
         packed = None
         places: list[list[PassagePlace | None]] = []
         if request.pack:
@@ -103,7 +103,7 @@ def similar(ws: ReadableStore, name: str | None, texts: Sequence[str], request: 
     return searching(ws, look, files=name is None)
 
 
-def _ranked(
+def _rank(
     searcher: Searcher, asked: Query, texts: Sequence[str], *, cosines: bool
 ) -> tuple[list[list[Hit]], list[list[float]] | None]:
     """The matches of each text, with their cosines if wanted."""

@@ -11,8 +11,7 @@ from vmrag_link.code.pieces import LONGEST_SIGNATURE
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import IndexedPiece, Record, pieces_of
-from vmrag_link.ops.follow.provenance import KbBlock, viewed
-from vmrag_link.ops.follow.ranked_place import RankedRevision
+from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
 from vmrag_link.ops.index.query import require_readable, searching
 from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
 from vmrag_link.retrieval.narrowing import Narrowing, dotted, narrowing, symbol_matcher

@@ -71,7 +71,7 @@ def link(
     found = repository.commit(git_repo_path, git_commit)
     path = _inside(found.places, link_file) if found.places else None
     revision, branch = ws.revision_here(), ws.kb_branch()
-    name = branch.name if branch and branch.head == revision else _named(ws)
+    name = branch.name if branch and branch.head == revision else _current_kb_branch(ws)
     at = ws.at()
     warnings = []
     if isinstance(at, Working):
@@ -167,6 +167,6 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
     return Bidirectional(enabled=True, link_file=link_file, file_created=created, staged=staged)
 
 
-def _named(ws: Workspace) -> str:
+def _current_kb_branch(ws: Workspace) -> str:
     pin = pinning.parsed(ws.places.kb, plumbing.pin_bytes(ws.places))
     return pin.dolt_branch if pin else ws.trigger().branch or "main"

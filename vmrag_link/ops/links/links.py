@@ -1,21 +1,40 @@
-"""`vmrag links`: the table `git_links`, with links derived from git's history and manual ones."""
+"""`vmrag links`: the table `git_links`, with links derived from git's history, manual ones, and
+those that git's hooks asked for.
+
+A shim appends a line to a queue for each commit; the next command works them off.
+
+    commit HASH BRANCH          a commit was made; BRANCH may be empty
+    rewrite OLD NEW             an amend or a rebase put NEW in the place of OLD
+"""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
-from vmrag_link.git import objects, plumbing, repository
+from vmrag_link.git import history, objects, plumbing, repository
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Link, Record
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
-from vmrag_link.ops.links import link_queue
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.paths import PIN_NAME
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.workspace import Workspace
+
+GRACE = 60.0
+"""Seconds in which a shim may still append to a queue that it had opened before."""
+
+_TAKEN = re.compile(r"\.(\d+)\.(\d+)")
+_LINE = re.compile(f"(?:commit|rewrite ({COMMIT_NAME})) ({COMMIT_NAME})(?: (.*))?")
 
 
 class LinksReport(Record, frozen=True):
@@ -38,7 +57,7 @@ class RebuildReport(Record, frozen=True):
 def links(ws: Workspace, *, revision: str | None = None) -> LinksReport:
     """All links, or those of one revision; sorted by git commit."""
     recovery.recover(ws)
-    link_queue.flush(ws)
+    flush(ws)
     return LinksReport(ws.engine.links(dolt_commit=revision))
 
 
@@ -48,7 +67,7 @@ def show(ws: Workspace, ref: str) -> Link:
     Raises `LinkMissing`.
     """
     recovery.recover(ws)
-    link_queue.flush(ws)
+    flush(ws)
     commit = plumbing.resolve(ws.places, ref)
     rows = ws.engine.links(git_commit=commit)
     if rows and rows[0].source == "manual":
@@ -68,7 +87,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
     reaches any more go; those of commits that are not here are other clones', and stay.
     """
     recovery.recover(ws)
-    link_queue.flush(ws)
+    flush(ws)
     there = {each.git_commit: each for each in ws.engine.links()}
     manual = {commit for commit, each in there.items() if each.source == "manual"}
     url = repository.origin(ws.places)
@@ -83,7 +102,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
 
 def derive(ws: Workspace, url: str) -> Iterable[Link]:
     """The links that the history of every ref tells of. A pin that cannot be read links nothing."""
-    for pin, commits in history_pins.read(ws.places, reflogs=False):
+    for pin, commits in history_pins.read_pins(ws.places, reflogs=False):
         for commit in commits:
             yield Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
 
@@ -95,3 +114,100 @@ def same(one: Link, other: Link) -> bool:
 
 def _columns(link: Link) -> tuple[str, ...]:
     return link.git_commit, link.dolt_commit, link.dolt_branch, link.linked_at
+
+
+class Taken(NamedTuple):
+    """A queue that no shim opens any more.
+
+    Its name holds the time when it was taken (ns) and how much of it is done (bytes).
+    """
+
+    queue: Path
+    since: int
+    done: int
+
+    @property
+    def path(self) -> Path:
+        return self.queue.with_name(f"{self.queue.name}.{self.since}.{self.done}")
+
+    @property
+    def old(self) -> bool:
+        return abs(time.time_ns() - self.since) > GRACE * 1e9  # clocks are set back, too
+
+    @property
+    def waits(self) -> bool:
+        return self.old or self.path.stat().st_size > self.done
+
+    def unread(self) -> bytes:
+        """Whole lines."""
+        rest = self.path.read_bytes()[self.done :]
+        return rest[: rest.rfind(b"\n") + 1]
+
+    def settle(self, read: int) -> None:
+        if self.old:
+            self.path.unlink()
+        elif read:
+            self.path.rename(self._replace(done=self.done + read).path)
+
+
+def flush(ws: Workspace) -> int:
+    """Work off what is queued; returns the number of rows written.
+
+    A kill leaves the lines to the next one, which may do them twice.
+    """
+    if not _waiting(ws.places):
+        return 0
+    with locks.exclusive(ws.places.locks / "links.lock", purpose="link", timeout=ws.lock_timeout):
+        if ws.places.link_queue.exists():  # what a shim appends from now on goes into a new file
+            ws.places.link_queue.rename(Taken(ws.places.link_queue, time.time_ns(), 0).path)
+        taken = [(each, each.unread()) for each in _queues(ws.places)]
+        rows = _rows(ws, b"".join(data for _, data in taken).decode(errors="replace").split("\n"))
+        if rows:
+            linking.store(ws, rows, "Link what git has committed")
+        for each, data in taken:
+            each.settle(len(data))
+    return len(rows)
+
+
+def _waiting(places: Places) -> bool:
+    try:
+        return places.link_queue.exists() or any(each.waits for each in _queues(places))
+    except FileNotFoundError:
+        return True  # somebody else is at it
+
+
+def _queues(places: Places) -> list[Taken]:
+    """The oldest first."""
+    queue = places.link_queue
+    names = (_TAKEN.fullmatch(path.suffixes[-2] + path.suffix) for path in queue.parent.glob(f"{queue.name}.*.*"))
+    return sorted(Taken(queue, int(name[1]), int(name[2])) for name in names if name)
+
+
+def _rows(ws: Workspace, lines: list[str]) -> list[Link]:
+    """The rows that these lines change.
+
+    A line that is none was cut by a kill; history knows its commit all the same.
+    """
+    asked = [match.groups(default="") for line in lines if (match := _LINE.fullmatch(line))]
+    there = {each.git_commit: each for each in ws.engine.links()} if asked else {}
+    by_hand = {commit for commit, each in there.items() if each.source == "manual"}
+    links = _links(ws, {new for _, new, _ in asked} - by_hand)
+    rows = dict(there)
+    for old, new, branch in asked:
+        replaced = rows.get(old)
+        if replaced:
+            rows[old] = replace(replaced, superseded_by=new)
+        if link := links.get(new):
+            branches = (branch, rows.get(new, link).git_branch, replaced.git_branch if replaced else "")
+            rows[new] = replace(link, git_branch=next(filter(None, branches), ""))
+    return [row for commit, row in rows.items() if row != there.get(commit)]
+
+
+def _links(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
+    """The link of each of these commits that introduces a pin, without its branch."""
+    url = repository.origin(ws.places)
+    return {
+        commit: Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
+        for commit, data in history.introduced(ws.places, commits).items()
+        if (pin := parsed(ws.places.kb, data))
+    }

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vmrag_link.git import history, plumbing, repository
 from vmrag_link.models import Link
-from vmrag_link.ops.links import link_queue
+from vmrag_link.ops.links import links
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 def of_head(ws: Workspace) -> list[Link]:
     """All links made by hand, and those of HEAD and its ancestors."""
-    link_queue.flush(ws)
+    links.flush(ws)
     head = plumbing.head(ws.places).commit
     manual = [each for each in ws.engine.links() if each.source == "manual"]
     return manual + (rows(ws, pins(ws.places, head)) if head else [])

@@ -16,13 +16,12 @@ from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
-from vmrag_link.ops.commits.local_changes import local_changes
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Planned
+from vmrag_link.ops.documents.writing import Planned, local_changes
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history.revparse import resolve_rev
-from vmrag_link.ops.merge import merge_source, merge_state
+from vmrag_link.ops.merge import merge_state, sides
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync.target import Target
@@ -66,9 +65,9 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
     theirs = resolve_rev(ws, source)
-    base = merge_source.base(ws, source, ours=target.revision, theirs=theirs)
+    base = sides.source_base(ws, source, ours=target.revision, theirs=theirs)
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
-    return msgspec.structs.replace(report, code_behind=merge_source.is_code_behind(ws, source, theirs))
+    return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:

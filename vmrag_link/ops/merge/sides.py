@@ -1,4 +1,6 @@
-"""The names of the two sides of an open merge, and the last change of a document on each side."""
+"""The two sides of a merge: their names while it is open, the last change of a document on each,
+and the base of a merge whose source is a code commit.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
-from vmrag_link.git import pin_conflict
+from vmrag_link.errors import GitReferenceMissing
+from vmrag_link.git import pin_conflict, plumbing, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
 from vmrag_link.models import Project, Record, RevisionInfo, Row
+from vmrag_link.ops.history.ranges import base_of, pinned, with_head
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -116,3 +120,29 @@ def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
     if not conflict.doc_id:
         return next((each for each in engine.collections(revision) if each.name == conflict.collection), None)
     return engine.document(revision, conflict.collection, conflict.doc_id)
+
+
+def source_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
+    """The base of a merge with the revision that `source` names.
+
+    git's merge base counts, too, if `source` is a code commit that pins the revision.
+    """
+    commit = _code_commit(ws, source, theirs)
+    return base_of(ws, ours, theirs, with_head(ws, ours, commit) if commit else None)
+
+
+def is_code_behind(ws: Workspace, source: str, theirs: str) -> bool:
+    """Whether `source` is a code commit that pins the revision, and HEAD does not contain it."""
+    head = plumbing.head(ws.places).commit
+    commit = _code_commit(ws, source, theirs)
+    return bool(head and commit and not transfer.contains(ws.places, head, commit))
+
+
+def _code_commit(ws: Workspace, source: str, theirs: str) -> str | None:
+    if ws.engine.has_revision(source):
+        return None
+    try:
+        commit = plumbing.resolve(ws.places, source)
+    except GitReferenceMissing:
+        return None
+    return commit if pinned(ws, commit) == theirs else None

@@ -1,4 +1,5 @@
-"""Make revisions of one knowledge base again in another one, of another engine.
+"""Carry the revisions of one knowledge base into another one, of another engine: all that branches,
+pins and anchors reach.
 
 Each is written as its difference to its first parent, and read again: it counts when it holds what
 the old one holds. What was made is noted line by line, so a run that was stopped is gone on with.
@@ -7,18 +8,18 @@ the old one holds. What was made is noted line by line, so a run that was stoppe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from vmrag_link import permissions
 from vmrag_link.engines import contents
-from vmrag_link.engines.base import Engine, Write, root_of
+from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, Engine, Write, reserved, root_of
 from vmrag_link.engines.contents import RowSet, RowStep, Steps
-from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Document, RevisionInfo
-from vmrag_link.ops.migration.plan import MigrationPlan
-from vmrag_link.ops.remotes.revision_map import MigratedRevision, forget, waiting
+from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
+from vmrag_link.models import Document, Record, RevisionInfo
+from vmrag_link.ops.commits.ancestry import reached
+from vmrag_link.ops.remotes.revision_map import MigratedRevision, forget, parents_first, waiting
 from vmrag_link.progress import Progress
 
 _BATCH_ROWS = 500
@@ -41,7 +42,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
     `notes`: the file in which earlier runs noted what they made. Nothing anchors the revisions.
     Raises `EngineFailed` for one that does not hold what the old one holds.
     """
-    made = _noted(notes, new)
+    made = _read_notes(notes, new)
     beginning = contents.read(old, plan.root)
     made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
     todo = [each for each in plan.revisions if each not in made]
@@ -152,7 +153,7 @@ class _Notes:
         self._file.flush()
 
 
-def _noted(path: Path, new: Engine) -> Made:
+def _read_notes(path: Path, new: Engine) -> Made:
     """What earlier runs made, as far as it is there."""
     found: Made = {}
     if path.exists():
@@ -162,3 +163,70 @@ def _noted(path: Path, new: Engine) -> Made:
                 found[parts[0]] = MigratedRevision(parts[1], parts[2])
     here = new.parents([entry.revision for entry in found.values()]) if found else {}
     return {old: entry for old, entry in found.items() if entry.revision in here}
+
+
+class MigrationPlan(Record, frozen=True):
+    """`revisions`: what is carried, each after its parents; the `root` is made with the knowledge
+    base. `branches`: their heads. `anchors`: revisions that no branch reaches, and that reach all
+    others of the kind.
+    """
+
+    root: str
+    revisions: tuple[str, ...]
+    parents: Mapping[str, tuple[str, ...]]
+    branches: Mapping[str, str]
+    anchors: tuple[str, ...]
+
+
+def plan_migration(engine: Engine, pins: Sequence[str]) -> MigrationPlan:
+    """What would be carried now; `pins`: any texts.
+
+    Raises `Uncommitted`, and `KnowledgeRefused` for what does not descend from the root. What a
+    revision holds is looked at when it is carried.
+    """
+    branches = {}
+    for each in engine.branches():
+        if each.dirty:
+            raise _uncommitted(each.name)
+        if is_carried(each.name) or each.name == VECTORS_BRANCH:
+            branches[each.name] = each.head
+    return _plan_of(engine, branches, sorted(engine.parents(pins).keys() & set(pins)))
+
+
+def is_carried(branch: str) -> bool:
+    """Whether it is a branch of a person's; those with documents set aside are."""
+    return not reserved(branch) or branch.startswith(ASIDE_PREFIX)
+
+
+def _plan_of(engine: Engine, branches: Mapping[str, str], pins: Sequence[str]) -> MigrationPlan:
+    """As `plan_migration`, of these branches, and of `pins` that are here."""
+    root, keep = root_of(engine), engine.branch(KEEP_BRANCH)
+    before = engine.parents([root])
+    parents = engine.parents([*branches.values(), *pins, *([keep.head] if keep else []), root])
+    on_branches = set(reached(parents, branches.values()))
+    stated = set(reached(parents, pins)) - on_branches
+    # Anchors hang on commits without tables, whose only use is to reach others.
+    kept = {each for each in parents.keys() - on_branches - stated - before.keys() if not engine.is_bare(each)}
+    apart = (stated | kept) - before.keys()
+    below = {parent for each in apart for parent in parents[each]}
+    wanted = (on_branches | apart) - before.keys()
+    _require_descent(wanted, parents, wanted | {root})
+    return MigrationPlan(root, tuple(parents_first(wanted, parents)), parents, branches, tuple(sorted(apart - below)))
+
+
+def _require_descent(wanted: set[str], parents: Mapping[str, tuple[str, ...]], carried: set[str]) -> None:
+    for revision in sorted(wanted):
+        if not parents[revision] or any(each not in carried for each in parents[revision]):
+            raise KnowledgeRefused(
+                f"Revision {revision[:12]} does not descend from the beginning of this knowledge base.",
+                hint="It was made by another program. Delete the branch that reaches it, then run it again: vmrag branch",
+                revision=revision,
+            )
+
+
+def _uncommitted(branch: str) -> Uncommitted:
+    return Uncommitted(
+        f"The branch {branch!r} has uncommitted documents, which no revision holds; nothing was migrated.",
+        hint="Commit them on their code branch: vmrag commit; or discard them: vmrag restore .",
+        branch=branch,
+    )

@@ -26,11 +26,10 @@ from vmrag_link.errors import (
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.follow_pin import reconcile
-from vmrag_link.ops.migration import exchange, names, unfinished, work_tree
-from vmrag_link.ops.migration.carry import Carried, carry
+from vmrag_link.ops.migration import exchange, references
+from vmrag_link.ops.migration.carry import Carried, MigrationPlan, carry, is_carried, plan_migration
 from vmrag_link.ops.migration.exchange import MigrationState
-from vmrag_link.ops.migration.plan import MigrationPlan, is_carried, plan
-from vmrag_link.ops.migration.work_tree import Changed
+from vmrag_link.ops.migration.references import Changed
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.workspace import Workspace
@@ -91,17 +90,17 @@ def migrate(ws: Workspace, to: EngineName, *, dry_run: bool = False) -> MigrateR
                 hint="vmrag status",
                 engine=to,
             )
-        unfinished.require_none(ws)
+        references.require_nothing_open(ws)
         _require_own(ws.engine)
         opening.require(to, ws.settings.dolt_access)
-        pins, size = history_pins.everywhere(ws.places), paths.size_of(ws.places.kb)
+        pins, size = history_pins.pinned_everywhere(ws.places), paths.size_of(ws.places.kb)
         missing = set(pins) - ws.engine.parents(pins).keys()
         # Who migrated first pins new names, which this run makes.
-        wanted, absent = plan(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
+        wanted, absent = plan_migration(ws.engine, pins), sum(pin_values.written_by(each) != to for each in missing)
         if dry_run:
             return msgspec.structs.replace(_planned(ws, to, wanted, size), absent=absent)
         paths.require_space(ws.places.shared, 2 * size, "a second knowledge base")
-        settings = work_tree.settings_change(ws, to)  # one that cannot be changed stops here
+        settings = references.settings_change(ws, to)  # one that cannot be changed stops here
         carried, state = _carry(ws, to, wanted, settings)
         changed = _conclude(ws, state)
     _index(ws)
@@ -126,13 +125,13 @@ def undo(ws: Workspace) -> UndoReport:
                 "There is no migration to undo: the knowledge base of before is not here.",
                 hint="To move this one, with all that it holds: vmrag migrate --to doltlite (or dolt)",
             )
-        unfinished.require_none(ws)
+        references.require_nothing_open(ws)
         state = msgspec.structs.replace(settled.state, stage="undoing")
-        names.require_nothing_new(ws.engine)
+        references.require_nothing_new(ws.engine)
         exchange.note(ws.places, state)
         _change(ws, state)  # first: the new knowledge base knows the old names, the old one not the new ones
         with _still(ws, "undo a migration"):
-            names.require_nothing_new(ws.engine)
+            references.require_nothing_new(ws.engine)
             _exchange(ws, state)
         return UndoReport(state.origin, _conclude(ws, state))
 
@@ -147,15 +146,15 @@ def _carry(
     folder = ws.places.migration / f"{to}-{wanted.root[:12]}"
     made = 0
     for _ in range(_ATTEMPTS):
-        with contextlib.closing(_opened(ws, to, wanted, folder / "kb")) as new:
+        with contextlib.closing(_open_new(ws, to, wanted, folder / "kb")) as new:
             done = carry(ws.engine, new, wanted, folder / "made", ws.progress)
-            names.transfer(ws.engine, new, wanted, done.entries)
+            references.transfer_names(ws.engine, new, wanted, done.entries)
         made += done.new
-        pins = history_pins.everywhere(ws.places)
+        pins = history_pins.pinned_everywhere(ws.places)
         with _still(ws, "migrate"):
-            wanted, before = plan(ws.engine, pins), wanted
+            wanted, before = plan_migration(ws.engine, pins), wanted
             if wanted == before:
-                pin = work_tree.pin_change(ws, done.entries)
+                pin = references.pin_change(ws, done.entries)
                 state = MigrationState(ws.engine.name, to, folder.name, "exchanging", settings, pin)
                 if exchange.before(ws.places).exists():  # of an earlier migration
                     with file_failures():
@@ -165,7 +164,7 @@ def _carry(
     raise Busy("Something goes on committing to the knowledge base, which was not replaced.", hint="vmrag migrate")
 
 
-def _opened(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
+def _open_new(ws: Workspace, to: EngineName, wanted: MigrationPlan, folder: Path) -> Engine:
     """The new knowledge base, as far as it was made here, or on its server by somebody else."""
     access = ws.settings.dolt_access
     if opening.there(folder):
@@ -262,7 +261,7 @@ def _index(ws: Workspace) -> None:
 
 def _change(ws: Workspace, state: MigrationState) -> Changed:
     with locks.exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
-        changed = work_tree.change(ws, state, back=state.stage == "undoing")
+        changed = references.change_files(ws, state, back=state.stage == "undoing")
     ws.reload_settings()
     return changed
 
@@ -299,5 +298,5 @@ def _branches(wanted: MigrationPlan) -> tuple[str, ...]:
 
 def _counts(ws: Workspace) -> tuple[int, int, tuple[str, ...], int, int]:
     """The numbers of a report on a migration that a kill had all but ended."""
-    wanted = plan(ws.engine, history_pins.everywhere(ws.places))
+    wanted = plan_migration(ws.engine, history_pins.pinned_everywhere(ws.places))
     return len(wanted.revisions) + 1, 0, _branches(wanted), len(wanted.anchors), paths.size_of(ws.places.kb)

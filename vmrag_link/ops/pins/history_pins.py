@@ -1,26 +1,38 @@
-"""The pins of git's whole history, read."""
+"""The pins of git's whole history, read; and which knowledge a commit that pins none could take:
+that of an old tag, say, or of another branch from before there was a pin.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vmrag_link.git import history, worktrees
+from vmrag_link.engines.base import root_of
+from vmrag_link.errors import PinMissing, enumerated, plural
+from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.models import Record
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
+from vmrag_link.workspace import Workspace
+
+NO_DOCUMENTS = "no documents, to import this commit's own"
+_MOST = 3
+"""Branches that are named."""
 
 
-def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
-    """As `read`, of a commit and its ancestors."""
+def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+    """As `read_pins`, of a commit and its ancestors."""
     return _readable(places, history.reachable_pins(places, [commit]))
 
 
-def after(places: Places, commit: str) -> Iterator[Pin]:
+def pins_after(places: Places, commit: str) -> Iterator[Pin]:
     """The pins that descendants of a commit introduce, oldest first."""
     return filter(None, (parsed(places.kb, data) for data in history.pins_after(places, commit).values()))
 
 
-def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
     """Each pin with the commits that introduced it, newest first, of the refs in
     `git.history.pins`.
 
@@ -29,12 +41,12 @@ def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> I
     return _readable(places, history.pins(places, reflogs=reflogs, also=also))
 
 
-def everywhere(places: Places) -> list[str]:
+def pinned_everywhere(places: Places) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
     work trees, and what it is in the middle of.
     """
     uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
-    committed = (pin for pin, _ in read(places, also=worktrees.noted_commits(places)))
+    committed = (pin for pin, _ in read_pins(places, also=worktrees.noted_commits(places)))
     return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 
@@ -42,3 +54,72 @@ def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tupl
     for data, commits in found.items():
         if pin := parsed(places.kb, data):
             yield pin, commits
+
+
+class Offer(Record, frozen=True):
+    """A revision with its number of documents; `commit` of the code introduced its pin, and the
+    `branches` of the code end with it.
+    """
+
+    revision: str
+    documents: int
+    commit: str
+    branches: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return f"vmrag pin {self.revision}"
+
+    @property
+    def described(self) -> str:
+        """`7 documents, of main`; `7 documents, of commit 1a2b3c4`."""
+        whose = enumerated(self.branches[:_MOST]) or (f"commit {self.commit[:7]}" if self.commit else "")
+        return plural(self.documents, "document") + (f", of {whose}" if whose else "")
+
+
+def offers(ws: Workspace) -> tuple[Offer, ...]:
+    """Where the work tree stands, and what was pinned first after HEAD; the newest pin, too, where
+    the work tree stands nowhere.
+
+    Only what is here and can be read, and nothing where no other commit pins documents. The
+    revision without documents, which every knowledge base begins with, is not among them.
+    """
+    code = plumbing.head(ws.places).commit
+    commits: dict[str, str] = {}
+    for pin, introduced in read_pins(ws.places, reflogs=False):
+        commits.setdefault(pin.dolt_commit, introduced[0])
+    stands = _usable(ws, filter(None, [ws.standing_revision]))
+    later = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
+    found = [*stands, *_usable(ws, later), *([] if stands else _usable(ws, commits))]
+    ends = _branches_at(ws)
+    return tuple(
+        Offer(each, ws.engine.count(each), commits.get(each, ""), tuple(ends.get(each, ())))
+        for each in dict.fromkeys(found)
+    )
+
+
+def undecided(found: Sequence[Offer], *, empty: str) -> PinMissing:
+    """The error where a person has to say which it should be; `empty`: the command for none."""
+    return PinMissing(
+        "This code commit pins no knowledge, while others do, and nothing says which it should have.",
+        hint=f"{', '.join(f'{each.command} ({each.described})' for each in found)}, or {empty} ({NO_DOCUMENTS})",
+        offers=[{"revision": each.revision, "documents": each.documents} for each in found],
+    )
+
+
+def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
+    """The first of these revisions that can be taken, if any can."""
+    engine, root = ws.engine, root_of(ws.engine)
+    usable = (each for each in revisions if each != root and engine.has_revision(each) and not engine.refusal(each))
+    return list(itertools.islice(usable, 1))
+
+
+def _branches_at(ws: Workspace) -> dict[str, list[str]]:
+    """Each revision that a local branch of the code ends with, and these branches."""
+    found: dict[str, list[str]] = {}
+    for name, data in history.pins_of(
+        ws.places, sorted(BRANCHES + each for each in worktrees.code_branches(ws.places))
+    ).items():
+        if pin := parsed(ws.places.kb, data):
+            found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))
+    return found

@@ -1,4 +1,6 @@
-"""Write the pin and stage it. Nothing here commits or amends in git."""
+"""The pin as a file in git: write it, stage it, and have our driver merge it. Nothing here commits
+or amends in git.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.paths import remove_temporaries, write_atomically, write_through
+from vmrag_link.paths import Places, remove_temporaries, require_files, write_atomically, write_through
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
+
+ATTRIBUTES = ".gitattributes"
 
 
 class PinBlock(Record, frozen=True):
@@ -71,13 +75,11 @@ def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, r
 
 
 def _remote(ws: Workspace, old: Pin | None) -> str:
-    """The remote of the settings.
+    """The remote that a new pin names: the settings' own.
 
-    A remote that pin and settings file name stays in the pin, even while nobody here has agreed to
-    it.
-
-    Otherwise knowledge would go to `git:` for want of an agreement. Nothing is contacted either
-    way.
+    Where the old pin and the settings file name the same remote, it stays in the pin, even while
+    nobody here has agreed to it. Otherwise knowledge would go to `git:` for want of an agreement.
+    Nothing is contacted either way.
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
@@ -101,3 +103,36 @@ def is_pin(data: bytes) -> bool:
     except PinMalformed:
         return False
     return True
+
+
+class Attributes(Record, frozen=True):
+    """What became of `.gitattributes`; `edited`: it has changes of the user's that are not staged.
+
+    Then it is not staged here, and neither where git was busy.
+    """
+
+    written: bool
+    edited: bool
+    staged: bool
+
+
+def send_to_driver(places: Places) -> Attributes:
+    """Have git merge the pin by our driver, and stage that, unless the user has edited the file.
+
+    Raises `FileFailed` for a link in its place: the file would be what a stranger's link leads to.
+    """
+    from vmrag_link.git import pin_merge
+
+    path = places.top / ATTRIBUTES
+    require_files(path)
+    before = path.read_bytes() if path.exists() else b""
+    if pin_merge.names_driver(before):
+        return Attributes(written=False, edited=False, staged=True)
+    edited = before != (plumbing.blob(places, f":{ATTRIBUTES}") or b"")
+    _append(path, before, pin_merge.ATTRIBUTE)
+    return Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(places, path))
+
+
+def _append(path: Path, before: bytes, line: str) -> None:
+    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_atomically(path, before + line_end + line.encode() + b"\n")

@@ -10,7 +10,7 @@ from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, N
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
@@ -136,7 +136,7 @@ def push_branch(
         report.remote,
         _url(ws, place),
         name,
-        ahead_behind.beyond(ws.engine, sent, known),
+        revisions.beyond(ws.engine, sent, known),
         head,
         there or head,
         report.uncommitted,
@@ -233,4 +233,4 @@ def _former_pins(ws: Workspace, name: str) -> list[str]:
 
 def _history(ws: Workspace, commit: str) -> list[str]:
     """What a commit and its ancestors pin, newest first."""
-    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, commit)]
+    return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, commit)]

@@ -19,7 +19,7 @@ from vmrag_link.models import (
     content_hash,
     metadata_from_row,
 )
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents import collections
 from vmrag_link.settings import EmbeddingSettings
 
 Using = tuple[str, str, str]
@@ -49,7 +49,7 @@ def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractS
             case Document():
                 _document(row)
             case Project():
-                names.check_document(row.project_id)
+                collections.require_document_id(row.project_id)
                 metadata_from_row(row.metadata)
     except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
         raise ContentRefused(f"{what}: {error}") from error
@@ -69,7 +69,7 @@ def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractS
 
 
 def _collection(row: Collection) -> None:
-    names.check(row.name)
+    collections.require_name(row.name)
     metadata_from_row(row.metadata)
     if row.embedding_function not in registry.NAMES:
         raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
@@ -81,8 +81,8 @@ def _collection(row: Collection) -> None:
 
 
 def _document(row: Document) -> None:
-    names.check(row.collection)
-    names.check_document(row.doc_id)
+    collections.require_name(row.collection)
+    collections.require_document_id(row.doc_id)
     if row.content_hash != content_hash(row.content):
         raise ValueError("its content_hash is not that of its content")
     if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):

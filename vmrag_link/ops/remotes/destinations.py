@@ -1,4 +1,6 @@
-"""Which remotes a command talks to."""
+"""Which remotes a command talks to; what `vmrag remote` tells of them and agrees to; and the remote
+of the workspace's knowledge, as of the last fetch.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from collections.abc import Collection
 
 from vmrag_link import pin as pins
 from vmrag_link import pin_values
-from vmrag_link.engines.base import EngineName
-from vmrag_link.errors import PinMalformed
-from vmrag_link.git import plumbing, remotes
+from vmrag_link.engines.base import EngineName, reserved
+from vmrag_link.errors import PinMalformed, RemoteEmpty, RemoteError, RemoteInvalid
+from vmrag_link.git import plumbing, remotes, settings
+from vmrag_link.models import Record
 from vmrag_link.pin import Pin
+from vmrag_link.pin_values import remote_flaw
 from vmrag_link.transport import address, trust
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -57,7 +61,7 @@ def engine_of(ws: Workspace) -> EngineName:
         return ws.engine.name
     from vmrag_link.ops.pins import history_pins
 
-    pin = _pin(ws) or next((each for each, _ in history_pins.read(ws.places, reflogs=False)), None)
+    pin = _pin(ws) or next((each for each, _ in history_pins.read_pins(ws.places, reflogs=False)), None)
     return ws.config.engine if pin is None else pin_values.written_by(pin.dolt_commit)
 
 
@@ -100,3 +104,97 @@ def _pin(ws: Workspace) -> Pin | None:
         return pins.parse(data) if data is not None else None
     except PinMalformed:
         return None
+
+
+class RemoteRow(Record, frozen=True):
+    """`url` without credentials.
+
+    `branches`: its KB branches and their heads when it was last asked.
+    """
+
+    name: str
+    url: str
+    branches: dict[str, str]
+
+
+class RemotesReport(Record, frozen=True):
+    """`remote`: what pin and settings say.
+
+    `remotes`: its addresses here, in the order to ask them; or `problem`, why none is asked.
+    `trusted`: what this machine's git configuration allows besides.
+    """
+
+    remote: str
+    remotes: tuple[RemoteRow, ...]
+    trusted: tuple[str, ...]
+    problem: str = ""
+    hint: str = ""
+
+
+def report_remotes(ws: Workspace) -> RemotesReport:
+    """Report the remotes. Uses no network."""
+    text = stated_remote(ws)
+    trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
+    try:
+        found = named(ws, text)
+    except RemoteError as why:
+        return RemotesReport(text, (), trusted, why.message, why.hint)
+    return RemotesReport(text, tuple(_row(ws, each) for each in found), trusted)
+
+
+def agree(ws: Workspace, text: str) -> None:
+    """Let pins and settings name this remote from now on, in this repository.
+
+    Raises `RemoteInvalid`.
+    """
+    if flaw := remote_flaw(text):
+        raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
+    if text not in settings.config_values(ws.places, trust.TRUSTED_KEY):
+        settings.add(ws.places, trust.TRUSTED_KEY, text)
+
+
+def withdraw(ws: Workspace, text: str) -> None:
+    """Undo `agree`; raises `RemoteInvalid` where that was not done in this repository."""
+    if not settings.remove(ws.places, trust.TRUSTED_KEY, text):
+        raise RemoteInvalid(
+            f"This repository's git configuration does not name {text[:80]!r}.",
+            hint=f"git config --show-origin --get-all {trust.TRUSTED_KEY}",
+        )
+
+
+def _row(ws: Workspace, address: Address) -> RemoteRow:
+    url = address.text
+    if address.peer and address.peer.where in remotes.names(ws.places):
+        url = remotes.shown(remotes.url(ws.places, address.peer.where))
+    heads = ws.engine.remote_heads(address.key) if ws.initialized else {}
+    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not reserved(n)})
+
+
+class Upstream(Record, frozen=True):
+    """`name` and `url` for people, without credentials; `heads` of its KB branches as last seen.
+
+    `problem`: why it is not to be contacted; then there is no `address`.
+    """
+
+    name: str
+    url: str
+    heads: dict[str, str]
+    address: Address | None = None
+    problem: str = ""
+
+
+def upstream(ws: Workspace) -> Upstream | None:
+    """The first remote of pin and settings; None where git knows no remote. Uses no network."""
+    text = stated_remote(ws)
+    try:
+        address = named(ws, text)[0]
+    except RemoteEmpty:
+        return None
+    except RemoteError as why:
+        seen = remotes.shown(text)
+        return Upstream(seen, seen, {}, problem=why.message)
+    url = address.text
+    if address.peer and address.peer.where in remotes.names(ws.places):
+        url = remotes.shown(remotes.url(ws.places, address.peer.where))
+    heads = {name: head for name, head in sorted(ws.engine.remote_heads(address.key).items()) if not reserved(name)}
+    return Upstream(address.text, url, heads, address)

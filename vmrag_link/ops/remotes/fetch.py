@@ -8,8 +8,8 @@ from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
-from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations, revision_map, shared_links
 from vmrag_link.pin import Pin
@@ -99,7 +99,7 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
     own = target.kb_branch
     name = own.name if own else target.pin.dolt_branch if target.pin else ""
     here = own.head if own else target.pin.dolt_commit if target.pin else ""
-    apart = ahead_behind.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else AheadBehind()
+    apart = revisions.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else AheadBehind()
     commits = distances.apart(new, known).ahead
     return BranchesFetched(source.text, counted, commits, own.name if own else None, apart.ahead, apart.behind)
 
@@ -153,7 +153,7 @@ def take_map(ws: Workspace, address: Address) -> None:
     """Know old names as the remote knows them. Raises `KnowledgeRefused` for a wrong one."""
 
     def pinned() -> Iterator[Pin]:
-        return (pin for pin, _ in history_pins.read(ws.places, reflogs=False))
+        return (pin for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
 
     revision_map.take(ws.engine, address.key, pinned=pinned, progress=ws.progress)
 

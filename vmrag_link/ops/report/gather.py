@@ -1,33 +1,62 @@
-"""What a report of two places says, read once."""
+"""Read once what a report of two places says.
+
+A report names the revisions at its ends, what one end contains and the other does not, and for
+each changed document what differs, word by word, within limits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
 
+from vmrag_link import worddiff
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import view as views
+from vmrag_link.models import Document, HeaderChange, Record, RevisionInfo
 from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.history import diff as diffs
-from vmrag_link.ops.history import word_diff
+from vmrag_link.ops.history import log, word_diff
 from vmrag_link.ops.history.compare import between as between_places
 from vmrag_link.ops.history.diff import Diff, DiffTexts
 from vmrag_link.ops.history.known import KnownPlace
-from vmrag_link.ops.history.moved import with_moves
-from vmrag_link.ops.report import documents
-from vmrag_link.ops.report.answers import compare_answers
-from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, places_of
-from vmrag_link.ops.report.records import DocumentCounts, DocumentLine, Growth, KnowledgeSize, ReportSummary
-from vmrag_link.ops.report.report import KnowledgeReport, Spool
-from vmrag_link.ops.report.revisions import between
+from vmrag_link.ops.history.log import PinnedRevision
+from vmrag_link.ops.history.trail import with_moves
+from vmrag_link.ops.history.word_diff import CollectionDiff, FieldDiff, Words, document_diff
+from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, places_of
+from vmrag_link.ops.report.records import (
+    DocumentCounts,
+    DocumentKind,
+    DocumentLine,
+    FieldChange,
+    Growth,
+    KnowledgeReport,
+    KnowledgeSize,
+    ReportedCollection,
+    ReportedDocument,
+    ReportEnd,
+    ReportSummary,
+    RevisionList,
+    Spool,
+    TextChange,
+)
+from vmrag_link.worddiff import Piece
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import Key
 
 COMPARING = "comparing documents"
+MOST = 50
+"""Revisions of a list that are shown, with their messages."""
+
+FIELD = 4_000
+"""Characters of a value's difference that are kept."""
+
+_LEAST, _MOST, _TOGETHER = 2_000, 100_000, 20_000_000
 
 
 def gather(
@@ -55,15 +84,15 @@ def gather(
 def _summary(
     ws: Workspace, places: ComparedPlaces, spool: Spool, findings: Sequence[PinFinding] | None
 ) -> ReportSummary:
-    start, head = _known(ws, places.start), _known(ws, places.head)
+    start, head = _known_place(ws, places.start), _known_place(ws, places.head)
     compared = between_places(ws, start, head, detail="names")
     read = compared.read
     found = with_moves(read, compared.found)
     lines = _documents(ws, read, found, spool, {*_files(start), *_files(head)})
     queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
-    rows = documents.collections(compared.collections)
-    verified = findings if findings is not None else _verified(ws, places)
-    parts = between(ws, places)
+    rows = _collection_rows(compared.collections)
+    verified = findings if findings is not None else _verify_commits(ws, places)
+    parts = _revisions_of(ws, places)
     return ReportSummary(
         base=parts.base,
         start=parts.start,
@@ -84,7 +113,7 @@ def _summary(
     )
 
 
-def _known(ws: Workspace, place: ComparedPlace) -> KnownPlace:
+def _known_place(ws: Workspace, place: ComparedPlace) -> KnownPlace:
     stored = [each.name for each in ws.engine.collections(place.revision)] if place.revision else ()
     tree = source_tree.at_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
     return KnownPlace(place.revision, tree, place.commit or "")
@@ -97,14 +126,17 @@ def _files(place: KnownPlace) -> Iterable[Key]:
 def _documents(
     ws: Workspace, read: DiffTexts, found: Diff, spool: Spool, files: Container[Key]
 ) -> tuple[DocumentLine, ...]:
-    """Aside with them, one by one; what stays in memory has no texts. `files`: which are some."""
-    most = documents.room(len(found.documents))
+    """Spool the changed documents one by one; the rows that are returned hold no texts.
+
+    `files`: the keys of documents that are files of the code.
+    """
+    most = _room(len(found.documents))
     lines = []
     with ws.progress.task(COMPARING, len(found.documents)) as task:
         for number, sides in enumerate(diffs.texts(read, found.documents), start=1):
-            document = documents.reported(number, *sides, is_file=sides[0].key in files, most=most)
+            document = _report_document(number, *sides, is_file=sides[0].key in files, most=most)
             spool.add(document)
-            lines.append(documents.line(document))
+            lines.append(line_of(document))
             task.advance()
     return tuple(lines)
 
@@ -114,7 +146,7 @@ def _counts(lines: Sequence[DocumentLine]) -> DocumentCounts:
     return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
 
 
-def _verified(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
+def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
     """None where no commits are compared."""
     base, head = places.base, places.head
     if not (base.commit and head.commit):
@@ -149,3 +181,131 @@ def _chunks(ws: Workspace, place: KnownPlace) -> int | None:
             with contextlib.suppress(IndexFailed):  # damaged since it was proven
                 return views.read(path).counts()[1]
     return None
+
+
+class RevisionsBetween(Record, frozen=True):
+    """As the fields of these names in `ReportSummary`."""
+
+    base: ReportEnd
+    start: ReportEnd
+    head: ReportEnd
+    gained: RevisionList
+    lost: RevisionList
+    missing: int
+
+
+def _revisions_of(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
+    """Which code has which revision is asked once for all of them: it takes a look at all of git's
+    history.
+    """
+    base, start, head = (_behind(ws, each) for each in places)
+    gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
+    at_ends = [log.info(ws.engine, each.revision) for each in places if each.revision]
+    shown = {each.revision: each for each in chain(at_ends, gained[:MOST], lost[:MOST])}
+    code = [each.commit for each in places if each.commit]
+    known = {each.revision: each for each in log.pinned(ws, shown.values(), also=code)} if shown else {}
+    one, parted, other = (
+        ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None, each.names_sources)
+        for each in places
+    )
+    return RevisionsBetween(
+        one,
+        parted,
+        other,
+        _revision_list(gained, known),
+        _revision_list(lost, known),
+        len(base - start - head - log.hidden(ws.engine)) if base else 0,
+    )
+
+
+def _behind(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:
+    return ws.engine.parents([place.revision]).keys() if place.revision else frozenset()
+
+
+def _only_in(ws: Workspace, place: ComparedPlace, others: AbstractSet[str]) -> list[RevisionInfo]:
+    """Newest first."""
+    if not place.revision or place.revision in others:
+        return []
+    return list(log.reached(ws.engine, [place.revision], log.hidden(ws.engine) | others))
+
+
+def _revision_list(found: list[RevisionInfo], known: dict[str, PinnedRevision]) -> RevisionList:
+    return RevisionList(tuple(known[each.revision] for each in found[:MOST]), len(found))
+
+
+def _room(documents: int) -> int:
+    """Characters of each document's difference that are kept: fewer where there are many, so that
+    no document displaces another one.
+    """
+    return max(_LEAST, min(_MOST, _TOGETHER // max(1, documents)))
+
+
+def _report_document(
+    number: int,
+    change: HeaderChange,
+    before: Document | None,
+    after: Document | None,
+    *,
+    is_file: bool = False,
+    most: int,
+) -> ReportedDocument:
+    """`is_file`: of the code's tree. `most`: characters of the difference that are kept."""
+    found = document_diff(change, before, after, with_text=True)
+    old_collection, old_id = before.key if before and found.old_name else ("", "")
+    return ReportedDocument(
+        number=number,
+        kind=_kind_of(change),
+        collection=found.collection,
+        doc_id=found.doc_id,
+        title=found.title,
+        old_collection=old_collection,
+        old_doc_id=old_id,
+        file=found.doc_id if is_file else "",
+        words=found.words or Words(),
+        characters=Growth(_count_characters(before), _count_characters(after)),
+        fields=tuple(map(_field_change, found.fields)),
+        text=_clip(found.text if before and after else _whole_text(before, after), most),
+    )
+
+
+def line_of(document: ReportedDocument) -> DocumentLine:
+    """The same without texts."""
+    return DocumentLine(*(getattr(document, name) for name in DocumentLine.__struct_fields__))
+
+
+def _collection_rows(found: Iterable[CollectionDiff]) -> Iterator[ReportedCollection]:
+    return (ReportedCollection(each.kind, each.name, tuple(map(_field_change, each.fields))) for each in found)
+
+
+def _clip(pieces: Sequence[Piece], most: int) -> TextChange:
+    """At most so many characters of a difference, from its beginning."""
+    shown: list[Piece] = []
+    left = most
+    for each in pieces:
+        if len(each.text) > left:
+            rest = sum(len(piece.text) for piece in pieces[len(shown) :]) - left
+            return TextChange((*shown, Piece(each.op, each.text[:left])) if left else tuple(shown), rest)
+        shown.append(each)
+        left -= len(each.text)
+    return TextChange(tuple(shown))
+
+
+def _kind_of(change: HeaderChange) -> DocumentKind:
+    if change.before is None:
+        return "added"
+    if change.after is None:
+        return "removed"
+    return "changed" if change.before.key == change.after.key else "moved"
+
+
+def _field_change(field: FieldDiff) -> FieldChange:
+    return FieldChange(field.name, _clip(worddiff.cut(worddiff.difference(field.before, field.after)), FIELD))
+
+
+def _whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:
+    """A new document is one insertion, a removed one one deletion."""
+    return worddiff.difference(before.content if before else "", after.content if after else "")
+
+
+def _count_characters(document: Document | None) -> int:
+    return len(document.content) if document else 0

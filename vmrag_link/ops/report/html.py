@@ -23,11 +23,9 @@ from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.ops.report import rankings
-from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportedDocument, ReportSummary
-from vmrag_link.ops.report.report import KnowledgeReport
-from vmrag_link.ops.report.verdict import counted, mended, verdict, worsened
-from vmrag_link.ops.report.wording import basis, named
+from vmrag_link.ops.report import wording
+from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, QueryChange, ReportedDocument, ReportSummary
+from vmrag_link.ops.report.wording import basis, counted, mended, named, verdict, worsened
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
@@ -80,8 +78,8 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             sections=_sections(groups, report.documents()),
             queries=sorted(summary.queries.changed, key=_weight),
             shown=SHOWN,
-            places=rankings.PLACES,
-            renamed=rankings.renamed(summary),
+            places=wording.PLACES,
+            renamed=wording.renamed(summary),
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
@@ -168,7 +166,7 @@ def _environment() -> Environment:
         raise extras.missing("report", "The page of a report is written by Jinja2, which is not installed.") from None
     made = Environment(
         autoescape=True,
-        finalize=_shown,
+        finalize=_show,
         loader=FunctionLoader(part),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -187,7 +185,7 @@ def _environment() -> Environment:
         "mended": mended,
         "piece_text": piece_text,
         "subject_and_body": subject_and_body,
-        "rank_rows": rankings.rank_rows,
+        "rank_rows": wording.rank_rows,
         "hidden_suffix": hidden_suffix,
         "worsened": worsened,
         "version": vmrag_link.__version__,
@@ -210,7 +208,7 @@ def part(name: str) -> str:
     return (resources.files(vmrag_link) / "ops" / "report" / "page" / name).read_text("utf-8")
 
 
-def _shown(value: Any) -> Any:
+def _show(value: Any) -> Any:
     """What is no markup of ours is a text, and can be seen."""
     return value if hasattr(value, "__html__") else terminal_text.visible(str(value))
 

@@ -12,19 +12,28 @@ from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
 from vmrag_link.ops.history.word_diff import Words, hidden_suffix
-from vmrag_link.ops.report.rankings import PLACES, rank_rows, renamed
 from vmrag_link.ops.report.records import (
     DocumentLine,
     FieldChange,
+    KnowledgeReport,
     QueryChange,
     ReportedDocument,
     ReportEnd,
     ReportSummary,
     TextChange,
 )
-from vmrag_link.ops.report.report import KnowledgeReport
-from vmrag_link.ops.report.verdict import verdict
-from vmrag_link.ops.report.wording import basis, documents_name, grown, named, pinned_by, without_revision
+from vmrag_link.ops.report.wording import (
+    PLACES,
+    basis,
+    documents_name,
+    grown,
+    named,
+    pinned_by,
+    rank_rows,
+    renamed,
+    verdict,
+    without_revision,
+)
 from vmrag_link.worddiff import Op, render
 
 _SHARES = {

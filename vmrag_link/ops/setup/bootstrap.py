@@ -30,8 +30,8 @@ from vmrag_link.ops.documents import collection_writes, writing
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
 from vmrag_link.ops.history.revparse import CANDIDATES, SHORTEST_HASH
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
-from vmrag_link.ops.pins.offers import Offer
+from vmrag_link.ops.pins.history_pins import Offer
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.ops.remotes.fetch import no_such_branch
@@ -220,7 +220,7 @@ def _make_room(ws: Workspace) -> None:
 
 def _unused(ws: Workspace) -> bool:
     used = [each for each in ws.engine.branches() if each.name != ROOT_BRANCH or each.dirty]
-    return not (used or plumbing.kb_mappings(ws.places) or any(True for _ in history_pins.read(ws.places)))
+    return not (used or plumbing.kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
 
 
 def _require_pinned(ws: Workspace) -> None:

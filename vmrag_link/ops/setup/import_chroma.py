@@ -17,7 +17,7 @@ from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
 from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
 from vmrag_link.models import Chunking, Collection, Document, Record, canonical_json, content_hash
-from vmrag_link.ops.documents import names
+from vmrag_link.ops.documents.collections import require_document_id, require_name
 
 SHORTEST_OVERLAP = 8
 """Fewer common characters of two neighbouring pieces are an accident."""
@@ -73,7 +73,7 @@ def _no_store(folder: Path, why: str) -> IndexFailed:
 def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> Foreign:
     collections, documents, left_out = [], [], 0
     for each in store.described():
-        names.check(each.name)
+        require_name(each.name)
         collections.append(_collection(each, model, chunking, now))
         found, without = _documents(each.name, store.texts(each.id), now)
         documents += found
@@ -125,7 +125,7 @@ def _documents(
 
 def _can_name(name: str) -> bool:
     try:
-        names.check_document(name)
+        require_document_id(name)
     except NameInvalid:
         return False
     return True

@@ -16,10 +16,9 @@ from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.pins import attributes, history_pins, pinning
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
-from vmrag_link.ops.pins.offers import Offer, offers
-from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.ops.pins import history_pins, pinning
+from vmrag_link.ops.pins.history_pins import Offer, offers
+from vmrag_link.ops.pins.pinning import ATTRIBUTES, PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
 from vmrag_link.settings import SourceSettings
@@ -180,7 +179,7 @@ def begin(
         # Settings that a user wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(ws, remote))]
         unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
-        merging = attributes.send_to_driver(ws.places)
+        merging = pinning.send_to_driver(ws.places)
     written = [*(each.name for each in ours), *([ATTRIBUTES] if merging.written else [])]
     unstaged += [] if merging.staged else [ATTRIBUTES]
     pin = migrated.read_pin(ws.places.kb, plumbing.pin_bytes(ws.places) or b"")
@@ -202,7 +201,7 @@ def begin(
 
 
 def _pinned_somewhere(ws: Workspace) -> bool:
-    return any(True for _ in history_pins.read(ws.places, reflogs=False))
+    return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
 
 
 def _cloned(ws: Workspace) -> str:

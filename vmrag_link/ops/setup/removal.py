@@ -14,11 +14,11 @@ from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
 from vmrag_link.errors import Busy, KnowledgeNotPushed, MergeConflict, RemoteError, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, settings, worktrees
 from vmrag_link.models import Record
-from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.setup.init import require_no_links
 from vmrag_link.paths import PIN_NAME, Places, write_atomically
@@ -92,7 +92,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         return None
     if not discard:
         raise KnowledgeNotPushed(
-            f"Nothing was removed, because only this machine has {_described(losses)}.",
+            f"Nothing was removed, because only this machine has {_describe(losses)}.",
             hint=f"{_saving(ws, losses)} ({DISCARD})",
             **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
         )
@@ -137,7 +137,7 @@ def _losses(ws: Workspace) -> Losses:
     aside = tuple(each.name for each in branches if each.name.startswith(ASIDE_PREFIX))
     own = [each for each in branches if not reserved(each.name)]
     here = ws.target().pin
-    named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read(ws.places))]
+    named = [*([here] if here else ()), *(pin for pin, _ in history_pins.read_pins(ws.places))]
     pinned = [pin.dolt_commit for pin in named if ws.engine.has_revision(pin.dolt_commit)]
     heads, problem = _remote_heads(ws)
     known = {*heads, root_of(ws.engine)}
@@ -146,7 +146,7 @@ def _losses(ws: Workspace) -> Losses:
     return Losses(
         tuple(each.name for each in own if each.dirty),
         aside,
-        ahead_behind.beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
+        revisions.beyond(ws.engine, sorted(lacking), sorted(known)) if lacking else 0,
         tuple(each.name for each in own if each.head in lacking),
         problem if lacking else "",
         merge.source if merge else "",
@@ -169,7 +169,7 @@ def _remote_heads(ws: Workspace) -> tuple[set[str], str]:
     return heads, ""
 
 
-def _described(losses: Losses) -> str:
+def _describe(losses: Losses) -> str:
     return "; ".join(_parts(losses))
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.models import ChangeKind, HeaderDifference, Record, Working
-from vmrag_link.ops.commits.ahead_behind import Distances
+from vmrag_link.ops.commits.revisions import Distances
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.file_changes import FileChanges, file_changes
-from vmrag_link.ops.remotes.upstream import upstream
+from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 

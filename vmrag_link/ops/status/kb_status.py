@@ -12,11 +12,11 @@ from vmrag_link.engines import migrated
 from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.commits.ahead_behind import AheadBehind
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.revisions import AheadBehind
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.remotes.upstream import Upstream
+from vmrag_link.ops.remotes.destinations import Upstream
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.transport import probe
@@ -68,7 +68,7 @@ def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> Ah
     name = here.kb.branch or ws.trigger().branch
     if remote is None or name is None:
         return AheadBehind()
-    return ahead_behind.from_remote(ws.engine, here.revision, name, remote.heads)
+    return revisions.from_remote(ws.engine, here.revision, name, remote.heads)
 
 
 def index_block(ws: Workspace, here: Standing) -> IndexBlock:

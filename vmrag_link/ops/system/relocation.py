@@ -47,7 +47,7 @@ def misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
     store, at = _source(ws)
     if at is None:
         return {}
-    names = [each.name for each in _listed(store, at)]
+    names = [each.name for each in _private_collections(store, at)]
     if store is not ws or committed:
         counts = Counter({name: store.engine.count(at, collection=name) for name in names})
     else:
@@ -103,7 +103,7 @@ def _source(ws: Workspace) -> tuple[DocumentStore, At | None]:
     return ws, ws.at() if revision and ws.engine.has_revision(revision) else None
 
 
-def _listed(store: DocumentStore, at: At) -> list[Collection]:
+def _private_collections(store: DocumentStore, at: At) -> list[Collection]:
     private = (each for each in store.engine.collections(at) if each.kind == SYSTEM or each.name in PRIVATE)
     return [each for each in private if each.name != CODEBASE]
 
@@ -111,7 +111,7 @@ def _listed(store: DocumentStore, at: At) -> list[Collection]:
 def _read(store: DocumentStore, at: At) -> list[_Read]:
     return [
         _Read(each, {row.doc_id: row for row in store.engine.documents(at, collection=each.name)})
-        for each in _listed(store, at)
+        for each in _private_collections(store, at)
     ]
 
 

@@ -57,12 +57,12 @@ def find(ws: Workspace) -> Leftovers:
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).excess(megabytes=limits.cache_mb, days=limits.cache_days)
     return Leftovers(
-        _swept(_sizes(spare)),
-        _swept(_sizes(stores)),
-        _swept(_sizes(copies)),
-        _swept(_sizes(files)),
+        _describe(_sizes(spare)),
+        _describe(_sizes(stores)),
+        _describe(_sizes(copies)),
+        _describe(_sizes(files)),
         vectors,
-        _swept(_sizes(exchange.unneeded(ws.places))),
+        _describe(_sizes(exchange.unneeded(ws.places))),
     )
 
 
@@ -73,7 +73,7 @@ def sweep(ws: Workspace) -> Leftovers:
     room on the disk but for names of lock files.
     """
     before = [_sizes(paths) for paths in (_spare(ws), _stores(ws), _copies(ws), _files(ws))]
-    replaced = _swept(_sizes(exchange.unneeded(ws.places)))
+    replaced = _describe(_sizes(exchange.unneeded(ws.places)))
     if replaced.names:
         shutil.rmtree(ws.places.migration)
     for path in _logs(ws):
@@ -95,7 +95,7 @@ def sweep(ws: Workspace) -> Leftovers:
     spare, stores, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*before[:3], files)
     )
-    return Leftovers(_swept(spare), _swept(stores), _swept(copies), _swept(rest), Excess(), replaced)
+    return Leftovers(_describe(spare), _describe(stores), _describe(copies), _describe(rest), Excess(), replaced)
 
 
 def _rewrite_segments(ws: Workspace) -> None:
@@ -182,6 +182,6 @@ def _sizes(paths: Iterable[Path]) -> dict[Path, int]:
     return {path: size_of(path) for path in paths}
 
 
-def _swept(sizes: dict[Path, int]) -> Swept:
+def _describe(sizes: dict[Path, int]) -> Swept:
     names = tuple(os.fsencode(path.name).decode(errors="replace") for path in sizes)
     return Swept(names, sum(sizes.values()))

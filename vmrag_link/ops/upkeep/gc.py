@@ -152,7 +152,7 @@ def needed(ws: Workspace) -> list[str]:
 
 def pinned(ws: Workspace) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first."""
-    return history_pins.everywhere(ws.places)
+    return history_pins.pinned_everywhere(ws.places)
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from vmrag_link.ops.documents.collection_writes import modify
-from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
-from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.ops.documents.drafts import New
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores

@@ -10,7 +10,7 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.remotes.upstream import upstream
+from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool

@@ -26,8 +26,7 @@ from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import Put
-from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.ops.system.collections import Put, entry, with_metadata
 from vmrag_link.settings import agreed_setting, first_of
 from vmrag_link.toolsets.learning.names import file_name, split
 from vmrag_link.workspace import Workspace

@@ -23,7 +23,7 @@ from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.entries import entry
+from vmrag_link.ops.system.collections import entry
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.learning.chats import FILE, file_of
 from vmrag_link.workspace import Workspace

@@ -19,8 +19,7 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
-from vmrag_link.ops.system.collections import EVIDENCE, TEST_RESULTS
-from vmrag_link.ops.system.entries import entry
+from vmrag_link.ops.system.collections import EVIDENCE, TEST_RESULTS, entry
 from vmrag_link.workspace import DocumentStore
 
 FIXED = 0.7

@@ -11,7 +11,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.entries import entry, with_metadata
+from vmrag_link.ops.system.collections import entry, with_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.names import split
 from vmrag_link.workspace import DocumentStore, Workspace

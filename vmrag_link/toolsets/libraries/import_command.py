@@ -16,8 +16,7 @@ from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import FAILED_CHECK, AccessDenied, FetchFailed, FileFailed, UsageInvalid, VmragError, enumerated
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.derived_files import DerivedFiles
-from vmrag_link.ops.documents.leaving_out import LeavingOut
+from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.toolsets.libraries import library, pages
 from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.errors import LibraryRefused, quoted
 from vmrag_link.models import LIBRARY, At, Chunking, Collection
-from vmrag_link.ops.documents import collections, names
+from vmrag_link.ops.documents import collections
 from vmrag_link.workspace import Workspace
 
 DEFAULT = "default"
@@ -16,7 +16,7 @@ CHUNKING = Chunking(size=2048, overlap=256)
 
 def check(name: str) -> None:
     """Raises `NameInvalid`."""
-    names.check(name, option="--library")
+    collections.require_name(name, option="--library")
 
 
 def find(ws: Workspace, at: At, name: str) -> Collection | None:
@@ -28,7 +28,7 @@ def find(ws: Workspace, at: At, name: str) -> Collection | None:
     if found and found.kind != LIBRARY:
         raise LibraryRefused(
             f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
-            hint=f"Take another library, for example: --library {quoted(names.similar(f'{name}-library'))}",
+            hint=f"Take another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
             collection_name=name,
             kind=found.kind,
         )

@@ -13,7 +13,7 @@ from vmrag_link.ops.commits.tables import require
 from vmrag_link.ops.documents import named_files
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.index.holdings import held_now
+from vmrag_link.ops.index.index_status import held_now
 from vmrag_link.toolsets.libraries import library
 from vmrag_link.workspace import Workspace
 

@@ -10,8 +10,8 @@ from vmrag_link.git.ignored import refuse_ignored
 from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents.derived_files import DerivedFiles
 from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.system import stores

@@ -18,8 +18,7 @@ from vmrag_link.models import At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import THOUGHTS
-from vmrag_link.ops.system.entries import entry
+from vmrag_link.ops.system.collections import THOUGHTS, entry
 from vmrag_link.workspace import DocumentStore, Workspace
 
 CUSTOM = "custom:"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.documents.grep import Pattern, grep
+from vmrag_link.ops.documents.reading import Pattern, grep
 from vmrag_link.workspace import Workspace
 
 

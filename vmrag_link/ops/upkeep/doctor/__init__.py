@@ -1,43 +1,30 @@
-"""`vmrag doctor`: a module per topic, with checks and the repairs that lose nothing."""
+"""`vmrag doctor`: the topics that it checks, with the repairs that lose nothing."""
 
 from __future__ import annotations
 
-from vmrag_link.ops.upkeep.doctor import (
-    chroma,
-    chroma_server,
-    configuration,
-    disk,
-    indexes,
-    knowledge,
-    local,
-    pinned,
-    processes,
-    programs,
-    remote,
-)
-from vmrag_link.ops.upkeep.doctor.examination import DoctorReport, Looked, Mended, doctor
-from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.ops.upkeep.doctor import chroma, committed, indexes, knowledge, machine, processes
+from vmrag_link.ops.upkeep.doctor.findings import DoctorReport, Finding, Looked, Mended, Topic, doctor
 
 __all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "doctor"]
 
 TOPICS = (
-    programs.TOPIC,
-    disk.TOPIC,
+    machine.PROGRAMS,
+    machine.DISK,
     processes.LOCKS,
-    configuration.TOPIC,
-    configuration.TOOLSETS,
+    committed.SETTINGS,
+    committed.TOOLSETS,
     knowledge.KNOWLEDGE,
     knowledge.JOURNAL,
-    local.TOPIC,
-    pinned.PIN,
-    pinned.ATTRIBUTED,
+    knowledge.LOCAL,
+    committed.PIN,
+    committed.ATTRIBUTED,
     indexes.VECTORS,
     indexes.VIEWS,
     indexes.COPIES,
-    chroma.TOPIC,
-    chroma_server.TOPIC,
+    chroma.STORES,
+    chroma.SERVER,
     indexes.SYNC,
-    remote.TOPIC,
+    knowledge.REMOTE,
     knowledge.LINKS,
     processes.LEFT,
 )

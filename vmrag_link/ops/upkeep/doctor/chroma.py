@@ -1,4 +1,4 @@
-"""Chroma's stores: do they hold what their indexes hold, and why is one not there?"""
+"""Chroma's stores and the Chroma server: does each hold what its index holds, and if not, why?"""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from vmrag_link.chroma import check
 from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import read_seal
-from vmrag_link.errors import Busy, IndexExtraMissing
+from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server.client import ChromaClient
+from vmrag_link.chroma_server.contents import SharedContents
+from vmrag_link.chroma_server.share import difference, give_up
+from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid
 from vmrag_link.index import verify
 from vmrag_link.index.view import unembedded
+from vmrag_link.ops.follow import chroma
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
+from vmrag_link.sync import chroma_sharing, vouchers
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
 from vmrag_link.workspace import Workspace
 
 
-def stores(ws: Workspace) -> Iterator[Finding]:
+def _check_stores(ws: Workspace) -> Iterator[Finding]:
     """Every byte that is sealed, and every row against the index.
 
     Stores of other formats and settings are only in the way.
@@ -29,7 +37,7 @@ def stores(ws: Workspace) -> Iterator[Finding]:
     for path in chroma.stores.newest():
         if not path.name.endswith(f"-{chroma.stores.settings}"):
             continue
-        problem = _problem(chroma, path)
+        problem = _find_damage(chroma, path)
         if problem and path.exists():  # else another process removes it at this moment
             message = f"Chroma's store {path.name} is damaged: {problem}."
             yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
@@ -39,7 +47,7 @@ def stores(ws: Workspace) -> Iterator[Finding]:
         yield Finding("CHROMA_FAILED", "warning", message, RETRY)
 
 
-def _problem(chroma: ChromaStores, path: Path) -> str:
+def _find_damage(chroma: ChromaStores, path: Path) -> str:
     seal = read_seal(path)
     if seal is None:
         return "it was never finished"
@@ -67,4 +75,50 @@ def _drop(ws: Workspace, finding: Finding) -> str:
     return "Removed it; it is made again where it is needed."
 
 
-TOPIC = Topic("Chroma", stores, {"CHROMA_DAMAGED": _drop})
+def _check_server(ws: Workspace) -> Iterator[Finding]:
+    """Every record of the bound index's collections."""
+    bound = ws.binding if ws.initialized else None
+    if bound is None or ws.server is None or ws.views.problem(bound.revision):
+        return
+    client = ChromaClient(ws.server)
+    try:
+        client.require_database()
+        with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as shared:
+            for contents in shared:
+                for finding in _compare(client, contents, ws.engine, bound.revision):
+                    if finding.code != "CHROMA_SERVER_LACKS" or ws.config.chroma.share != "off":
+                        yield finding
+    except ChromaServerFailed as error:
+        yield Finding("CHROMA_SERVER_FAILED", "warning", error.message, error.hint)
+
+
+def _compare(client: ChromaClient, contents: SharedContents, engine: Engine, revision: str) -> Iterator[Finding]:
+    where = f"{contents.label!r} of {revision[:7]} on the Chroma server ({client.address.shown})"
+    found = client.find(contents.name)
+    if found is None:
+        yield Finding("CHROMA_SERVER_LACKS", "note", f"Collection {where} is not there.", DOCTOR, contents.name)
+        return
+    paid = contents.held.collection.embedding_function in SERVICES
+    vouched = vouchers.digests(engine, contents.contents) if paid else None
+    if why := difference(client, found, contents, vouched):
+        message = f"Collection {where} is not what was put there: {why}."
+        yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)
+
+
+def _share(ws: Workspace, finding: Finding) -> str:
+    """Put it there; what stands in its place goes first."""
+    if ws.config.chroma.share == "off":
+        raise UsageInvalid(
+            "This machine puts nothing on the Chroma server (chroma.share: off).",
+            hint="git config vmrag.chroma.share follow",
+        )
+    if ws.server and names.is_sealed_name(finding.subject):
+        client = ChromaClient(ws.server)
+        if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
+            give_up(client, found)
+    chroma.wait_for_server(ws)
+    return "Put it there anew."
+
+
+STORES = Topic("Chroma", _check_stores, {"CHROMA_DAMAGED": _drop})
+SERVER = Topic("Chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share, "CHROMA_SERVER_CHANGED": _share})

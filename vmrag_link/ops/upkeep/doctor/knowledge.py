@@ -1,4 +1,11 @@
-"""The knowledge base, what was begun on it and not finished, and the queue of links."""
+"""The knowledge base: whether it is sound, what was begun on it and not finished, the queue of
+links, what stays on this machine alone (`system.versioned`: thoughts, chats, evidence), and the
+remote.
+
+Of the remote two things are asked. Does it still hold what it held when it was last asked? `git
+push --mirror` from an ordinary clone takes that away. Is the pin one of this knowledge base's
+revisions? One of another knowledge base may have come here from a remote.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
-from vmrag_link.errors import quoted, set_aside
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
+from vmrag_link.errors import RemoteError, quoted, set_aside
+from vmrag_link.git import plumbing, remotes, transfer, worktrees
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
-from vmrag_link.ops.links import link_queue
+from vmrag_link.ops.links import links
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.system import relocation
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.sync import lease
+from vmrag_link.transport import connection, git_transport, guarded_fetch
+from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace, reasons
 
 QUEUE_BYTES = 500_000
 """Some 8,000 commits: working them off takes the next `vmrag links` a while."""
 
 
-def check(ws: Workspace) -> Iterator[Finding]:
+def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
     if not ws.initialized:
         why = reasons.uninitialized(ws)
@@ -33,7 +44,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     damage = ws.engine.damage()
     if damage:
         yield Finding("KB_DAMAGED", "error", damage, _fetch_again(ws.engine.folder), str(ws.engine.folder))
-    yield from _note(ws)
+    yield from _check_note(ws)
 
 
 def _fetch_again(folder: Path) -> str:
@@ -42,7 +53,7 @@ def _fetch_again(folder: Path) -> str:
     return f"{set_aside(folder)} (what was not pushed is only in there), then: vmrag clone"
 
 
-def _note(ws: Workspace) -> Iterator[Finding]:
+def _check_note(ws: Workspace) -> Iterator[Finding]:
     note = ws.engine.folder / UNCOMMITTED_NAME
     dirty = [each.name for each in ws.engine.branches() if each.dirty]
     if dirty and not note.exists():
@@ -67,7 +78,7 @@ def _mend_note(ws: Workspace, finding: Finding) -> str:
 # -- the journal
 
 
-def journal(ws: Workspace) -> Iterator[Finding]:
+def _check_journal(ws: Workspace) -> Iterator[Finding]:
     """Journal entries that no living process works on."""
     if not ws.initialized:
         return
@@ -122,7 +133,7 @@ def _finish(ws: Workspace, _: Finding) -> str:
 # -- the queue of links
 
 
-def queue(ws: Workspace) -> Iterator[Finding]:
+def _check_links(ws: Workspace) -> Iterator[Finding]:
     try:
         size = ws.places.link_queue.stat().st_size
     except FileNotFoundError:
@@ -135,13 +146,70 @@ def queue(ws: Workspace) -> Iterator[Finding]:
 
 
 def _flush(ws: Workspace, _: Finding) -> str:
-    return f"Linked {link_queue.flush(ws)} commits."
+    return f"Linked {links.flush(ws)} commits."
 
 
-KNOWLEDGE = Topic("knowledge base", check, {"UNCOMMITTED_NOTE": _mend_note})
+def _check_local(ws: Workspace) -> Iterator[Finding]:
+    """Is it sound, as the knowledge base has to be? And is everything where the setting says?"""
+    folder = ws.places.local_kb
+    if ws.local.there and (damage := ws.local.engine.damage()):
+        yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
+    if ws.initialized and (told := relocation.told(ws, committed=True)):
+        yield Finding("SYSTEM_MISPLACED", "note", told, relocation.COMMAND, str(folder))
+
+
+def _check_remote(ws: Workspace) -> Iterator[Finding]:
+    """Asks those remotes that have been asked before, and are trusted."""
+    if not ws.initialized:
+        return
+    yield from _check_root(ws)
+    try:
+        known = [each for each in _addresses(ws) if each.peer and git_transport.last_seen(ws.places, each.key)]
+        for each in known:
+            yield from _check_remote_data(ws, each)
+    except RemoteError as error:
+        yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
+
+
+def _check_root(ws: Workspace) -> Iterator[Finding]:
+    pin, root = ws.target().pin, ws.engine.branch(ROOT_BRANCH)
+    if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
+        return
+    if not ws.engine.is_ancestor(root.head, pin.dolt_commit):
+        message = (
+            f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
+        )
+        yield Finding("PIN_FOREIGN", "error", message, f"To go on with that one: {guarded_fetch.start_over(ws.engine)}")
+
+
+def _addresses(ws: Workspace) -> list[Address]:
+    if not remotes.names(ws.places):
+        return []
+    return destinations.named(ws, destinations.stated_remote(ws))
+
+
+def _check_remote_data(ws: Workspace, address: Address) -> Iterator[Finding]:
+    peer = address.peer
+    if peer and transfer.advertised(ws.places, peer, peer.ref) is None:
+        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {peer.ref} there."
+        yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
+
+
+def _put_back(ws: Workspace, finding: Finding) -> str:
+    for address in _addresses(ws):
+        if address.key == finding.subject:
+            with connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
+                peer.put_back()
+            return f"Pushed back what {quoted(address.text)} held when it was last asked."
+    return "Nothing was left to do."
+
+
+KNOWLEDGE = Topic("knowledge base", _check_knowledge, {"UNCOMMITTED_NOTE": _mend_note})
 JOURNAL = Topic(
     "journal",
-    journal,
+    _check_journal,
     {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish},
 )
-LINKS = Topic("links", queue, {"LINKS_WAITING": _flush})
+LINKS = Topic("links", _check_links, {"LINKS_WAITING": _flush})
+LOCAL = Topic("this machine's own", _check_local)
+REMOTE = Topic("remote", _check_remote, {"REMOTE_LOST": _put_back})

@@ -1,24 +1,128 @@
-"""Where a merge of knowledge starts from.
+"""Ranges of revisions, `A..B` and `A...B`, as git reads them, and the merge bases that they and
+merges of knowledge start from.
 
-Two histories know about it, and each knows what the other does not: git, that a revert or an older
-pin took something back; the knowledge base, that `vmrag merge` has joined revisions.
+Each side of a range is what `revparse` takes; one that is left out is `HEAD`. Of a diff, `A..B` is
+from A to B, and `A...B` from their merge base to B. Of a log, `A..B` is what B contains and A does
+not, and `A...B` what one of them contains and the other does not.
+
+Two histories know where a merge starts from, and each knows what the other does not: git, that a
+revert or an older pin took something back; the knowledge base, that `vmrag merge` has joined
+revisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
+from typing import NamedTuple
 
 from vmrag_link.engines.base import root_of
-from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing
-from vmrag_link.git import pin_merge, plumbing, remotes
+from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
+from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.models import At
 from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 from vmrag_link.workspace import Workspace
+
+_RANGE = re.compile(r"(?P<old>(?:[^{}]|\{[^{}]*\})*?)(?P<dots>\.{2,3})(?P<new>.*)", re.DOTALL)
+"""What stands in braces is an expression of git's, such as `HEAD^{/a..b}`."""
+
+_EXAMPLES = "vmrag diff OLD NEW, vmrag diff OLD..NEW, or vmrag diff OLD...NEW"
+_MOST = 2
 
 _Made = dict[tuple[str, ...], str]
 """The base that was made of those that several commits pin, by these."""
+
+
+class Ends(NamedTuple):
+    """What a diff is between."""
+
+    old: At
+    new: At
+
+
+class Reach(NamedTuple):
+    """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
+
+    heads: tuple[str, ...]
+    without: AbstractSet[str] = frozenset()
+
+
+class NamedRange(NamedTuple):
+    old: str
+    dots: str
+    new: str
+
+
+def is_range(name: str) -> bool:
+    return parse_range(name) is not None
+
+
+def sides(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | None]:
+    """The two names that `[OLD [NEW]]` or a range means; None for one that is left out. Of
+    `OLD...NEW` the first is the revision of the merge base.
+
+    Raises `UsageInvalid` for more names than that; for `...` as `resolve_at`.
+    """
+    if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
+        raise UsageInvalid(f"{' '.join(names)!r} is not what a diff can be between.", hint=_EXAMPLES)
+    if names and (found := parse_range(names[0])):
+        return _base(ws, found) if found.dots == "..." else found.old, found.new
+    old, new, *_ = (*names, None, None)
+    return old, new
+
+
+def ends(ws: Workspace, names: Sequence[str]) -> Ends:
+    """As `sides`; without NEW the documents here, without OLD the revision that they are based on,
+    too.
+
+    Raises `UsageInvalid`, and as `resolve_at`.
+    """
+    old, new = sides(ws, names)
+    return Ends(ws.revision_here() if old is None else resolve_at(ws, old), resolve_at(ws, new or WORKING))
+
+
+def reach(ws: Workspace, name: str | None) -> Reach:
+    """What a revision or a range means to a log; without a name the revision here."""
+    if name is None or name == WORKING:
+        return Reach((ws.revision_here(),))
+    found = parse_range(name)
+    if found is None:
+        return Reach((resolve_rev(ws, name),))
+    old, new = resolve_rev(ws, found.old), resolve_rev(ws, found.new)
+    before = ws.engine.parents([old]).keys()
+    if found.dots == "..":
+        return Reach((new,), before)
+    return Reach((old, new), before & ws.engine.parents([new]).keys())
+
+
+def parse_range(name: str) -> NamedRange | None:
+    match = _RANGE.fullmatch(name)
+    if match is None or not (match["old"] or match["new"]):
+        return None
+    return NamedRange(match["old"] or HEAD, match["dots"], match["new"] or HEAD)
+
+
+def _base(ws: Workspace, asked: NamedRange) -> str:
+    """The merge base; of the commits, too, if both names are git's."""
+    names = asked.old, HEAD if asked.new == WORKING else asked.new
+    old, new = (resolve_rev(ws, name) for name in names)
+    commits = _commit(ws, names[0], old), _commit(ws, names[1], new)
+    return shown_base(ws, old, new, (commits[0], commits[1]) if commits[0] and commits[1] else None)
+
+
+def _commit(ws: Workspace, name: str, revision: str) -> str | None:
+    """The commit of git's that a name means, if it is one that pins the revision."""
+    if ws.engine.has_revision(name):
+        return None
+    with contextlib.suppress(GitReferenceMissing):
+        commit = plumbing.resolve(ws.places, name)
+        return commit if pinned(ws, commit) == revision else None
+    return None
 
 
 def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
@@ -57,6 +161,8 @@ def shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] |
 
 def _bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
     """The engine's base; and what git's bases pin, by commit, where that counts instead."""
+    from vmrag_link.git import pin_merge
+
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
     pinning = {each: revision for each in bases if (revision := pinned_unless_lost(ws, each, ours, theirs))}
@@ -76,12 +182,14 @@ def _one_of(ws: Workspace, pinning: dict[str, str], made: _Made) -> str:
 
     Made once: histories that cross again and again lead to the same commits on 2^n ways.
     """
+    from vmrag_link.merging import revisions
+
     key = tuple(pinning)
     if key not in made:
         found, *others = pinning.values()
         for revision, commits in zip(others, pairwise(pinning), strict=True):
             base = _base_of(ws, found, revision, commits, made)
-            found = virtual_base(ws.engine, base=base, ours=found, theirs=revision)
+            found = revisions.virtual_base(ws.engine, base=base, ours=found, theirs=revision)
         made[key] = found
     return made[key]
 
@@ -115,6 +223,8 @@ def branch_base(ws: Workspace) -> tuple[str, str]:
     `main` or `master`. On the main branch itself, or where nobody knows it, it is the commit
     before; and the beginning of the knowledge base where that pins nothing.
     """
+    from vmrag_link.git import pin_merge
+
     head = plumbing.head(ws.places)
     for ref in _main_branches(ws, head.branch) if head.commit else ():
         commits = pin_merge.merge_bases(ws.places, [head.commit or "", ref])  # none for a branch that does not exist

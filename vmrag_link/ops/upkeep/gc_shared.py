@@ -1,27 +1,104 @@
-"""`vmrag gc --server`: drop what this knowledge base has on a Chroma server and no pin reaches."""
+"""What of the knowledge lies where others use it: `vmrag gc --remote` rewrites a remote's knowledge
+base without garbage, or repairs it; `vmrag gc --server` drops what this knowledge base has on a
+Chroma server and no pin reaches.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from vmrag_link.chroma_server import names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.share import give_up, is_current
-from vmrag_link.engines.base import reserved, root_of
-from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
+from vmrag_link.engines.base import ROOT_BRANCH, reserved, root_of
+from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.fetch import nothing_at
 from vmrag_link.ops.upkeep.gc import needed, pinned
 from vmrag_link.progress import LOOKING_UP
 from vmrag_link.sync.assumed_collections import assumed, rows_at
+from vmrag_link.transport import connection
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.direct_transport import DirectTransport
+from vmrag_link.transport.git_transport import GitTransport
+from vmrag_link.transport.publish import PublishRequest, publish
 from vmrag_link.workspace import Workspace
 
 DAYS = 7
 """A collection that is younger stays: it may be of a colleague's commit that is not pushed yet."""
 
 _DAY = 86_400
+
+
+class RemoteSize(Record, frozen=True):
+    """Bytes of the knowledge base there, and the pushes whose segments the host keeps besides."""
+
+    bytes: int
+    pushes: int
+
+
+class RemoteGcReport(Record, frozen=True):
+    """`applied` False: nothing was done. `after` None then.
+
+    `damaged`: what is there cannot be read; `before` is None then.
+    """
+
+    applied: bool
+    remote: str
+    damaged: str
+    before: RemoteSize | None
+    after: RemoteSize | None
+
+
+def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) -> RemoteGcReport:
+    """Rewrite the remote; everything that its branches reach stays.
+
+    A damaged one is replaced by what it held at the last fetch, as far as that is here, and what
+    git's refs pin. Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then),
+    `RemoteInvalid` for a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`,
+    and as `ops.remotes.fetch.fetch`.
+    """
+    address = destinations.asked(ws, remote)[0]
+    with connection.carried(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
+        damaged, before, pinned = "", None, []
+        try:
+            if not peer.fetch():
+                raise nothing_at(address)
+            before = _measure(peer)
+        except (RemoteDamaged, KnowledgeRefused) as error:
+            pinned = _pins(ws)
+            if not pinned and not peer.heads():
+                raise
+            damaged = error.message
+        if not apply:
+            return RemoteGcReport(False, address.text, damaged, before, None)
+        peer.replace(lambda key, url: _write(ws, address.key, Address(key, address.text, url=url), pinned))
+        return RemoteGcReport(True, address.text, damaged, before, _measure(peer))
+
+
+def _pins(ws: Workspace) -> list[str]:
+    """What git's refs pin, and what is here, newest first.
+
+    Nothing else of ours was ever meant to be pushed.
+    """
+    found = (pin.dolt_commit for pin, _ in history_pins.read_pins(ws.places, reflogs=False))
+    return [revision for revision in dict.fromkeys(found) if ws.engine.has_revision(revision)]
+
+
+def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> None:
+    """The root goes first: it becomes the default branch, which nobody can delete."""
+    heads = {name: head for name, head in ws.engine.remote_heads(known).items() if ws.engine.has_revision(head)}
+    ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
+    publish(ws.engine, fresh.key, DirectTransport(ws.engine, fresh), PublishRequest({}, pinned))
+
+
+def _measure(peer: GitTransport) -> RemoteSize:
+    return RemoteSize(*peer.size())
 
 
 class DroppedCollection(Record, frozen=True):
@@ -58,14 +135,14 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
         )
     client = ChromaClient(ws.server)
     owner = names.owner_of(root_of(ws.engine))
-    wanted = _wanted(ws, owner)
+    wanted = _needed_collections(ws, owner)
     there = client.collections()
     ours = [each for each in there if names.is_ours(each.name, owner)]
     going = [each for each in ours if each.name not in wanted and _is_old(each, time.time() - days * _DAY)]
     if apply:
         for each in going:
             give_up(client, each)
-    dropped = tuple(_described(each) for each in sorted(going, key=lambda each: each.name))
+    dropped = tuple(_describe(each) for each in sorted(going, key=lambda each: each.name))
     return ServerGcReport(apply, ws.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
 
 
@@ -77,19 +154,19 @@ def _is_old(found: RemoteCollection, before: float) -> bool:
     return seal is None or seal.made < before
 
 
-def _described(found: RemoteCollection) -> DroppedCollection:
+def _describe(found: RemoteCollection) -> DroppedCollection:
     seal = names.seal_of(found.metadata)
     label = (found.metadata or {}).get("collection", "")
     return DroppedCollection(found.name, label if isinstance(label, str) else "", seal.count if seal else 0)
 
 
-def _wanted(ws: Workspace, owner: str) -> set[str]:
+def _needed_collections(ws: Workspace, owner: str) -> set[str]:
     """The names of all collections that some revision needs."""
     revisions = list(dict.fromkeys(_revisions(ws)))
     with ws.progress.task(LOOKING_UP, len(revisions)) as task:
         found = set[str]()
         for revision in revisions:
-            found |= {names.collection_name(owner, contents) for contents in _contents(ws, revision)}
+            found |= {names.collection_name(owner, contents) for contents in _contents_of(ws, revision)}
             task.advance()
     return found
 
@@ -108,7 +185,7 @@ def _revisions(ws: Workspace) -> Iterator[str]:
     yield from (each for each in ws.engine.known_heads() if ws.engine.has_revision(each))
 
 
-def _contents(ws: Workspace, revision: str) -> Iterable[str]:
+def _contents_of(ws: Workspace, revision: str) -> Iterable[str]:
     rows = rows_at(ws.engine, revision)
     headers = ws.engine.headers(revision)
     for name, some in itertools.groupby(headers, key=attrgetter("collection")):

@@ -1,21 +1,30 @@
-"""The pin in work tree and index, and the attributes that have our driver merge it."""
+"""What is committed with the code: the pin in work tree and index, the attributes that have our
+driver merge it, and the settings of `.vmrag.yaml`, with what git's configuration says in their
+place.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from vmrag_link import config, toolset
+from vmrag_link.config import AGREE
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.pins.attributes import ATTRIBUTES
+from vmrag_link.ops.pins.pinning import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
-from vmrag_link.paths import PIN_NAME, what_it_is
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, what_it_is
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace
 
+_WITHOUT_EFFECT = re.compile(r"^(git config (\S+)|.*): (\S+) has no effect any more")
+_MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+)\?")
 
-def check(ws: Workspace) -> Iterator[Finding]:
+
+def _check_pin(ws: Workspace) -> Iterator[Finding]:
     """Where nothing is pinned and no knowledge base is there, the topic `knowledge` says so."""
     data = plumbing.pin_bytes(ws.places)
     if data is not None:
@@ -44,7 +53,7 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
 
 
-def attributes(ws: Workspace) -> Iterator[Finding]:
+def _check_attributes(ws: Workspace) -> Iterator[Finding]:
     """Nothing where nothing is pinned."""
     if plumbing.pin_bytes(ws.places) is None:
         return
@@ -72,5 +81,36 @@ def _other_line(ws: Workspace) -> str:
     return f"Take out of {where} the later line that matches {PIN_NAME} and sets merge."
 
 
-PIN = Topic("pin", check)
-ATTRIBUTED = Topic("attributes", attributes)
+def _check_settings(ws: Workspace) -> Iterator[Finding]:
+    """Settings that cannot be used stop every command; what was ignored is a warning each."""
+    for warning in ws.settings.loaded.warnings:
+        yield Finding("CONFIG_IGNORED", "warning", warning, _fix_of_setting(warning))
+
+
+def _fix_of_setting(warning: str) -> str:
+    if wrong := _MISSPELLED.search(warning):
+        name, meant = wrong.groups()
+        return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
+    if old := _WITHOUT_EFFECT.search(warning):
+        return f"git config --unset-all {old[2]}" if old[2] else f"Take {old[3]} out of {old[1]}."
+    return AGREE
+
+
+def _check_toolsets(ws: Workspace) -> Iterator[Finding]:
+    """Toolsets that cannot be used, and settings that none reads."""
+    found = toolset.installed()
+    for problem in found.problems:
+        yield Finding("TOOLSET_BROKEN", "warning", problem, "Install its package again, or another version of it.")
+    read = {section for each in found.toolsets.values() for section in each.settings}
+    for section, line in config.foreign_sections(config.own_text(ws.places.config), CONFIG_NAME).items():
+        if section not in read:
+            said = f"{CONFIG_NAME}, line {line}: no toolset that is installed here reads the section {section}."
+            yield Finding(
+                "SECTION_UNREAD", "warning", said, "Install the toolset that does, or delete the section.", section
+            )
+
+
+PIN = Topic("pin", _check_pin)
+ATTRIBUTED = Topic("attributes", _check_attributes)
+SETTINGS = Topic("settings", _check_settings)
+TOOLSETS = Topic("toolsets", _check_toolsets)

@@ -1,0 +1,165 @@
+"""What the machine gives: git, `vmrag` itself, the programs and the kernel that both rely on, room
+on the disk, and the right to write where something has to be written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from vmrag_link import __version__, proc
+from vmrag_link.chroma import bindings
+from vmrag_link.conversion.child import confinement
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
+from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
+from vmrag_link.git import sharing
+from vmrag_link.git.run import git
+from vmrag_link.index.views import segments_of
+from vmrag_link.ops.upkeep import garbage
+from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
+from vmrag_link.paths import require_folders, size_of
+from vmrag_link.workspace import Workspace
+
+GIT_NEEDED = (2, 34)
+"""`git add --sparse` came with it, which stages a pin that a sparse work tree leaves out."""
+MEGABYTE = 1_000_000
+
+
+def _check_programs(ws: Workspace) -> Iterator[Finding]:
+    yield from _check_git(ws)
+    yield from _check_path()
+    yield from _check_engine(ws)
+    yield from _check_conversion()
+    yield from _check_chroma(ws)
+
+
+def _check_git(ws: Workspace) -> Iterator[Finding]:
+    said = git(ws.places, "version").text
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found and (int(found[1]), int(found[2])) < GIT_NEEDED:
+        needed = ".".join(map(str, GIT_NEEDED))
+        message = f"git is of version {found[0]}; what vmrag asks of it needs {needed}."
+        yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
+
+
+def _check_engine(ws: Workspace) -> Iterator[Finding]:
+    """Whether this machine can run the engine of the knowledge base, or of the one to come."""
+    there = engine_of(ws.places.kb)
+    try:
+        opening.require(there or ws.config.engine, ws.settings.dolt_access)
+    except (ConfigInvalid, DoltMissing, EngineFailed) as error:
+        yield Finding(error.code, "error" if there else "warning", error.message, error.hint, str(ws.places.kb))
+    if there == "dolt" and find_spec("doltcli") is None:
+        from vmrag_link.engines.dolt import program
+
+        message = "doltcli is not installed: Dolt's program is run without it."
+        install = program.how_to_install_doltcli(sys.version_info[:2])
+        yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
+
+
+def _check_chroma(ws: Workspace) -> Iterator[Finding]:
+    """A store that nobody asked for is off without chromadb, which takes nothing from answers."""
+    if (error := bindings.unsupported()) is None or ws.config.index.chroma == "off":
+        return
+    fix = f"{shlex.quote(sys.executable)} -m {error.hint}" if error.hint.startswith("pip ") else error.hint
+    if ws.config.index.chroma == "auto":
+        message = f"{error.message} So there is none for other Chroma clients (index.chroma: auto); answers need none."
+        yield Finding(error.code, "note", message, fix, "chroma")
+    else:
+        message = f"{error.message} None is made, though index.chroma wants one."
+        yield Finding(error.code, "warning", message, fix, "chroma")
+
+
+def _check_path() -> Iterator[Finding]:
+    """A `vmrag` beside the interpreter that runs this needs no look inside."""
+    own = Path(sys.executable).with_name("vmrag")
+    path = shutil.which("vmrag")
+    if path is None:
+        message = "There is no vmrag on PATH: the commands in vmrag's messages cannot be run as they stand."
+        yield Finding("PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
+    elif not (own.exists() and own.samefile(path)):
+        said = proc.run([path, "--version"]).text.split() if path == proc.find("vmrag") else []
+        if __version__ not in said:
+            version = next(iter(said[2:]), "unknown")  # vmrag, version 0.1.0
+            message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
+            fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
+            yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
+
+
+def _check_conversion() -> Iterator[Finding]:
+    if missing := confinement.missing():
+        message = (
+            f"Files are converted without {' and without '.join(missing)}, which this system does not have: "
+            "a library in C that a file breaks is not kept from your files or from programs."
+        )
+        fix = "Import PDF and Office files of strangers on Linux 5.13 or newer, on x86_64 or aarch64."
+        yield Finding("CONVERSION_LESS_CONFINED", "note", message, fix)
+
+
+def _check_disk(ws: Workspace) -> Iterator[Finding]:
+    yield from _check_folders(ws)
+    yield from _check_rights(ws)
+    yield from _check_writable(ws)
+    yield from _check_room(ws)
+
+
+def _check_folders(ws: Workspace) -> Iterator[Finding]:
+    for folder in ws.places.folders:
+        try:
+            require_folders(folder)
+        except FileFailed as error:
+            yield Finding("NO_FOLDER", "error", error.message, error.hint, str(folder))
+
+
+def _check_rights(ws: Workspace) -> Iterator[Finding]:
+    for folder in sharing.too_open(ws.places):
+        message = (
+            f"Other users of this machine can look into {folder}: they read it, and may stop every write by a lock."
+        )
+        yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
+    for folder in sharing.too_closed(ws.places):
+        message = f"{sharing.KEY} shares this repository, and others cannot use {folder}: somebody closed it, or it was made before."
+        fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
+        yield Finding("NOT_SHARED", "note", message, fix, str(folder))
+
+
+def _close(ws: Workspace, finding: Finding) -> str:
+    sharing.tighten(ws.places)
+    return f"Took the rights of others away from {finding.subject}."
+
+
+def _check_writable(ws: Workspace) -> Iterator[Finding]:
+    places = ws.places
+    folders = [places.git_dir, places.shared, places.kb, places.views, places.segments, places.working_copies]
+    folders += [places.journal, places.locks, places.own, places.local_kb]
+    files = [places.kb / DOLTLITE_FILE, places.kb / DOLT_FOLDER, places.local_kb / DOLTLITE_FILE, places.embeddings]
+    paths = [*dict.fromkeys(folders), *files]
+    for path in paths:
+        if path.exists() and not os.access(path, os.W_OK):
+            message = f"{path} cannot be written: nothing that would be stored there is."
+            yield Finding("READ_ONLY", "error", message, f"chmod u+w {quoted(path)}", str(path))
+
+
+def _check_room(ws: Workspace) -> Iterator[Finding]:
+    """An index is built beside the present one, and `vmrag gc` writes the knowledge base anew."""
+    bound = ws.binding
+    index = sum(segments_of(ws.places.views / bound.view).values()) if bound else 0
+    needed = max(2 * index, size_of(ws.places.kb))
+    folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
+    free = shutil.disk_usage(folder).free
+    enough = max(needed, garbage.CROWDED)
+    if free < enough:
+        level: Level = "error" if free < garbage.CROWDED else "warning"
+        message = f"{free / MEGABYTE:.0f} MB are free; to build the index again may take {enough / MEGABYTE:.0f} MB."
+        yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
+
+
+PROGRAMS = Topic("programs", _check_programs)
+DISK = Topic("disk", _check_disk, {"OPEN_TO_OTHERS": _close})
