@@ -10,7 +10,7 @@ from typing import Literal
 import click
 import msgspec
 
-from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
+from vmrag_link.cli import output, resolve_dialog, texts
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.pin import loss_lines
@@ -177,7 +177,7 @@ def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport
     if not rows:
         raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
     for row in rows:
-        merged = editing.merged_by_tool(ws, row.conflict, tool)
+        merged = texts.merged_by_tool(ws, row.conflict, tool)
         if merged is not None:
             report = operation.resolve(ws, [row.id], Decision(text=merged, edited=True))
     return operation.conflicts(ws) if report.conflicts else report
@@ -188,7 +188,7 @@ def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
         yield from loss_lines(report.losses)
     for row in report.conflicts:
         if shown:
-            yield from conflict_view.lines(row, report.labels)
+            yield from resolve_dialog.lines(row, report.labels)
         else:
             yield f"{output.style('conflict', fg='red')}  {row.id}"
     if report.conflicts:
