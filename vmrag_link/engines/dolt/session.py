@@ -11,11 +11,15 @@ import msgspec
 
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.dolt import anchors, history, known_branches, schema, unfinished
+from vmrag_link.engines.dolt import history, known_branches, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.known_branches import KnownBranches
+from vmrag_link.engines.dolt.literals import identifier
 from vmrag_link.engines.limits import Limits
 from vmrag_link.models import At, KbBranch, Working
+
+_AUTHOR = "vmrag <vmrag@localhost>"
+"""Of the revisions that only keep others."""
 
 _REVISIONS = 20
 """How many revisions that are no heads are known to be here."""
@@ -85,6 +89,9 @@ class DoltSession(BaseSession):
     def require_revision(self, revision: str) -> None:
         history.require(self.connection, revision)
 
+    def merge_base(self, one: str, other: str) -> str | None:
+        return history.merge_base(self.connection, one, other)
+
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self.connection, ancestor, descendant)
 
@@ -125,8 +132,24 @@ class DoltSession(BaseSession):
     def drop_branch(self, name: str) -> None:
         self.connection.call("dolt_branch", "-D", name)
 
-    def anchored(self, head: str | None, revision: str, message: str) -> str:
-        return anchors.kept(self.connection, head, revision, message)
+    def join(self, head: str, revision: str, message: str) -> str:
+        connection = self.connection
+        with unfinished.branch(connection, revision) as at:
+            for row in connection.rows("SHOW TABLES", at=at):
+                connection.change([f"DROP TABLE {identifier(str(name))}" for name in row.values()], at=at)
+            emptied = self._commit_all(at, message)
+            connection.call("dolt_reset", "--soft", head, at=at)
+            self._commit_all(at, message)
+            connection.call("dolt_merge", "--no-ff", "--author", _AUTHOR, "-m", message, emptied, at=at)
+            return self._head(at)
+
+    def _commit_all(self, at: str, message: str) -> str:
+        """The head afterwards; what is equal to its parent is not committed."""
+        self.connection.call("dolt_commit", "-A", "--skip-empty", "--author", _AUTHOR, "-m", message, at=at)
+        return self._head(at)
+
+    def _head(self, at: str) -> str:
+        return str(self.connection.value("dolt_hashof('HEAD')", at=at))
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):

@@ -152,6 +152,12 @@ class DoltliteSession(BaseSession):
     def require_revision(self, revision: str) -> None:
         history.require(self.main, revision)
 
+    def has_revision(self, revision: str) -> bool:
+        return history.exists(self.main, revision)
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        return history.merge_base(self.main, one, other)
+
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self.main, ancestor, descendant)
 
@@ -171,10 +177,18 @@ class DoltliteSession(BaseSession):
     def drop_branch(self, name: str) -> None:
         self.main.execute("SELECT dolt_branch('-D', ?)", (name,))
 
-    def anchored(self, head: str | None, revision: str, message: str) -> str:
-        from vmrag_link.engines.doltlite import anchors
-
-        return anchors.kept(self.main, head, revision, message, self.connection)
+    def join(self, head: str, revision: str, message: str) -> str:
+        """Takes 5-10 ms and a few KB, whatever the revision holds."""
+        with unfinished.branch(self.main, revision, self.connection) as connection:
+            with connection.transaction():
+                for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                    quoted = table.replace('"', '""')
+                    connection.execute(f'DROP TABLE "{quoted}"')
+            emptied = _commit_all(connection, message)
+            connection.execute("SELECT dolt_reset('--soft', ?)", (head,))
+            _commit_all(connection, message)
+            connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, emptied))
+            return _head(connection)
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
@@ -184,3 +198,14 @@ class DoltliteSession(BaseSession):
             self.main.execute_long("SELECT dolt_gc()")
             extent.note(self.file)
         permissions.settle(self.folder)  # it is a new file
+
+
+def _commit_all(connection: Connection, message: str) -> str:
+    """The head afterwards; what is equal to its parent is not committed."""
+    connection.execute("SELECT dolt_commit_all('-A', '--skip-empty', '-m', ?)", (message,))
+    return _head(connection)
+
+
+def _head(connection: Connection) -> str:
+    head: str = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
+    return head
