@@ -24,8 +24,8 @@ from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.ddl import STATEMENTS
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection

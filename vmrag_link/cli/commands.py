@@ -88,6 +88,7 @@ MODULES = {
     "help": "help_",
     "links": "link.links",
     "completion": "help_.completion",
+    "branch": "merge.branch",
     **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
 }
 """The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""

@@ -17,8 +17,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines import logical, records, tables
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.limits import MEGABYTE, Limits
-from vmrag_link.engines.records import ROWS_HINT
-from vmrag_link.engines.tables import Table
+from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import KnowledgeRefused, LimitExceeded, RowsInvalid, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME

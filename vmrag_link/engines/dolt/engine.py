@@ -15,17 +15,15 @@ from vmrag_link.engines.dolt import (
     program,
     reading,
     remotes,
-    server_check,
     server_database,
     transfer,
-    unfinished,
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.server import Server
-from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.sql_engine import SqlEngine
@@ -132,7 +130,7 @@ class DoltEngine(SqlEngine[DoltSession]):
 
     def damage(self) -> str:
         if self.shared:
-            return server_check.damage(self._session)
+            return inspection.server_damage(self._session)
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself
             try:
@@ -261,5 +259,5 @@ class DoltEngine(SqlEngine[DoltSession]):
         self._session.check(start or LINKS_BRANCH, with_links=True)
         if start is None:
             return links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
-        with unfinished.branch(connection, start) as at:
+        with unfinished_branch(connection, start) as at:
             return links.commit(connection, at, put, remove, message=message, author=author, date=date)

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
-from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.logical_rows import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
+from vmrag_link.engines.logical import LogicalRows, merged
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, ROWS_HINT, Table, beyond
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
 
@@ -301,7 +300,7 @@ def _next_key(before: str | None, found: object) -> str:
     again: bytes that are no UTF-8 come as another text.
     """
     if not isinstance(found, str) or (before is not None and found <= before):
-        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=records.ROWS_HINT)
+        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=ROWS_HINT)
     return found
 
 

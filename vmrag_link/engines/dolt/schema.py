@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from vmrag_link import terminal_text
 from vmrag_link.engines import inspection, tables
 from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal
-from vmrag_link.engines.records import ROWS_HINT, exact
-from vmrag_link.engines.tables import Table
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
+from vmrag_link.engines.records import exact
+from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
 META = "vmrag_meta"

@@ -1,4 +1,11 @@
-"""An open knowledge base: its connection, and the places that were checked."""
+"""An open knowledge base: its connection, the places that were checked, and what is known of its
+branches without asking.
+
+A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
+takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
+for; the note counts until the stamp changes, which every write does, by whatever program
+(`engines.stamps.dolt`).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +16,36 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines import stamps
+from vmrag_link.engines.base import LINKS_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.dolt import history, known_branches, schema, unfinished
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.known_branches import KnownBranches
-from vmrag_link.engines.dolt.literals import identifier
+from vmrag_link.engines.dolt import history, schema
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
 from vmrag_link.engines.limits import Limits
-from vmrag_link.models import At, KbBranch, Working
+from vmrag_link.engines.stamps import Stamp
+from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.paths import write_atomically
+
+
+@contextlib.contextmanager
+def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
+    """The branch, made at the revision and dropped at the end. Do not nest.
+
+    The caller holds the write lock until the result is anchored.
+    """
+    # With -f: it is there after a kill, and where a session has proved by it that it may write.
+    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
+    try:
+        yield UNFINISHED_BRANCH
+    finally:
+        drop_unfinished(connection)
+
+
+def drop_unfinished(connection: SqlConnection) -> None:
+    """Remove the branch, if it is there. The caller holds the write lock."""
+    if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
+        connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)
+
 
 _AUTHOR = "vmrag <vmrag@localhost>"
 """Of the revisions that only keep others."""
@@ -101,10 +130,10 @@ class DoltSession(BaseSession):
     def branches(self) -> list[KbBranch]:
         if known := self._known():
             return [*known.branches]
-        stamp = known_branches.stamp(self.folder)
+        stamp = _known_stamp(self.folder)
         found = history.branches(self.connection)
         if stamp:
-            known_branches.note(self.folder, KnownBranches(stamp, tuple(found)))
+            _note_known(self.folder, KnownBranches(stamp, tuple(found)))
         return found
 
     def branch(self, name: str) -> KbBranch | None:
@@ -119,12 +148,12 @@ class DoltSession(BaseSession):
         found = bool(history.existing(self.connection, [revision]))
         if known and found:
             revisions = (*known.revisions[-_REVISIONS:], revision)
-            known_branches.note(self.folder, msgspec.structs.replace(known, revisions=revisions))
+            _note_known(self.folder, msgspec.structs.replace(known, revisions=revisions))
         return found
 
     def _known(self) -> KnownBranches | None:
         """What need not be asked of a program that would have to be started for it."""
-        return known_branches.read(self.folder) if self.connection.asleep else None
+        return _read_known(self.folder) if self.connection.asleep else None
 
     def set_branch(self, name: str, to: str) -> None:
         self.connection.call("dolt_branch", "-f", name, to)
@@ -134,7 +163,7 @@ class DoltSession(BaseSession):
 
     def join(self, head: str, revision: str, message: str) -> str:
         connection = self.connection
-        with unfinished.branch(connection, revision) as at:
+        with unfinished_branch(connection, revision) as at:
             for row in connection.rows("SHOW TABLES", at=at):
                 connection.change([f"DROP TABLE {identifier(str(name))}" for name in row.values()], at=at)
             emptied = self._commit_all(at, message)
@@ -153,7 +182,45 @@ class DoltSession(BaseSession):
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
-            unfinished.drop(self.connection)
+            drop_unfinished(self.connection)
             self.connection.call("dolt_gc")
             self.connection.release()  # a server ends all sessions by it
             self._versions.clear()
+
+
+_KNOWN_NAME = "branches.json"
+
+
+class KnownBranches(Record, frozen=True):
+    """All branches at a stamp, and other revisions that are here."""
+
+    stamp: Stamp
+    branches: tuple[KbBranch, ...]
+    revisions: tuple[str, ...] = ()
+
+    def has(self, revision: str) -> bool:
+        return revision in self.revisions or any(each.head == revision for each in self.branches)
+
+
+def _known_stamp(folder: Path) -> Stamp | None:
+    """None where there is no repository in the folder: a server's is written by others."""
+    try:
+        return stamps.dolt(folder)
+    except FileNotFoundError:
+        return None
+
+
+def _read_known(folder: Path) -> KnownBranches | None:
+    """What is known, if it still holds."""
+    try:
+        found = msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=KnownBranches)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+    return found if found.stamp == _known_stamp(folder) else None
+
+
+def _note_known(folder: Path, known: KnownBranches) -> None:
+    """Nothing is noted where something was written since it was asked for."""
+    if known.stamp == _known_stamp(folder) and _read_known(folder) != known:
+        with contextlib.suppress(OSError):  # a courtesy to the next command
+            write_atomically(folder / _KNOWN_NAME, msgspec.json.encode(known), durable=False)

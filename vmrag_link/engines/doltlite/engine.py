@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH
-from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, unfinished, writing
+from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, writing
+from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
-from vmrag_link.engines.doltlite.differing import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import DoltliteSession
+from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.sql_engine import SqlEngine
@@ -33,9 +32,6 @@ from vmrag_link.models import (
     Working,
 )
 
-if TYPE_CHECKING:
-    from vmrag_link.engines.doltlite.comparison import DoltliteComparison
-
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
@@ -48,8 +44,6 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
-        from vmrag_link.engines.doltlite.comparison import DoltliteComparison
-
         return DoltliteComparison(self._session)
 
     @classmethod
@@ -234,6 +228,6 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
     ) -> str | None:
         connect = functools.partial(self._session.connection, with_links=True)
-        opened = unfinished.branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
+        opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
             return links.commit(connection, put, remove, message=message, author=author, date=date)

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.doltlite import extent, history, links, schema, unfinished
+from vmrag_link.engines.doltlite import extent, history, links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
+
+
+@contextlib.contextmanager
+def unfinished_branch(main: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
+    """A connection on the branch, which is made at the revision and dropped at the end. Do not
+    nest.
+
+    The caller holds the write lock until the result is anchored. `connect` opens a connection on a
+    branch.
+    """
+    drop_unfinished(main)
+    main.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
+    try:
+        with connect(UNFINISHED_BRANCH) as connection:
+            yield connection
+    finally:
+        drop_unfinished(main)
+
+
+def drop_unfinished(main: Connection) -> None:
+    """Remove the branch, if a kill has left it. The caller holds the write lock."""
+    if main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
+        main.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
+
 
 IDLE = 2
 """Connections for reading that stay open: a sync reads both ends of a difference several times."""
@@ -179,7 +203,7 @@ class DoltliteSession(BaseSession):
 
     def join(self, head: str, revision: str, message: str) -> str:
         """Takes 5-10 ms and a few KB, whatever the revision holds."""
-        with unfinished.branch(self.main, revision, self.connection) as connection:
+        with unfinished_branch(self.main, revision, self.connection) as connection:
             with connection.transaction():
                 for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
                     quoted = table.replace('"', '""')
@@ -193,7 +217,7 @@ class DoltliteSession(BaseSession):
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
             self._close_idle()
-            unfinished.drop(self.main)
+            drop_unfinished(self.main)
             extent.forget(self.file)
             self.main.execute_long("SELECT dolt_gc()")
             extent.note(self.file)
@@ -202,7 +226,7 @@ class DoltliteSession(BaseSession):
 
 def _commit_all(connection: Connection, message: str) -> str:
     """The head afterwards; what is equal to its parent is not committed."""
-    connection.execute("SELECT dolt_commit_all('-A', '--skip-empty', '-m', ?)", (message,))
+    connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
     return _head(connection)
 
 
