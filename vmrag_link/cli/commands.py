@@ -89,6 +89,7 @@ MODULES = {
     "links": "link.links",
     "completion": "help_.completion",
     "branch": "merge.branch",
+    "sync": "pin.sync",
     **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
 }
 """The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""

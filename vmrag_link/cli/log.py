@@ -108,12 +108,12 @@ def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) 
     if oneline:
         yield from history_view.revision_line(step.info)
     else:
-        yield from history_view.revision_entry(step.info, _said(found, step))
+        yield from history_view.revision_entry(step.info, _change_text(found, step))
     if form:
         yield from ("", *history_view.diff_lines(found.diff(step, history_view.DETAILS[form]), form), "")
 
 
-def _said(found: Revisions, step: LogStep) -> str:
+def _change_text(found: Revisions, step: LogStep) -> str:
     """What the revision changed, or what became of the document that was asked for."""
     change = step.document
     if change is None:

@@ -131,7 +131,7 @@ def command(
             packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
             provenance.refuse_outdated(ws, packed.notes, strict=strict)
             nothing = "" if packed.passages else _nothing(ws, asked, at)
-            shown = _shown(invocation, ws, packed, _packed_lines(packed, nothing))
+            shown = _passages_answer(invocation, ws, packed, _packed_lines(packed, nothing))
         else:
             lines = 0 if full and context is None else context
             report = operation.passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
@@ -141,7 +141,7 @@ def command(
             invocation.warn_of_push(ws)
             nothing = "" if report.results else _nothing(ws, asked, at)
             commit = report.kb.sources.commit if at and report.kb.sources else None
-            shown = _shown(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
+            shown = _passages_answer(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
     answering.emit(invocation, shown.report, shown.lines, shown.notes)
     if shown.hint:
         output.complain(shown.hint, "hint:")
@@ -193,7 +193,7 @@ def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableSt
     return ws if at else stores.holding_all(ws, asked.collections or ())
 
 
-def _shown(
+def _passages_answer(
     invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
 ) -> ShownAnswer:
     outdated = [report.stale.sentence] if report.stale else []

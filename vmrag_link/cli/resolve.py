@@ -113,9 +113,9 @@ def command(
             case "decide":
                 report = operation.resolve(ws, ids, decision)
             case "worktree":
-                report = operation.take_texts(ws, worktree_texts(ws, _named(ws, ids)))
+                report = operation.take_texts(ws, worktree_texts(ws, _open_merge(ws, ids)))
             case "tool":
-                report = _with_tool(ws, _named(ws, ids), tool or "")
+                report = _with_tool(ws, _open_merge(ws, ids), tool or "")
             case "ask":
                 report = resolve_dialog.ask(ws, operation.conflicts(ws, ids), ids)
             case "lost":
@@ -164,7 +164,7 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
     return parts
 
 
-def _named(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
+def _open_merge(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
     """The open merge with the conflicts named, by default all."""
     report = operation.conflicts(ws, wanted)
     rows = tuple(each for each in report.conflicts if not wanted or each.id in wanted)

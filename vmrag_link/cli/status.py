@@ -179,7 +179,7 @@ def _uncommitted(changes: PendingChanges, most: int | None) -> Iterator[str]:
         yield "Documents not committed:"
         yield '  (use "vmrag diff" to see, "vmrag commit" to keep them)'
         yield '  (use "vmrag restore NAME" to discard them)'
-        yield from _cut(lines, most)
+        yield from _fair_share(lines, most)
 
 
 def _files(files: FileChanges, most: int | None) -> Iterator[str]:
@@ -188,13 +188,13 @@ def _files(files: FileChanges, most: int | None) -> Iterator[str]:
         yield "Files that differ from their documents:"
         yield from (f'  (use "{command}")' for command in files.commands)
         lines = (_Line(each.kind, (each.collection, each.kind), each.path) for each in files.files)
-        yield from _cut(list(lines), most)
+        yield from _fair_share(list(lines), most)
     if files.unknown:
         yield ""
         yield f"Not compared with their documents, because they have to be converted first: {plural(files.unknown, 'file')}."
 
 
-def _cut(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
+def _fair_share(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
     """Each group gets as many lines as any other; what one does not need is shared by the rest."""
     groups: dict[Hashable, list[_Line]] = {}
     for each in lines:
@@ -206,7 +206,7 @@ def _cut(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
         shares[group] = min(len(groups[group]), max(1, left // (len(groups) - number)))
         left -= shares[group]
     for group, members in groups.items():
-        yield from (_shown(each) for each in members[: shares[group]])
+        yield from (_coloured_line(each) for each in members[: shares[group]])
         for each in members[shares[group] :]:
             hidden[each.kind] = hidden.get(each.kind, 0) + 1
     if hidden:
@@ -214,6 +214,6 @@ def _cut(lines: Sequence[_Line], most: int | None) -> Iterator[str]:
         yield f"{_INDENT}… and {more} (-v shows all)"
 
 
-def _shown(line: _Line) -> str:
+def _coloured_line(line: _Line) -> str:
     label = output.style(f"{line.kind}:".ljust(_WIDTH), fg=_COLOURS[line.kind])
     return f"{_INDENT}{label}{line.text}"

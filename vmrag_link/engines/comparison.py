@@ -32,6 +32,66 @@ DocumentKey = tuple[str, str]
 
 _Before = TypeVar("_Before")
 _After = TypeVar("_After")
+S = TypeVar("S", bound=BaseSession)
+
+
+class RowComparison(ABC, Generic[S]):
+    """Keeps the latest difference between revisions: a sync asks for it several times."""
+
+    def __init__(self, session: S) -> None:
+        self._session = session
+        self._latest: tuple[tuple[str, str], Difference] | None = None
+
+    @abstractmethod
+    def difference(self, old: At, new: At) -> Difference:
+        """What turns `old` into `new`; each working set is a dirty branch's."""
+
+    @abstractmethod
+    def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
+        """As `difference`, without reading the texts; one side at least is a revision.
+
+        `times`: see `Engine.diff_headers`.
+        """
+
+    @abstractmethod
+    def changed(self, old: str, new: str) -> ChangeCounts:
+        """The numbers of changed documents between two revisions, without reading them.
+
+        Raises as `BaseSession.require`.
+        """
+
+    def diff(self, old: At, new: At) -> Difference:
+        old, new = self._committed(old), self._committed(new)
+        if isinstance(old, Working) or isinstance(new, Working):
+            return self.difference(old, new)
+        if self._latest is None or self._latest[0] != (old, new):
+            self._latest = (old, new), self.difference(old, new)
+        return self._latest[1]
+
+    def headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
+        old, new = self._committed(old), self._committed(new)
+        if isinstance(old, Working) and isinstance(new, Working):
+            found = self.difference(old, new)
+            sides = {each.key: (each.before, each.after) for each in found.documents}
+            return HeaderDifference(found.collections, records_of(HeaderChange, headers(sides)))
+        return self.header_difference(old, new, times=times)
+
+    def count(self, old: At, new: At) -> ChangeCounts:
+        old, new = self._committed(old), self._committed(new)
+        if isinstance(old, Working) or isinstance(new, Working):
+            return self.difference(old, new).counts()
+        if self._latest is not None and self._latest[0] == (old, new):
+            return self._latest[1].counts()
+        return self.changed(old, new)
+
+    def _committed(self, at: At) -> At:
+        """A clean branch's head, in place of its working set, which may have no name before the
+        first write.
+        """
+        if isinstance(at, str):
+            return at
+        found = self._session.require_branch(at.branch)
+        return at if found.dirty else found.head
 
 
 def records_of(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
@@ -104,65 +164,3 @@ def of_all_tables(
 def equal(one: Document | None, other: Document) -> bool:
     fields = ("collection", "doc_id", *COMPARED_COLUMNS)
     return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)
-
-
-S = TypeVar("S", bound=BaseSession)
-
-
-class RowComparison(ABC, Generic[S]):
-    """Keeps the latest difference between revisions: a sync asks for it several times."""
-
-    def __init__(self, session: S) -> None:
-        self._session = session
-        self._latest: tuple[tuple[str, str], Difference] | None = None
-
-    @abstractmethod
-    def difference(self, old: At, new: At) -> Difference:
-        """What turns `old` into `new`; each working set is a dirty branch's."""
-
-    @abstractmethod
-    def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
-        """As `difference`, without reading the texts; one side at least is a revision.
-
-        `times`: see `Engine.diff_headers`.
-        """
-
-    @abstractmethod
-    def changed(self, old: str, new: str) -> ChangeCounts:
-        """The numbers of changed documents between two revisions, without reading them.
-
-        Raises as `BaseSession.require`.
-        """
-
-    def diff(self, old: At, new: At) -> Difference:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return self.difference(old, new)
-        if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), self.difference(old, new)
-        return self._latest[1]
-
-    def headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) and isinstance(new, Working):
-            found = self.difference(old, new)
-            sides = {each.key: (each.before, each.after) for each in found.documents}
-            return HeaderDifference(found.collections, records_of(HeaderChange, headers(sides)))
-        return self.header_difference(old, new, times=times)
-
-    def count(self, old: At, new: At) -> ChangeCounts:
-        old, new = self._committed(old), self._committed(new)
-        if isinstance(old, Working) or isinstance(new, Working):
-            return self.difference(old, new).counts()
-        if self._latest is not None and self._latest[0] == (old, new):
-            return self._latest[1].counts()
-        return self.changed(old, new)
-
-    def _committed(self, at: At) -> At:
-        """A clean branch's head, in place of its working set, which may have no name before the
-        first write.
-        """
-        if isinstance(at, str):
-            return at
-        found = self._session.require_branch(at.branch)
-        return at if found.dirty else found.head

@@ -23,6 +23,10 @@ from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOG
 from vmrag_link.errors import RowsInvalid
 from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentHeader, DocumentTable, canonical_json, metadata_of
 
+D = TypeVar("D", Document, DocumentHeader)
+
+BATCH = 500
+
 NO_NUMBER = -1
 """The number of an issue log whose metadata holds none: of one that merges left without."""
 
@@ -175,11 +179,6 @@ def _column(table: Table, name: str, value: Any) -> str | int:
     if name in table.numbers:
         return value if type(value) is int and 0 <= value < 2**63 else NO_NUMBER
     return value if isinstance(value, str) else canonical_json(value)
-
-
-D = TypeVar("D", Document, DocumentHeader)
-
-BATCH = 500
 
 
 class LogicalRows(ABC):

@@ -18,8 +18,10 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.records import Value
 from vmrag_link.errors import EngineFailed, EngineUnwritable
 
+T = TypeVar("T")
+
 SQL_MODE = "NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES"
-"""What `literals` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
+"""What `literal` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
 
 CALL = "CALL "
 """How the only statements begin that change something and answer."""
@@ -40,6 +42,11 @@ LONGEST_STATEMENT = 300.0
 _MOST_SAID = 500
 _FULL = ("no space left on device", "disk quota exceeded", "read-only file system")
 _MAKE_ROOM = "Make room on its disk, or see who may write there, and try again."
+
+_AT_ONCE = 500
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
+"""Line ends, too: a statement is one line, so an error message that repeats it is one line."""
 
 SqlRow = Mapping[str, Any]
 """A row by column name; a column that is NULL may be missing."""
@@ -140,14 +147,6 @@ def failure(told: str) -> EngineFailed:
 def said(error: EngineFailed) -> str:
     """What Dolt said; empty where it did not fail."""
     return str(error.details.get("said", ""))
-
-
-T = TypeVar("T")
-
-_AT_ONCE = 500
-
-_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
-"""Line ends, too: a statement is one line, so an error message that repeats it is one line."""
 
 
 def literal(value: Value) -> str:

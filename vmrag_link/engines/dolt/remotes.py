@@ -47,6 +47,14 @@ _IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
 """Dolt takes them for the end of a path, however they are written."""
 
+_MOST_SAID = 200
+
+_MOVED = ("non-fast-forward", "branch not found", "optimistic lock", "stale info", "merge needed", "manifest changed")
+_SHUT_OUT = ("unauthenticated", "access denied", "permissiondenied", "dolt_remote_password", "authorization header")
+_MISSING = ("database not found", "repository not found", "no such repository")
+_UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection refused", "timeout", "tls:", "x509:")
+_REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
+
 
 class Noted(Record, frozen=True):
     """`url` of a remote, and the `heads` of its branches when it was fetched or pushed last."""
@@ -241,15 +249,6 @@ def _is_registered(connection: SqlConnection, remote: str) -> bool:
 def _name(remote: str) -> str:
     assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
     return _PREFIX + remote
-
-
-_MOST_SAID = 200
-
-_MOVED = ("non-fast-forward", "branch not found", "optimistic lock", "stale info", "merge needed", "manifest changed")
-_SHUT_OUT = ("unauthenticated", "access denied", "permissiondenied", "dolt_remote_password", "authorization header")
-_MISSING = ("database not found", "repository not found", "no such repository")
-_UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection refused", "timeout", "tls:", "x509:")
-_REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
 
 
 def translated(error: EngineFailed, url: str) -> VmragError:

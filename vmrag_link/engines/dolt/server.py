@@ -34,6 +34,13 @@ _PAUSE, _LONGEST_PAUSE = 0.02, 0.2
 
 T = TypeVar("T")
 
+NAME = "unreached.json"
+"""The note, in a knowledge base's folder, that a server did not answer."""
+
+RETRY_SECONDS = 60.0
+LONG_SECONDS = 2.0
+"""What took less is asked again each time: it costs nobody anything."""
+
 
 class Server(SqlConnection):
     """`longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where it is
@@ -191,12 +198,6 @@ class Server(SqlConnection):
             hint=f"Wait for it to finish and run the command again. A session that hangs is ended on the server by: KILL {number}",
             holder=who,
         )
-
-
-NAME = "unreached.json"
-RETRY_SECONDS = 60.0
-LONG_SECONDS = 2.0
-"""What took less is asked again each time: it costs nobody anything."""
 
 
 class _Silence(Record, frozen=True):

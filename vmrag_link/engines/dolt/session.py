@@ -27,33 +27,6 @@ from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import write_atomically
 
 
-@contextlib.contextmanager
-def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
-    """The branch, made at the revision and dropped at the end. Do not nest.
-
-    The caller holds the write lock until the result is anchored.
-    """
-    # With -f: it is there after a kill, and where a session has proved by it that it may write.
-    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
-    try:
-        yield UNFINISHED_BRANCH
-    finally:
-        drop_unfinished(connection)
-
-
-def drop_unfinished(connection: SqlConnection) -> None:
-    """Remove the branch, if it is there. The caller holds the write lock."""
-    if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
-        connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)
-
-
-_AUTHOR = "vmrag <vmrag@localhost>"
-"""Of the revisions that only keep others."""
-
-_REVISIONS = 20
-"""How many revisions that are no heads are known to be here."""
-
-
 class DoltSession(BaseSession):
     """`connection`: the one connection; each statement names the place where it runs.
 
@@ -188,7 +161,33 @@ class DoltSession(BaseSession):
             self._versions.clear()
 
 
+@contextlib.contextmanager
+def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
+    """The branch, made at the revision and dropped at the end. Do not nest.
+
+    The caller holds the write lock until the result is anchored.
+    """
+    # With -f: it is there after a kill, and where a session has proved by it that it may write.
+    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
+    try:
+        yield UNFINISHED_BRANCH
+    finally:
+        drop_unfinished(connection)
+
+
+def drop_unfinished(connection: SqlConnection) -> None:
+    """Remove the branch, if it is there. The caller holds the write lock."""
+    if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
+        connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)
+
+
 _KNOWN_NAME = "branches.json"
+
+_AUTHOR = "vmrag <vmrag@localhost>"
+"""Of the revisions that only keep others."""
+
+_REVISIONS = 20
+"""How many revisions that are no heads are known to be here."""
 
 
 class KnownBranches(Record, frozen=True):

@@ -57,7 +57,7 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     if not found:
         return ""
     try:
-        said = _said(connection) if META in found else SCHEMA_VERSION
+        said = _stored_version(connection) if META in found else SCHEMA_VERSION
     except RowsInvalid:
         return "it does not say which version of the schema it has"
     ours = OBJECTS[said]
@@ -92,10 +92,10 @@ def version(connection: Connection) -> int:
     """
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
         return 0
-    return _said(connection)
+    return _stored_version(connection)
 
 
-def _said(connection: Connection) -> int:
+def _stored_version(connection: Connection) -> int:
     rows = connection.execute("SELECT value FROM vmrag_meta WHERE key = 'schema_version'")
     said = re.fullmatch(_VERSION, str(rows[0][0])) if rows else None
     if said is None:

@@ -18,30 +18,6 @@ from vmrag_link.engines.stamps import Stamp
 from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
 
-
-@contextlib.contextmanager
-def unfinished_branch(main: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
-    """A connection on the branch, which is made at the revision and dropped at the end. Do not
-    nest.
-
-    The caller holds the write lock until the result is anchored. `connect` opens a connection on a
-    branch.
-    """
-    drop_unfinished(main)
-    main.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
-    try:
-        with connect(UNFINISHED_BRANCH) as connection:
-            yield connection
-    finally:
-        drop_unfinished(main)
-
-
-def drop_unfinished(main: Connection) -> None:
-    """Remove the branch, if a kill has left it. The caller holds the write lock."""
-    if main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
-        main.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
-
-
 IDLE = 2
 """Connections for reading that stay open: a sync reads both ends of a difference several times."""
 
@@ -222,6 +198,29 @@ class DoltliteSession(BaseSession):
             self.main.execute_long("SELECT dolt_gc()")
             extent.note(self.file)
         permissions.settle(self.folder)  # it is a new file
+
+
+@contextlib.contextmanager
+def unfinished_branch(main: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
+    """A connection on the branch, which is made at the revision and dropped at the end. Do not
+    nest.
+
+    The caller holds the write lock until the result is anchored. `connect` opens a connection on a
+    branch.
+    """
+    drop_unfinished(main)
+    main.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))
+    try:
+        with connect(UNFINISHED_BRANCH) as connection:
+            yield connection
+    finally:
+        drop_unfinished(main)
+
+
+def drop_unfinished(main: Connection) -> None:
+    """Remove the branch, if a kill has left it. The caller holds the write lock."""
+    if main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)):
+        main.execute("SELECT dolt_branch('-D', ?)", (UNFINISHED_BRANCH,))
 
 
 def _commit_all(connection: Connection, message: str) -> str:

@@ -63,7 +63,7 @@ def commit_onto(
             schema.version(connection)
             if joining:
                 taken_back = undo(joining)
-                begin(connection, joining)
+                _begin_merge(connection, joining)
                 _store(connection, taken_back)
             for each in rows:
                 _store(connection, each)
@@ -92,7 +92,7 @@ def recreate(
         with unfinished_branch(session.main, first, session.connection) as connection, connection.transaction():
             for joining in others:
                 taken_back = undo(joining)
-                begin(connection, joining)
+                _begin_merge(connection, joining)
                 _store(connection, taken_back)
             for part in rows:
                 _store(connection, part)
@@ -158,7 +158,7 @@ def _compact(session: DoltliteSession) -> None:
             note.write_text(str(session.file.stat().st_size))
 
 
-def begin(connection: Connection, joining: str) -> None:
+def _begin_merge(connection: Connection, joining: str) -> None:
     """Begin a merge in the open transaction: the next commit has `joining` as its second parent.
 
     Rows in conflict stay as they are on this side. Costs by what either changed.
