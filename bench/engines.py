@@ -17,7 +17,7 @@ from bench import engine_step, knowledge, timing
 from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
 from vmrag_link.engines import records
-from vmrag_link.engines.dolt.literals import literals
+from vmrag_link.engines.dolt.connection import literals
 from vmrag_link.engines.dolt.schema import TABLES
 from vmrag_link.models import Document
 

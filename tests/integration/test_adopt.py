@@ -25,8 +25,8 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
-from vmrag_link.engines.doltlite.ddl import STATEMENTS
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection

@@ -20,10 +20,11 @@ from tests.support.engines import AUTHOR, DATE, commit, document, store
 from tests.support.repos import ON, isolate
 from tests.support.terminal import new_project
 from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.engines.dolt import shell, unfinished
+from vmrag_link.engines.dolt import shell
 from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import identifier, literal
 from vmrag_link.engines.dolt.engine import DoltEngine
-from vmrag_link.engines.dolt.literals import identifier, literal
+from vmrag_link.engines.dolt.session import unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell
 from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, RevisionMissing
 from vmrag_link.models import Collection, KbBranch, Working
@@ -129,7 +130,7 @@ def test_who_writes_keeps_the_session_and_the_branch_on_which_a_revision_is_made
     with _opened(repository) as connection, connection.writing("test", PATIENCE):
         connection.change([_mark("slow", "yes")], at=ROOT_BRANCH)
         made = connection.call("dolt_commit", "-A", "-m", "Made slowly", at=ROOT_BRANCH)["hash"]
-        with unfinished.branch(connection, made) as at:
+        with unfinished_branch(connection, made) as at:
             connection.call("dolt_branch", "-f", ROOT_BRANCH, f"{made}~1")
             time.sleep(2 * shell.IDLE_SECONDS)
             connection.call("dolt_branch", "-f", "other", ROOT_BRANCH)

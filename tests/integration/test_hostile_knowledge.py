@@ -27,8 +27,8 @@ from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
-from vmrag_link.engines.doltlite.ddl import STATEMENTS
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash

@@ -19,7 +19,7 @@ from tests.support.formerly import entries, program, version
 from tests.support.long import examples
 from vmrag_link.engines import tables
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
-from vmrag_link.engines.doltlite import ddl, schema
+from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
@@ -100,7 +100,7 @@ def test_an_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start
 
 def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
     for table in tables.TABLES:
-        made = next(each[3] for each in ddl.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
+        made = next(each[3] for each in schema.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
         words = made.partition("(")[2].rpartition(")")[0].split(",")
         columns = [each.split()[0] for each in words if len(each.split()) == 2 or "PRIMARY KEY" in each]
         assert (

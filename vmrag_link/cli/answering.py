@@ -1,19 +1,32 @@
-"""What the commands that search share: where an answer comes from, and whether another revision
-than the pinned one may give it.
+"""What the commands that search share: where an answer comes from, to what it is narrowed, and how
+rankings are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import functools
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
-from vmrag_link.errors import FAILED_CHECK
+from vmrag_link.errors import FAILED_CHECK, quoted
+from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
+
+if TYPE_CHECKING:
+    from vmrag_link.golden.queries import RankedChunk
+    from vmrag_link.ops.follow.provenance import RankedRevision
+    from vmrag_link.ops.index.symbols import SymbolReport
+    from vmrag_link.retrieval.narrowing import Narrowing
+    from vmrag_link.retrieval.query import Query
+    from vmrag_link.workspace import Workspace
 
 
 class ShownAnswer(NamedTuple):
@@ -44,23 +57,129 @@ def emit(invocation: Invocation, report: Any, lines: Iterable[str], notes: Seque
 
 
 def standing_line(kb: KbBlock) -> str:
-    """Where an answer comes from."""
+    """A line that says where an answer comes from."""
     return output.style(place(kb), dim=True)
 
 
 def place(kb: KbBlock) -> str:
-    """The same without a look."""
+    """As `standing_line`, without colours."""
     if not kb.versioned:
         return "from this machine alone, not versioned"
     state = "uncommitted documents included" if kb.dirty else "as committed"
     places = [f"revision {kb.commit[:7]}, {state}"] if kb.commit else []
     if kb.sources:
-        places.append(_files_of(kb.sources))
+        places.append(_files(kb.sources))
     return f"from {', and '.join(places)}"
 
 
-def _files_of(found: SourceBlock) -> str:
+def _files(found: SourceBlock) -> str:
     counts = {"uncommitted": len(found.uncommitted), "removed": len(found.removed)}
     said = [f"{number} {what}" for what, number in counts.items() if number]
     untracked = f" ({found.untracked} untracked left out)" if found.untracked else ""
     return ", ".join([f"the files of {found.commit[:7] if found.commit else 'the work tree'}", *said]) + untracked
+
+
+def narrowing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--path`, `--lang`, `--symbol` and `--kind`, as `narrowed` of the function."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *rest: Any,
+        path: tuple[str, ...],
+        lang: tuple[str, ...],
+        symbol: tuple[str, ...],
+        kind: tuple[str, ...],
+        **given: Any,
+    ) -> Any:
+        from vmrag_link.retrieval.narrowing import narrowing  # other commands are not narrowed
+
+        narrowed = narrowing(paths=path, languages=lang, symbols=symbol, kinds=kind)
+        return function(*rest, narrowed=narrowed, **given)
+
+    for name, metavar, about in reversed(_OPTIONS):
+        wrapped = click.option(name, multiple=True, metavar=metavar, help=about)(wrapped)
+    return wrapped
+
+
+_OPTIONS = (
+    ("--path", "PATTERN", "Only paths with this in them: src/auth, /docs (at the top), '*.py', 'src/**/test_*.py'."),
+    ("--lang", "LANGUAGE", "Only code in this language, or files of this type: python, ts, markdown."),
+    ("--symbol", "NAME", "Only code of this class or function, or within it: Session, Session.refresh, '*Error'."),
+    ("--kind", "KIND", "Only code or document, or symbols of a kind: class, function, method, …"),
+)
+
+
+def parse_text(text: str | None, narrowed: Narrowing | None) -> tuple[str, Narrowing | None]:
+    """The words of a query, and what the prefixes in its text and the options narrow it to."""
+    from vmrag_link.retrieval.narrowing import combine, parse
+
+    if text is None and narrowed is None:
+        raise click.UsageError("Missing argument 'TEXT'.")
+    words, prefixed = parse(text or "")
+    narrowed = combine(prefixed, narrowed)
+    return words or (narrowed.words if text is None and narrowed else ""), narrowed
+
+
+def definitions(
+    invocation: Invocation, ws: Workspace, name: str, asked: Query, at: RankedRevision | None, *, strict: bool
+) -> ShownAnswer:
+    """The definitions of a name, in the collections of a query and what it is narrowed to."""
+    from vmrag_link.ops.index.symbols import symbols  # searches do not need it
+    from vmrag_link.ops.system import stores
+
+    store = ws if at else stores.holding_all(ws, asked.collections or ())
+    report = symbols(store, name, collections=asked.collections, among=asked.narrowing, at=at)
+    provenance.refuse_outdated(ws, report.notes, strict=strict)
+    commit = report.kb.sources.commit if at and report.kb.sources else None
+    notes = [*report.notes, *provenance.source_warnings(report.kb)]
+    return ShownAnswer(report, _definition_lines(report, invocation, commit or ""), notes)
+
+
+def _definition_lines(report: SymbolReport, invocation: Invocation, commit: str) -> Iterator[str]:
+    """`commit`: whose files answer, if not those of the work tree."""
+    if not report.definitions:
+        more = f"vmrag query --symbols {quoted(f'*{report.name}*')}"
+        hint = "" if "*" in report.name else f" With * for any letters: {more}"
+        yield f"No definition of {report.name!r} found.{hint}"
+    top = Path(report.kb.worktree)
+    for each in report.definitions:
+        path = f"{commit[:7]}:{each.path}" if commit else os.path.relpath(top / each.path, invocation.directory)
+        changed = output.style(f"  ({each.uncommitted})", fg="yellow") if each.uncommitted else ""
+        parent = each.symbol.rpartition(".")[0]
+        kind = f"{each.kind} of {parent}" if parent else each.kind
+        yield f"{output.style(f'{path}:{each.line}', bold=True)}  {kind}  {each.signature}{changed}"
+    yield standing_line(report.kb)
+
+
+def ranking_lines(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
+    """A line for each chunk of either ranking (`ranking_changes`)."""
+    from vmrag_link.golden.queries import ranking_changes
+
+    if not before and not after:
+        yield "nothing is found"
+    for each in ranking_changes(before, after):
+        if each.rank_after is None:
+            yield output.style(str(each), fg="red")
+        elif each.rank_before is None:
+            yield output.style(str(each), fg="green")
+        else:
+            yield output.style(str(each), dim=True) if each.same else str(each)
+
+
+def side_by_side(names: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
+    """A line for each place, below a line with the names. `-` and `+`: only in this ranking."""
+    left = _column(before, {(each.document, each.chunk) for each in after}, "-")
+    right = _column(after, {(each.document, each.chunk) for each in before}, "+")
+    width = max(len(each) for each in (names[0], *left))
+    yield f"{'':4}{names[0]:<{width + 2}}  {names[1]}"
+    for rank, (one, other) in enumerate(itertools.zip_longest(left, right, fillvalue=""), start=1):
+        shown = output.style(other, fg="green") if other.startswith("+") else other
+        padded = one.ljust(width + 2)
+        yield f"{rank:>3} {output.style(padded, fg='red') if one.startswith('-') else padded}  {shown}"
+
+
+def _column(ranking: Sequence[RankedChunk], others: Collection[tuple[str, int]], mark: str) -> list[str]:
+    return [
+        f"{' ' if (each.document, each.chunk) in others else mark} {each.document} #{each.chunk}  {each.score:g}"
+        for each in ranking
+    ]

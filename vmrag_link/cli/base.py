@@ -1,25 +1,33 @@
-"""What all commands share: common options, the workspace, and how a report is printed."""
+"""What all commands share: common options, the workspace, how a report is printed, and what a shell
+proposes behind Tab.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.types import StringParamType
 
-from vmrag_link.cli import completing, output
+from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options, directory_of, groups_of
-from vmrag_link.errors import ConfirmationMissing
+from vmrag_link.errors import ConfirmationMissing, VmragError
 from vmrag_link.models import ChangeCounts, Record, json_text
 from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
+    from click.shell_completion import CompletionItem
+
     from vmrag_link.workspace import Workspace
+
 
 R = TypeVar("R")
 
@@ -84,7 +92,7 @@ class Invocation(Record, frozen=True):
     def page(self, workspace: Workspace, lines: Iterable[str]) -> None:
         """Print lines while they are made, by git's pager on a terminal. Nothing when quiet."""
         if self.verbosity >= 0:
-            from vmrag_link.cli.pager import paged
+            from vmrag_link.cli.terminal import paged
 
             with paged(workspace.places):
                 output.print_stream(lines)
@@ -132,7 +140,7 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
         made: click.Command = click.command(name, cls=click.Command)(wrapped)
         for each in made.params:
-            completing.attach(each)
+            _attach_proposals(each)
         made.params += common_options()
         return made
 
@@ -169,3 +177,107 @@ def headline(message: str) -> str:
 
 def described(changes: ChangeCounts) -> str:
     return changes.text
+
+
+_PROPOSALS = 100
+"""The most proposals that are made: nobody reads more."""
+
+_LOOK_SECONDS = 0.5
+"""How long documents are looked through."""
+
+_WORD = re.compile(r"[\w./@%+=:,][\w./@%+=:,-]*")
+
+_Values = Callable[["Workspace", click.Context, str], Iterable[str]]
+"""What could stand there; `str` is what was typed of it."""
+
+
+def _attach_proposals(parameter: click.Parameter) -> None:
+    """Let a shell propose for a parameter what its metavar or its name says that it takes.
+
+    A proposal becomes part of a command line, and these names are strangers': only names that every
+    shell takes for a word are proposed. Nothing is brought up to date, fetched or printed.
+    """
+    named = set(re.findall(r"[A-Z-]+", parameter.metavar or ""))
+    kinds = [values for words, values in _BY_METAVAR if words & named]
+    if not kinds and parameter.name in _BY_NAME:
+        kinds = [_BY_NAME[parameter.name]]
+    if kinds and parameter.type is click.STRING:
+        parameter.type = _ProposedText(kinds)
+
+
+class _ProposedText(StringParamType):
+    """A text."""
+
+    def __init__(self, kinds: Sequence[_Values]) -> None:
+        self._kinds = kinds
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            return [CompletionItem(each) for each in _proposals(self._kinds, ctx, incomplete)]
+        except (VmragError, OSError):  # a person is typing: the command itself will say it
+            return []
+
+
+def _proposals(kinds: Sequence[_Values], ctx: click.Context, typed: str) -> list[str]:
+    from vmrag_link.cli.common import directory_of
+    from vmrag_link.progress import QUIET
+    from vmrag_link.workspace import Workspace
+
+    ws = Workspace.open(directory_of(ctx), QUIET, patience=0)
+    try:
+        found = itertools.chain.from_iterable(values(ws, ctx, typed) for values in kinds)
+        fitting = (each for each in found if each.startswith(typed) and _WORD.fullmatch(each))
+        return list(itertools.islice(dict.fromkeys(fitting), _PROPOSALS))
+    finally:
+        ws.close()
+
+
+def _references(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
+    from vmrag_link.engines.base import reserved
+    from vmrag_link.git.run import git
+
+    found = git(ws.places, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    yield from found.text.split()
+    yield from (each.name for each in ws.engine.branches() if not reserved(each.name))
+
+
+def _collections(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:  # noqa: ARG001
+    yield from (each.name for each in ws.engine.collections(ws.at()))
+
+
+def _documents(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
+    """`COLLECTION/DOC`, or ids where an option names the collection."""
+    until = time.monotonic() + _LOOK_SECONDS
+    named = ctx.params.get("collection")
+    for name in [named] if isinstance(named, str) else _collections(ws, ctx, typed):
+        before = "" if isinstance(named, str) else f"{name}/"
+        if not (before.startswith(typed) or typed.startswith(before)):
+            continue
+        for header in ws.engine.headers(ws.at(), collection=name):
+            yield f"{before}{header.doc_id}"
+            if time.monotonic() > until:
+                return
+
+
+def _ends(ws: Workspace, ctx: click.Context, typed: str) -> Iterator[str]:
+    """References, also as the other side of a range."""
+    before = typed[: typed.rfind("..") + 2] if ".." in typed else ""
+    yield from (f"{before}{each}" for each in _references(ws, ctx, typed))
+
+
+_BY_METAVAR: tuple[tuple[set[str], _Values], ...] = (
+    ({"BASE", "HEAD", "KB-BRANCH", "OLD", "RANGE", "REF", "REVISION"}, _ends),
+    ({"DOC"}, _documents),
+)
+_BY_NAME: dict[str, _Values] = {
+    **dict.fromkeys(("collection", "collection_name"), _collections),
+    **dict.fromkeys(("names", "only"), _documents),
+    **dict.fromkeys(("commit_after", "commit_before", "git_commit", "ref", "repair", "revision"), _references),
+}

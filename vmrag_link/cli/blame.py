@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.log_view import SHORT, SHORT_COMMIT
+from vmrag_link.cli.history_view import SHORT, SHORT_COMMIT
 from vmrag_link.ops.history import blame, file_history, known
 from vmrag_link.ops.history.blame import BlameReport
 from vmrag_link.ops.history.file_history import BlamedCommit, FileBlame

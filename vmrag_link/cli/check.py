@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from vmrag_link.cli import answering, output
+from vmrag_link.cli.answering import ranking_lines
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.rankings import changes
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks import check_queries as operation
@@ -52,12 +52,12 @@ def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     for miss in each.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
         if miss.kind == "ranking":
-            yield from (f"{INDENT}{line}" for line in changes(each.ranking or (), each.found))
+            yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found))
 
 
 def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "recorded", "green")
-    yield from (f"{INDENT}{line}" for line in changes(each.ranking or (), each.found))
+    yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found))
 
 
 def _headline(report: GoldenReport, each: CheckedQuery, label: str, colour: str) -> str:

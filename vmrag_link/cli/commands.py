@@ -1,7 +1,8 @@
 """The core's commands: topic, name, and what each does in a line. Those of toolsets come beside
 them where all commands are meant, or one that the core does not have.
 
-A command's module in `vmrag_link.cli` has its name, or the one in `MODULES`.
+A command is the function `command` of the module in `vmrag_link.cli` that has its name, or what
+`MODULES` says.
 """
 
 from __future__ import annotations
@@ -80,7 +81,18 @@ TOPICS = {
 
 COMMANDS = {name: line for commands in TOPICS.values() for name, line in commands.items()}
 
-MODULES = {"import": "import_", "rm": "remove", "list": "list_", "help": "help_"}
+MODULES = {
+    "import": "import_",
+    "rm": "remove",
+    "list": "list_",
+    "help": "help_",
+    "links": "link.links",
+    "completion": "help_.completion",
+    "branch": "merge.branch",
+    "sync": "pin.sync",
+    **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
+}
+"""The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""
 
 
 def every() -> Mapping[str, Mapping[str, str]]:
@@ -100,7 +112,8 @@ def find(name: str) -> click.Command | None:
     """The command of this name, imported; None if there is none."""
     command: click.Command
     if name in COMMANDS:
-        command = importlib.import_module(f"vmrag_link.cli.{MODULES.get(name, name)}").command
+        module, _, function = MODULES.get(name, name).partition(".")
+        command = getattr(importlib.import_module(f"vmrag_link.cli.{module}"), function or "command")
         return command
     if name not in _of_toolsets():
         return None

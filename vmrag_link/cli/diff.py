@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli import diff_view, output
+from vmrag_link.cli import history_view, output
+from vmrag_link.cli.answering import side_by_side
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.diff_view import INDENT, Form
-from vmrag_link.cli.rankings import side_by_side
+from vmrag_link.cli.history_view import INDENT, Form
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.checks.diff_queries import QueriesDiff, diff_queries
 from vmrag_link.ops.history import compare, ranges
@@ -18,7 +18,7 @@ from vmrag_link.ops.history import compare, ranges
 
 @vmrag_command("diff")
 @click.argument("places", nargs=-1, metavar="[OLD [NEW] | OLD..NEW | OLD...NEW] [DOC]")
-@diff_view.form_options
+@history_view.form_options
 @click.option("--files", "code", is_flag=True, help="Files of code in full, too, which are counted otherwise.")
 @click.option("--queries", is_flag=True, help="What differs in the answers to .vmrag/queries.yaml instead.")
 @click.option(
@@ -60,13 +60,13 @@ def command(
         invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
         return
     with invocation.workspace() as ws:
-        diff = compare.compare(ws, places, only=only, detail=diff_view.DETAILS[form or "text"], code=code)
+        diff = compare.compare(ws, places, only=only, detail=history_view.DETAILS[form or "text"], code=code)
         if invocation.as_json:
             invocation.emit(diff.report())
         else:
-            invocation.page(ws, diff_view.lines(diff, form or "text"))
+            invocation.page(ws, history_view.diff_lines(diff, form or "text"))
             if invocation.verbosity >= 0:
-                for note in diff_view.notes(diff, form or "text"):
+                for note in history_view.diff_notes(diff, form or "text"):
                     output.complain(note)
 
 

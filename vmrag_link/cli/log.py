@@ -1,17 +1,17 @@
-"""`vmrag log`."""
+"""`vmrag log`, and the graph beside it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 import click
 
-from vmrag_link.cli import diff_view, log_view, output
+from vmrag_link.cli import history_view, output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.diff_view import Form
-from vmrag_link.cli.graph import Graph
+from vmrag_link.cli.history_view import Form
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.ops.history import file_history, history
 from vmrag_link.ops.history.file_history import FileHistory
@@ -20,6 +20,9 @@ from vmrag_link.workspace import Workspace
 
 USUAL = 20
 
+_WIDTH = 2
+"""Characters of a column of the graph: its own, and one for lines to its neighbours."""
+
 
 @vmrag_command("log")
 @click.argument("places", nargs=-1, metavar="[REF | A..B | A...B] [DOC]")
@@ -27,7 +30,7 @@ USUAL = 20
 @click.option("--oneline", is_flag=True, help="One line a revision, with the git commits that pin it.")
 @click.option("--graph", is_flag=True, help="Draw the lines of descent beside it.")
 @click.option("-p", "--patch", is_flag=True, help="With what each revision changed, word by word.")
-@diff_view.form_options
+@history_view.form_options
 def command(
     invocation: Invocation,
     *,
@@ -50,7 +53,7 @@ def command(
     tags of the knowledge, too.
     """
     shown: Form | None = form or ("text" if patch else None)
-    detail = diff_view.DETAILS[shown] if shown else None
+    detail = history_view.DETAILS[shown] if shown else None
     with invocation.workspace() as ws:
         file = file_history.file_history(ws, places, limit=limit or USUAL)
         if file:
@@ -89,10 +92,10 @@ def _refuse_graph(file: FileHistory, *, graph: bool) -> None:
 
 def _file_lines(found: FileHistory, *, oneline: bool, form: Form | None) -> Iterator[str]:
     for step in found.steps:
-        yield from log_view.commit_oneline(step.info) if oneline else log_view.commit_entry(step.info)
+        yield from history_view.commit_oneline(step.info) if oneline else history_view.commit_entry(step.info)
         if form:
-            made = found.diff(step, diff_view.DETAILS[form])
-            yield from ("", *diff_view.lines(made, form), *diff_view.notes(made, form), "")
+            made = found.diff(step, history_view.DETAILS[form])
+            yield from ("", *history_view.diff_lines(made, form), *history_view.diff_notes(made, form), "")
 
 
 def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form | None) -> Iterator[str]:
@@ -103,17 +106,97 @@ def _lines(found: Revisions, *, oneline: bool, graph: Graph | None, form: Form |
 
 def _step(found: Revisions, step: LogStep, *, oneline: bool, form: Form | None) -> Iterator[str]:
     if oneline:
-        yield from log_view.oneline(step.info)
+        yield from history_view.revision_line(step.info)
     else:
-        yield from log_view.entry(step.info, _said(found, step))
+        yield from history_view.revision_entry(step.info, _change_text(found, step))
     if form:
-        yield from ("", *diff_view.lines(found.diff(step, diff_view.DETAILS[form]), form), "")
+        yield from ("", *history_view.diff_lines(found.diff(step, history_view.DETAILS[form]), form), "")
 
 
-def _said(found: Revisions, step: LogStep) -> str:
+def _change_text(found: Revisions, step: LogStep) -> str:
     """What the revision changed, or what became of the document that was asked for."""
     change = step.document
     if change is None:
         return described(found.changes(step))
     renamed = change.before and change.after and change.before.key != change.after.key
     return f"{'/'.join(change.before.key)} -> {'/'.join(change.key)}" if change.before and renamed else change.kind
+
+
+class Graph:
+    """The graph beside a log, drawn with letters as git draws it. Call `drawn` with each revision
+    in turn, children first.
+
+    A column is a line of descent that waits for a revision. Each revision takes its column, and
+    leaves it to its first parent; further parents get columns to its right, unless one waits for
+    them already. Where two columns wait for the same revision, the right one is led into the left.
+    """
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+
+    def drawn(self, revision: str, parents: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
+        """The lines that tell of a revision, with the graph before them."""
+        if revision not in self._columns:
+            self._columns.append(revision)
+        at = self._columns.index(revision)
+        first = _row(len(self._columns), {at * _WIDTH: "*"})
+        edges = list(self._led_to_parents(at, parents))
+        beside = chain([first, *edges], repeat(_row(len(self._columns))))
+        shown = 0
+        for line, row in zip(lines, beside, strict=False):
+            shown += 1
+            yield f"{row:<{len(first)}} {line}".rstrip()
+        yield from (edge.rstrip() for edge in edges[max(0, shown - 1) :])
+
+    def _led_to_parents(self, at: int, parents: Sequence[str]) -> Iterator[str]:
+        """The rows between a revision and what comes after it."""
+        for parent in reversed(parents[1:]):
+            if parent in self._columns:
+                yield from _crossing(len(self._columns), at, self._columns.index(parent))
+            else:
+                yield self._inserted(at + 1, parent)
+        if not parents:
+            yield from self._removed(at, at)
+            return
+        self._columns[at] = parents[0]
+        if self._columns.count(parents[0]) > 1:
+            left, right = (number for number, each in enumerate(self._columns) if each == parents[0])
+            yield from self._removed(right, left)
+
+    def _inserted(self, at: int, parent: str) -> str:
+        """A new column; those to the right of it move one further."""
+        moved = {number * _WIDTH + 1: "\\" for number in range(at - 1, len(self._columns))}
+        self._columns.insert(at, parent)
+        return _row(at, moved)
+
+    def _removed(self, at: int, into: int) -> Iterator[str]:
+        """Lead a column into another one to its left, or end it (`into` itself); those to the right
+        of it move up.
+        """
+        others = range(at + 1, len(self._columns))
+        moving = {number * _WIDTH - 1: "/" for number in others}
+        del self._columns[at]
+        if into == at:
+            if moving:
+                yield _row(at, moving)
+            return
+        yield _row(at, {at * _WIDTH - 1: "/", **moving})
+        for number in range(at - 1, into, -1):
+            yield _row(len(self._columns), {number * _WIDTH - 1: "/"})
+
+
+def _crossing(columns: int, start: int, end: int) -> Iterator[str]:
+    """The rows that lead from one column to another one across those in between."""
+    if start < end:
+        yield from (_row(columns, {number * _WIDTH + 1: "\\"}) for number in range(start, end))
+    else:
+        yield from (_row(columns, {number * _WIDTH - 1: "/"}) for number in range(start, end, -1))
+
+
+def _row(columns: int, marks: dict[int, str] | None = None) -> str:
+    """Columns that go straight on, with other characters at some places."""
+    shown = [" "] * max(columns * _WIDTH, max(marks or {0: ""}) + 1)
+    shown[: columns * _WIDTH : _WIDTH] = "|" * columns
+    for place, mark in (marks or {}).items():
+        shown[place] = mark
+    return "".join(shown).rstrip()

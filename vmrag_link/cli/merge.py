@@ -1,15 +1,19 @@
-"""`vmrag merge`."""
+"""`vmrag merge` and `vmrag branch`."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, quoted
-from vmrag_link.ops.merge import merge as operation
-from vmrag_link.ops.merge import repair as repairing
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.merge.merge import MergeReport
 
 
 @vmrag_command("merge")
@@ -29,6 +33,9 @@ def command(
     """
     if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
         raise UsageInvalid("Give one of: what to merge, --continue, --abort, --repair.", hint="vmrag merge --help")
+    from vmrag_link.ops.merge import merge as operation
+    from vmrag_link.ops.merge import repair as repairing
+
     with invocation.workspace() as ws:
         if source:
             report = operation.merge(ws, source, commit=not no_commit)
@@ -36,29 +43,71 @@ def command(
             report = repairing.repair(ws, repair)
         else:
             report = operation.proceed(ws) if proceed else operation.abort(ws)
-    invocation.emit(report, lines(report))
+    invocation.emit(report, merge_lines(report))
     return FAILED_CHECK if report.result == "conflict" or not report.staged else 0
 
 
-def lines(report: operation.MergeReport) -> list[str]:
+def merge_lines(report: MergeReport) -> list[str]:
     revision = (report.revision or "")[:7]
     match report.result:
         case "already_up_to_date":
-            told = [f"Nothing to merge: {revision} holds {report.source} already."]
+            lines = [f"Nothing to merge: {revision} holds {report.source} already."]
         case "aborted":
-            told = [f"Gave up the merge of {report.source}."]
+            lines = [f"Gave up the merge of {report.source}."]
         case "conflict":
-            told = [f"{output.style('conflict', fg='red')}  {each}" for each in report.conflicts]
-            told.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
+            lines = [f"{output.style('conflict', fg='red')}  {each}" for each in report.conflicts]
+            lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
-            told = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
-            told.append('Next: vmrag commit -m "What changed in the knowledge"')
+            lines = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
+            lines.append('Next: vmrag commit -m "What changed in the knowledge"')
         case _:
-            told = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
-            told.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+            lines = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
+            lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
     if report.code_behind and report.result in ("already_up_to_date", "fast_forward", "merge"):
         first = "For" if report.result == "already_up_to_date" else "Then, for"
-        told.append(f"{first} a pull request, take in the code, too: git merge {quoted(report.source)}")
+        lines.append(f"{first} a pull request, take in the code, too: git merge {quoted(report.source)}")
     if report.pending:
-        told.append(f"warning: {report.pending}")
-    return [*told, *report.notes]
+        lines.append(f"warning: {report.pending}")
+    return [*lines, *report.notes]
+
+
+@vmrag_command("branch")
+@click.option(
+    "--switch", "name", metavar="NAME|REVISION", help="Write the documents of the checked-out code branch there."
+)
+def branch(invocation: Invocation, *, name: str | None) -> int:
+    """List the branches of the knowledge base and the code branches whose documents are written on
+    them.
+
+    With --switch, the pin changes with the branch and is staged, as when a submodule is moved. A
+    revision is read as it is: the first document that is stored on it makes a branch.
+    """
+    from vmrag_link.ops.documents import branches
+
+    if name is not None:
+        return _switch(invocation, name)
+    with invocation.workspace() as ws:
+        report = branches.branches(ws)
+    lines = []
+    for each in report.branches:
+        mark = "*" if each.current else " "
+        belongs = f"for {each.code_branch}" if each.code_branch else "of no code branch"
+        if each.name.startswith(ASIDE_PREFIX):
+            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(each.name)}"
+        lines.append(f"{mark} {each.name}  {each.revision[:7]}  {belongs}{', uncommitted changes' * each.dirty}")
+    invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])
+    return 0
+
+
+def _switch(invocation: Invocation, name: str) -> int:
+    from vmrag_link.ops.branches import switch as switching
+
+    with invocation.workspace() as ws:
+        report = switching.switch(ws, name)
+    where = f"KB branch {report.branch}" if report.branch else "revision"
+    lines = [f"{report.code_branch} is on {where} {report.pin.dolt_commit[:7]}, which is pinned.", *report.notes]
+    lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    invocation.emit(report, lines)
+    return 0 if report.staged else FAILED_CHECK

@@ -1,21 +1,21 @@
-"""`vmrag pin`."""
+"""`vmrag pin` and `vmrag sync`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, UsageInvalid
-from vmrag_link.ops.follow import losses
-from vmrag_link.ops.follow import pin as operation
-from vmrag_link.ops.follow.losses import AcceptedLoss
-from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
-from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS
-from vmrag_link.ops.pins.pinning import ATTRIBUTES
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
 from vmrag_link.paths import PIN_NAME
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.follow.losses import AcceptedLoss
+    from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
+    from vmrag_link.sync.apply import SyncReport
 
 
 @vmrag_command("pin")
@@ -41,31 +41,37 @@ def command(invocation: Invocation, *, revision: str | None, empty: bool, accept
         raise UsageInvalid("--offline needs --accept-loss.", hint="vmrag pin --help")
     if empty and (revision is not None or accept_loss):
         raise UsageInvalid("--empty names a revision itself.", hint="Leave the revision or --empty out.")
+    from vmrag_link.ops.follow import pin as operation
+
     with invocation.workspace() as ws:
         report = (
             operation.accept_loss(ws, revision, offline=offline)
             if accept_loss
             else operation.pin(ws, revision, empty=empty)
         )
-    invocation.emit(report, _lines(report))
+    invocation.emit(report, _pin_lines(report))
     return 0 if report.staged else FAILED_CHECK
 
 
 def loss_lines(loss: AcceptedLoss) -> Iterator[str]:
     """What was given up, and from which revision it goes on, for a person."""
+    from vmrag_link.ops.follow import losses
+
     for each in loss.lost:
         yield from losses.lines(each)
     yield f"Not at {', '.join(loss.asked)}." if loss.asked else "No remote was asked."
     yield f"Revision {loss.revision[:7]} goes on from {loss.instead[:7]}, and records that."
 
 
-def _lines(report: PinCommandReport) -> Iterator[str]:
+def _pin_lines(report: PinCommandReport) -> Iterator[str]:
+    from vmrag_link.ops.pins.pinning import ATTRIBUTES
+
     name, first = report.pin.dolt_commit[:7], report.first
     if report.losses:
         yield from loss_lines(report.losses)
     if first:
         yield f"This code commit pinned no knowledge. It takes {name}: {first.taken.described}."
-        yield from _instead(first)
+        yield from _other_lines(first)
     busy = [] if report.staged else [PIN_NAME]
     if first and first.attributes.written:
         busy += [] if first.attributes.staged or first.attributes.edited else [ATTRIBUTES]
@@ -82,8 +88,46 @@ def _lines(report: PinCommandReport) -> Iterator[str]:
         yield f"warning: {report.pending}"
 
 
-def _instead(first: FirstPin) -> Iterator[str]:
+def _other_lines(first: FirstPin) -> Iterator[str]:
+    from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS
+
     others = [f"{each.command} ({each.described})" for each in first.instead]
     if first.taken.revision != first.empty:
         others.append(f"vmrag pin --empty ({NO_DOCUMENTS})")
     yield from (f"  instead: {each}" for each in others)
+
+
+@vmrag_command("sync")
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
+)
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for Chroma's store and the Chroma server, too, which otherwise follow in the background.",
+)
+def sync(invocation: Invocation, *, rebuild: bool, wait: bool) -> None:
+    """Bring knowledge base and index to what .dolt-version pins."""
+    from vmrag_link.ops.follow import sync as operation
+
+    with invocation.workspace() as ws:
+        report = operation.sync(ws, rebuild=rebuild, wait=wait)
+    invocation.emit(report, _sync_lines(report))
+
+
+def _sync_lines(report: SyncReport) -> list[str]:
+    to = (report.to or "")[:7]
+    chroma = [f"Chroma's store is ready: {report.chroma.path}"] if report.chroma and report.chroma.path else []
+    if report.server and report.server.state == "ready":
+        chroma.append(f"The index is on the Chroma server: {report.server.server}")
+    if not report.seconds:
+        return [f"Knowledge is at {to}, as pinned; nothing to do.", *chroma]
+    chunks = report.chunks
+    lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
+    if chunks.added or chunks.removed:
+        lines.append(
+            f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
+        )
+    return lines + chroma

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from vmrag_link.cli import answering, narrowing, output, passage_view
+from vmrag_link.cli import answering, output, passage_view
 from vmrag_link.cli.answering import ShownAnswer
 from vmrag_link.cli.base import Invocation, headline, title_beside
 from vmrag_link.cli.base import command as vmrag_command
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
-@narrowing.narrowing_options
+@answering.narrowing_options
 @click.option("--symbols", metavar="NAME", help="List where the code defines this name, instead of a search.")
 @click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
 @click.option(
@@ -108,7 +108,7 @@ def command(
     as --path, --lang, --symbol and --kind do. What is in double quotes is words.
     """
     _refuse_together(click.get_current_context())
-    words, narrowed = ("", narrowed) if symbols is not None else narrowing.parse_text(text, narrowed)
+    words, narrowed = ("", narrowed) if symbols is not None else answering.parse_text(text, narrowed)
     with invocation.workspace() as ws:
         at = ranked_at(ws, ref) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
@@ -122,7 +122,7 @@ def command(
             narrowing=narrowed,
         )
         if symbols is not None:
-            shown = narrowing.definitions(invocation, ws, symbols, asked, at, strict=strict)
+            shown = answering.definitions(invocation, ws, symbols, asked, at, strict=strict)
         elif since is not None:
             shown = _changes(ws, asked, since, strict=strict)
         elif budget is not None:
@@ -131,7 +131,7 @@ def command(
             packed = packed_answer(_store(ws, asked, at), asked, PackRequest(budget, neighbours), at=at)
             provenance.refuse_outdated(ws, packed.notes, strict=strict)
             nothing = "" if packed.passages else _nothing(ws, asked, at)
-            shown = _shown(invocation, ws, packed, _packed_lines(packed, nothing))
+            shown = _passages_answer(invocation, ws, packed, _packed_lines(packed, nothing))
         else:
             lines = 0 if full and context is None else context
             report = operation.passages(_store(ws, asked, at), asked, at=at, context=lines, neighbours=neighbours)
@@ -141,7 +141,7 @@ def command(
             invocation.warn_of_push(ws)
             nothing = "" if report.results else _nothing(ws, asked, at)
             commit = report.kb.sources.commit if at and report.kb.sources else None
-            shown = _shown(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
+            shown = _passages_answer(invocation, ws, report, _lines(report, words, invocation, nothing, commit))
     answering.emit(invocation, shown.report, shown.lines, shown.notes)
     if shown.hint:
         output.complain(shown.hint, "hint:")
@@ -193,7 +193,7 @@ def _store(ws: Workspace, asked: Query, at: RankedRevision | None) -> ReadableSt
     return ws if at else stores.holding_all(ws, asked.collections or ())
 
 
-def _shown(
+def _passages_answer(
     invocation: Invocation, ws: Workspace, report: PassageReport | PackedReport, lines: Iterator[str]
 ) -> ShownAnswer:
     outdated = [report.stale.sentence] if report.stale else []
@@ -214,13 +214,13 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
 
 
 def _since_lines(report: AnswerSince, ref: str) -> Iterator[str]:
-    from vmrag_link.cli import rankings
+    from vmrag_link.cli import answering
 
     moved = any(not each.same for each in report.changes)
     files = report.commit if report.kb.sources or not report.since else ""
     asked = " and the files of ".join(each[:7] for each in (report.since, files) if each)
     yield f"Since {ref} ({asked}), " + ("the answer has changed:" if moved else "the answer is the same:")
-    yield from rankings.changes(report.before, report.after)
+    yield from answering.ranking_lines(report.before, report.after)
     for each in report.documents:
         yield f"{output.style(each.document, bold=True)} was {each.kind}:"
         if each.uncommitted:

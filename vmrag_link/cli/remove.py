@@ -55,12 +55,12 @@ def command(invocation: Invocation, *, names: tuple[str, ...], collection: str |
     report = RemoveReport(
         removed.documents, removed.collections, removed.unsaved, removed.kept, done.branch, done.pending
     )
-    lines = _listed(removed) if dry_run else _said(done, names, collection)
+    lines = _dry_run_lines(removed) if dry_run else _removal_lines(done, names, collection)
     invocation.emit(report, lines)
     return OK
 
 
-def _listed(found: NamedRemoval) -> Iterator[str]:
+def _dry_run_lines(found: NamedRemoval) -> Iterator[str]:
     never = set(found.unsaved)
     for each in found.documents:
         yield f"rm {each}{'  (not committed)' if each in never else ''}"
@@ -76,7 +76,7 @@ def _headline(removed: NamedRemoval) -> str:
     return f"{enumerated(homes)}: {documents} removed"
 
 
-def _said(done: Landed[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
+def _removal_lines(done: Landed[NamedRemoval], names: Sequence[str], within: str | None) -> Iterator[str]:
     removed = done.report
     yield _headline(removed)
     if removed.kept:

@@ -10,7 +10,7 @@ from typing import Literal
 import click
 import msgspec
 
-from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
+from vmrag_link.cli import output, resolve_dialog, texts
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.pin import loss_lines
@@ -113,9 +113,9 @@ def command(
             case "decide":
                 report = operation.resolve(ws, ids, decision)
             case "worktree":
-                report = operation.take_texts(ws, worktree_texts(ws, _named(ws, ids)))
+                report = operation.take_texts(ws, worktree_texts(ws, _open_merge(ws, ids)))
             case "tool":
-                report = _with_tool(ws, _named(ws, ids), tool or "")
+                report = _with_tool(ws, _open_merge(ws, ids), tool or "")
             case "ask":
                 report = resolve_dialog.ask(ws, operation.conflicts(ws, ids), ids)
             case "lost":
@@ -164,7 +164,7 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
     return parts
 
 
-def _named(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
+def _open_merge(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
     """The open merge with the conflicts named, by default all."""
     report = operation.conflicts(ws, wanted)
     rows = tuple(each for each in report.conflicts if not wanted or each.id in wanted)
@@ -177,7 +177,7 @@ def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport
     if not rows:
         raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
     for row in rows:
-        merged = editing.merged_by_tool(ws, row.conflict, tool)
+        merged = texts.merged_by_tool(ws, row.conflict, tool)
         if merged is not None:
             report = operation.resolve(ws, [row.id], Decision(text=merged, edited=True))
     return operation.conflicts(ws) if report.conflicts else report
@@ -188,7 +188,7 @@ def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
         yield from loss_lines(report.losses)
     for row in report.conflicts:
         if shown:
-            yield from conflict_view.lines(row, report.labels)
+            yield from resolve_dialog.lines(row, report.labels)
         else:
             yield f"{output.style('conflict', fg='red')}  {row.id}"
     if report.conflicts:

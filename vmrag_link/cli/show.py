@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli import diff_view, log_view, output
+from vmrag_link.cli import history_view, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.diff_view import Form
-from vmrag_link.cli.pager import paged
+from vmrag_link.cli.history_view import Form
+from vmrag_link.cli.terminal import paged
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.listing import ShownRevision, ShowReport
@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 @vmrag_command("show")
 @click.argument("shown", required=False, metavar="[[REF:][COLLECTION/]DOC | REF]")
-@diff_view.form_options
+@history_view.form_options
 @click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
 def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw: bool) -> None:
     """Print a document's text: of this work tree, or at REF, a git ref, a revision, or a branch of
@@ -48,7 +48,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
                 )
             _document(invocation, ws, found, raw=raw)
         elif invocation.as_json:
-            (report,) = found.history.reports(diff_view.DETAILS[form or "text"])
+            (report,) = found.history.reports(history_view.DETAILS[form or "text"])
             invocation.emit(report)
         else:
             invocation.page(ws, _revision(found, form or "text"))
@@ -65,5 +65,5 @@ def _document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw:
 
 
 def _revision(found: ShownRevision, form: Form) -> Iterator[str]:
-    yield from log_view.whole(found.step.info)
-    yield from diff_view.lines(found.history.diff(found.step, diff_view.DETAILS[form]), form)
+    yield from history_view.revision_in_full(found.step.info)
+    yield from history_view.diff_lines(found.history.diff(found.step, history_view.DETAILS[form]), form)

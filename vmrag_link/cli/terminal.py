@@ -1,17 +1,25 @@
-"""Progress on a terminal: bars where work takes long, notes as lines on standard error."""
+"""What a terminal shows besides lines: bars and notes on standard error while work takes long, and
+long output in git's pager.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from vmrag_link.cli import output
 from vmrag_link.progress import QUIET, Task
 from vmrag_link.terminal_text import one_line
+
+if TYPE_CHECKING:
+    from vmrag_link.paths import Places
+    from vmrag_link.proc import Started
+
 
 PATIENCE = 0.5
 """Seconds before a bar appears: most work is done by then, and rich need not be imported."""
@@ -111,3 +119,43 @@ class _Bar:
     def end(self) -> None:
         if self._id is not None:
             self._terminal.ended(self._id)
+
+
+@contextlib.contextmanager
+def paged(places: Places) -> Iterator[None]:
+    """What is printed within goes through git's pager, if standard output is a terminal; returns
+    when the person has left it.
+    """
+    from vmrag_link.git import pager  # most output is not paged
+
+    process = pager.start(places) if sys.stdout.isatty() else None
+    if process is None:
+        yield
+        return
+    assert process.stdin is not None  # noqa: S101  that is what it was started for
+    stream = _Screen(process.stdin)
+    try:
+        with contextlib.redirect_stdout(stream):
+            yield
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()
+        _wait_for_pager(process)
+
+
+class _Screen(io.TextIOWrapper):
+    """The pager's input: what a terminal shows in the end."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        super().__init__(pipe, encoding="utf-8", errors="backslashreplace")
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _wait_for_pager(process: Started) -> None:
+    """Ctrl-C is for the pager, which ends when it wants to."""
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            process.wait()
+            return

@@ -1,21 +1,61 @@
-"""What the commands for issue logs and for documents about tools share: the text that a person
-gives, as an argument, in a file, on standard input or in the editor; and warnings.
+"""A text that a person gives: as an argument, in a file, on standard input, in the editor or in a
+merge tool; and the options that take it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.editing import edited
 from vmrag_link.documents import given
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.git import editor, mergetool
+from vmrag_link.merging.conflicts import Conflict
+from vmrag_link.models import text_of
 from vmrag_link.workspace import Workspace
+
+_PLAIN = re.compile(r"\.[A-Za-z0-9]{1,10}")
+_DEFAULT_SUFFIX = ".md"
+
+
+def suffix_of(conflict: Conflict) -> str:
+    """Of the document's id, for an editor's highlighting.
+
+    A shell reads it, and a stranger may have written it.
+    """
+    suffix = PurePosixPath(conflict.doc_id).suffix
+    return suffix if _PLAIN.fullmatch(suffix) else _DEFAULT_SUFFIX
+
+
+def edited(ws: Workspace, text: str, *, name: str = "conflict", suffix: str = _DEFAULT_SUFFIX) -> str | None:
+    """The text as a person left it in a file of that name, byte for byte; None if it was not
+    changed.
+
+    The editor is git's: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, in that order. Raises
+    `UsageInvalid` if there is none, or if it fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}{suffix}"
+        path.write_bytes(text.encode())
+        editor.open_file(ws.places, path)
+        after = given.file_text(path)
+    return after if after != text else None
+
+
+def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
+    """The text that a merge tool of git's makes of the three versions; None if it gave up.
+
+    `tool`: as `git mergetool` names it; empty for the configured one.
+    """
+    versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
+    return mergetool.merge(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import click
 
 from vmrag_hooks import installer
 from vmrag_hooks.installer import UninstallReport
-from vmrag_link.cli import mcp_clients
+from vmrag_link.cli import mcp
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
@@ -63,8 +63,8 @@ def command(
         files = clients.uninstall_all(ws.places.top, everywhere=False) if everything else None
     lines = [*_hooks(report), *(_everything(report, removed) if removed else ())]
     if removed and files:
-        lines += [line for each in files.clients for line in mcp_clients.uninstalled(each)]
-        lines += mcp_clients.refusals(files.refused)
+        lines += [line for each in files.clients for line in mcp.uninstalled(each)]
+        lines += mcp.refusals(files.refused)
         invocation.emit(CompleteRemoval(report, removed, files), lines)
     else:
         invocation.emit(report, lines)

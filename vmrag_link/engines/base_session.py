@@ -5,6 +5,7 @@ branches and anchors.
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -12,12 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines import branch_names
 from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME, EngineName, engine_of
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
     BranchMissing,
+    EngineFailed,
     KnowledgeMoved,
     KnowledgeRefused,
     NameInvalid,
@@ -25,6 +26,23 @@ from vmrag_link.errors import (
     Uncommitted,
 )
 from vmrag_link.models import At, KbBranch
+
+_ILLEGAL = r"""(?x)[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$"""
+_TAKEN = frozenset({"head", "working", "staged"})
+_LONGEST = 200
+_REVISION = r"(?i)[0-9a-f]{40}|[0-9a-v]{32}"
+
+
+def legal_branch_name(name: str) -> bool:
+    """Whether each engine can carry a branch of that name, so that a knowledge base can change its
+    engine.
+    """
+    return (
+        0 < len(name) <= _LONGEST
+        and not re.search(_ILLEGAL, name)
+        and name.lower() not in _TAKEN
+        and not re.fullmatch(_REVISION, name)
+    )
 
 
 class BaseSession(ABC):
@@ -51,6 +69,12 @@ class BaseSession(ABC):
         """Raises `RevisionMissing`. It may hold anything."""
 
     @abstractmethod
+    def has_revision(self, revision: str) -> bool: ...
+
+    @abstractmethod
+    def merge_base(self, one: str, other: str) -> str | None: ...
+
+    @abstractmethod
     def is_ancestor(self, ancestor: str, descendant: str) -> bool: ...
 
     @abstractmethod
@@ -72,8 +96,19 @@ class BaseSession(ABC):
         """Its uncommitted rows are discarded silently."""
 
     @abstractmethod
-    def anchored(self, head: str | None, revision: str, message: str) -> str:
-        """See `kept`; both were looked at."""
+    def join(self, head: str, revision: str, message: str) -> str:
+        """A revision without tables that has both in its history, which have one in common.
+
+        A merge of the two would store content that nobody reads, and could conflict in tables. So
+        both sides are commits without tables: a child of `revision`, and a child of `head` unless
+        that has no tables already. They are made on `UNFINISHED_BRANCH`; no other branch moves.
+        """
+
+    @abstractmethod
+    def collect_garbage(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def locked_elsewhere(self, purpose: str, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
         """Keep other machines from writing, where there are any."""
@@ -152,7 +187,7 @@ class BaseSession(ABC):
         return found
 
     def create_branch(self, name: str, at: str) -> None:
-        if not branch_names.legal(name):
+        if not legal_branch_name(name):
             raise NameInvalid(f"A knowledge base cannot carry a branch named {name[:80]!r}.", name=name)
         with self.writing(f"create the branch {name}"):
             self.require_revision(at)
@@ -204,4 +239,12 @@ class BaseSession(ABC):
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
         for each in (revision, *([head] if head else [])):
             self.require(each)
-        return self.anchored(head, revision, f"Keep {revision}: {reason}")
+        if head is None:
+            return revision
+        if self.merge_base(head, revision) is None:
+            raise EngineFailed(
+                f"The revision {revision[:12]} has no history in common with what is kept already.",
+                hint="Give it a branch of its own.",
+                revision=revision,
+            )
+        return self.join(head, revision, f"Keep {revision}: {reason}")

@@ -1,14 +1,37 @@
-"""Differences, of which the latest is kept."""
+"""Differences, of which the latest is kept, and the rows before and after that they are made of."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
-from vmrag_link.engines import changes
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.models import At, ChangeCounts, Difference, HeaderChange, HeaderDifference, Working
+from vmrag_link.engines.tables import COMPARED_COLUMNS
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    ChangeKind,
+    Difference,
+    Document,
+    DocumentHeader,
+    HeaderChange,
+    HeaderDifference,
+    Record,
+    Row,
+    Working,
+)
 
+RowSides = tuple[Row | None, Row | None]
+"""A row before and after; None where there is none."""
+
+DocumentSides = tuple[DocumentHeader | None, Document | None]
+HeaderSides = tuple[DocumentHeader | None, DocumentHeader | None]
+DocumentKey = tuple[str, str]
+
+_Before = TypeVar("_Before")
+_After = TypeVar("_After")
 S = TypeVar("S", bound=BaseSession)
 
 
@@ -50,7 +73,7 @@ class RowComparison(ABC, Generic[S]):
         if isinstance(old, Working) and isinstance(new, Working):
             found = self.difference(old, new)
             sides = {each.key: (each.before, each.after) for each in found.documents}
-            return HeaderDifference(found.collections, changes.records_of(HeaderChange, changes.headers(sides)))
+            return HeaderDifference(found.collections, records_of(HeaderChange, headers(sides)))
         return self.header_difference(old, new, times=times)
 
     def count(self, old: At, new: At) -> ChangeCounts:
@@ -69,3 +92,75 @@ class RowComparison(ABC, Generic[S]):
             return at
         found = self._session.require_branch(at.branch)
         return at if found.dirty else found.head
+
+
+def records_of(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
+    """Records of a kind of change (`CollectionChange`, …), sorted by key."""
+    # Code points order as UTF-8 bytes do.
+    return tuple(make(_kind_of(*sides[key]), *sides[key]) for key in sorted(sides))
+
+
+def _kind_of(before: object | None, after: object | None) -> ChangeKind:
+    if before is None:
+        return "added"
+    return "removed" if after is None else "modified"
+
+
+def joined(
+    first: Mapping[Any, tuple[_Before | None, _After | None]],
+    second: Mapping[Any, tuple[_Before | None, _After | None]],
+) -> dict[Any, tuple[_Before | None, _After | None]]:
+    """For each key in either: what stood before the first, and what stands after the second."""
+    sides = dict(first)
+    for key, (before, after) in second.items():
+        sides[key] = (sides[key][0] if key in sides else before, after)
+    return sides
+
+
+def unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
+    return {key: pair for key, pair in sides.items() if pair[0] != pair[1]}
+
+
+def logical(
+    tables: Iterable[Mapping[Any, tuple[Any, Any]]], *, times: bool = False
+) -> dict[DocumentKey, DocumentSides]:
+    """The changed rows of `tables.LOGICAL`, which are documents, as changes of documents.
+
+    One that implies another collection than before is removed there and added here. `times`: what
+    differs in its times alone counts as changed.
+    """
+    found: dict[DocumentKey, DocumentSides] = {}
+    for before, after in itertools.chain.from_iterable(each.values() for each in tables):
+        if before and after and before.key == after.key:
+            if times or not equal(before, after):
+                found[after.key] = before.header, after
+            continue
+        if before:
+            found[before.key] = before.header, None
+        if after:
+            found[after.key] = None, after
+    return found
+
+
+def headers(sides: Mapping[DocumentKey, DocumentSides]) -> dict[DocumentKey, HeaderSides]:
+    """The same changes without the texts."""
+    return {key: (before, after.header if after else None) for key, (before, after) in sides.items()}
+
+
+def of_all_tables(
+    stored: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
+    others: Mapping[DocumentKey, tuple[DocumentHeader | None, _After | None]],
+) -> dict[DocumentKey, tuple[DocumentHeader | None, _After | None]]:
+    """The changes of `documents` and those of `logical`: a document that only changed its table is
+    one change.
+    """
+    found = dict(stored)
+    for key, (before, after) in others.items():
+        there = found.get(key, (None, None))
+        found[key] = (before or there[0], after or there[1])
+    return found
+
+
+def equal(one: Document | None, other: Document) -> bool:
+    fields = ("collection", "doc_id", *COMPARED_COLUMNS)
+    return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)

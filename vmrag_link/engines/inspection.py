@@ -17,8 +17,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines import logical, records, tables
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.limits import MEGABYTE, Limits
-from vmrag_link.engines.records import ROWS_HINT
-from vmrag_link.engines.tables import Table
+from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import KnowledgeRefused, LimitExceeded, RowsInvalid, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME
@@ -163,7 +162,7 @@ def not_ours(where: str, odd: str) -> KnowledgeRefused:
 
 def not_taken(where: str, why: str) -> KnowledgeRefused:
     """The refusal of a head. A stranger's words may be in `why`."""
-    return KnowledgeRefused(f"{where} is not taken: {_shown(why)}.", hint=_HINT)
+    return KnowledgeRefused(f"{where} is not taken: {_one_line(why)}.", hint=_HINT)
 
 
 @contextlib.contextmanager
@@ -196,13 +195,13 @@ def refused(why: str, revision: str = "") -> KnowledgeRefused:
     """The refusal of all that `Engine.vet` was asked for. A stranger's words may be in `why`."""
     what = f"Revision {revision[:12]}" if revision else "The knowledge base"
     return KnowledgeRefused(
-        f"{what} was refused, and nothing of it was taken: {_shown(why)}.",
+        f"{what} was refused, and nothing of it was taken: {_one_line(why)}.",
         hint="Ask who pushed it what that is. The code can be merged without its knowledge: git checkout BASE -- .dolt-version",
         **({"revision": revision} if revision else {}),
     )
 
 
-def _shown(why: str) -> str:
+def _one_line(why: str) -> str:
     return terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.engines import logical
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, ROWS_HINT, Table
 from vmrag_link.errors import ContentRefused, RowsInvalid, quoted
 from vmrag_link.models import (
     EXTERNAL,
@@ -25,10 +25,6 @@ from vmrag_link.models import (
     Row,
     canonical_json,
     json_from_user,
-)
-
-ROWS_HINT = (
-    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
 )
 
 Value = str | int | None

@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 from vmrag_link.models import Collection, Document, Project, Record, Row
 
+ROWS_HINT = (
+    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
+)
+"""What helps where a row that somebody pushed is not ours."""
+
 
 class Table(NamedTuple):
     """A table of the newest version; `columns`, keys first.

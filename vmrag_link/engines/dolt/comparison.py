@@ -10,12 +10,10 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vmrag_link.engines import changes, records
-from vmrag_link.engines.changes import DocumentSides, HeaderSides, RowSides
-from vmrag_link.engines.comparison import RowComparison
+from vmrag_link.engines import comparison, records
+from vmrag_link.engines.comparison import DocumentSides, HeaderSides, RowComparison, RowSides
 from vmrag_link.engines.dolt import reading
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import literals
+from vmrag_link.engines.dolt.connection import SqlConnection, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, LOGICAL, PROJECTS, Table
 from vmrag_link.models import (
@@ -56,10 +54,10 @@ class DoltComparison(RowComparison[DoltSession]):
     def header_difference(self, old: At, new: At, *, times: bool) -> HeaderDifference:
         with _compared(self._session, old, new) as sides:
             stored = _headers(sides, times=times)
-            documents = changes.of_all_tables(stored, changes.headers(sides.logical(times=times)))
+            documents = comparison.of_all_tables(stored, comparison.headers(sides.logical(times=times)))
             return HeaderDifference(
-                changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
-                changes.records_of(HeaderChange, documents),
+                comparison.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+                comparison.records_of(HeaderChange, documents),
             )
 
     def changed(self, old: str, new: str) -> ChangeCounts:
@@ -74,8 +72,8 @@ class DoltComparison(RowComparison[DoltSession]):
         rows = self._session.connection.rows(query)
         stored = ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in rows})
         steps = _steps(self._session, old, new)
-        others = changes.logical(_rows(self._session, steps, table) for table in LOGICAL)
-        return stored + ChangeCounts.of(changes.records_of(DocumentChange, others))
+        others = comparison.logical(_rows(self._session, steps, table) for table in LOGICAL)
+        return stored + ChangeCounts.of(comparison.records_of(DocumentChange, others))
 
 
 def difference(session: DoltSession, old: At, new: At) -> Difference:
@@ -83,9 +81,9 @@ def difference(session: DoltSession, old: At, new: At) -> Difference:
     with _compared(session, old, new) as sides:
         stored = _documents(session, sides.steps, old) if sides.comparable else _whole_documents(session, old, new)
         return Difference(
-            changes.records_of(CollectionChange, sides.rows(COLLECTIONS)),
-            changes.records_of(DocumentChange, changes.of_all_tables(stored, sides.logical())),
-            changes.records_of(ProjectChange, sides.rows(PROJECTS)),
+            comparison.records_of(CollectionChange, sides.rows(COLLECTIONS)),
+            comparison.records_of(DocumentChange, comparison.of_all_tables(stored, sides.logical())),
+            comparison.records_of(ProjectChange, sides.rows(PROJECTS)),
         )
 
 
@@ -104,8 +102,8 @@ class _Compared(NamedTuple):
             return _rows(self.session, self.steps, table)
         return _whole(self.session, self.old, self.new, table)
 
-    def logical(self, *, times: bool = False) -> dict[changes.DocumentKey, DocumentSides]:
-        return changes.logical(map(self.rows, LOGICAL), times=times)
+    def logical(self, *, times: bool = False) -> dict[comparison.DocumentKey, DocumentSides]:
+        return comparison.logical(map(self.rows, LOGICAL), times=times)
 
 
 @contextlib.contextmanager
@@ -137,8 +135,9 @@ def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> di
     # The second step may undo what the first one does, and what the first one found are headers.
     return {
         key: (before, after)
-        for key, (before, after) in changes.joined(*found).items()
-        if (before or after) and not (before and after and changes.equal(reading.document(session, old, *key), after))
+        for key, (before, after) in comparison.joined(*found).items()
+        if (before or after)
+        and not (before and after and comparison.equal(reading.document(session, old, *key), after))
     }
 
 
@@ -168,7 +167,7 @@ def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Ma
     found = [_changed_rows(session.connection, step, table) for step in steps]
     if not found:
         return {}
-    return changes.unequal(found[0] if len(found) == 1 else changes.joined(*found))
+    return comparison.unequal(found[0] if len(found) == 1 else comparison.joined(*found))
 
 
 def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> dict[Any, RowSides]:
@@ -185,7 +184,7 @@ def _whole(session: DoltSession, old: At, new: At, table: Table) -> Mapping[Any,
     before, after = (
         {records.primary_key(each): each for each in reading.table(session, at, table)} for at in (old, new)
     )
-    return changes.unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
+    return comparison.unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
 
 def _whole_documents(session: DoltSession, old: At, new: At) -> dict[tuple[str, str], DocumentSides]:

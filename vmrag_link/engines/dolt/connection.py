@@ -1,18 +1,27 @@
-"""What the engine asks of Dolt, whether the program answers or a server."""
+"""What the engine asks of Dolt, whether the program answers or a server, and how values are quoted
+in it.
+
+The program takes statements as text, without parameters, and a server gets the same text. So the
+texts, which may be a stranger's, depend on `literal` and `identifier` alone: every value that goes
+into a statement goes through them. Sessions are opened with an SQL mode in which a backslash
+escapes and double quotes are quotes (`SQL_MODE`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.dolt.literals import identifier, literals
+from vmrag_link.engines.records import Value
 from vmrag_link.errors import EngineFailed, EngineUnwritable
 
+T = TypeVar("T")
+
 SQL_MODE = "NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES"
-"""What `literals` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
+"""What `literal` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
 
 CALL = "CALL "
 """How the only statements begin that change something and answer."""
@@ -33,6 +42,11 @@ LONGEST_STATEMENT = 300.0
 _MOST_SAID = 500
 _FULL = ("no space left on device", "disk quota exceeded", "read-only file system")
 _MAKE_ROOM = "Make room on its disk, or see who may write there, and try again."
+
+_AT_ONCE = 500
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "\x1a": "\\Z"})
+"""Line ends, too: a statement is one line, so an error message that repeats it is one line."""
 
 SqlRow = Mapping[str, Any]
 """A row by column name; a column that is NULL may be missing."""
@@ -133,3 +147,31 @@ def failure(told: str) -> EngineFailed:
 def said(error: EngineFailed) -> str:
     """What Dolt said; empty where it did not fail."""
     return str(error.details.get("said", ""))
+
+
+def literal(value: Value) -> str:
+    """A value as SQL."""
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else f"'{value.translate(_ESCAPES)}'"
+
+
+def literals(values: Iterable[Value]) -> str:
+    """Values with commas between."""
+    return ", ".join(map(literal, values))
+
+
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Values by as many as one statement takes."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def identifier(name: str) -> str:
+    """A name as SQL.
+
+    None of ours has a backslash, which the program takes for an escape within backticks, too; the
+    server does not. Raises `ValueError`.
+    """
+    if "\\" in name:
+        raise ValueError("a name with a backslash")
+    return "`" + name.replace("`", "``") + "`"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH
 from vmrag_link.engines.dolt import (
     creation,
     history,
@@ -17,32 +15,26 @@ from vmrag_link.engines.dolt import (
     program,
     reading,
     remotes,
-    server_check,
     server_database,
     transfer,
-    unfinished,
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.server import Server
-from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import PROJECTS
-from vmrag_link.engines.undoing import require_kept, undo_of_merge
-from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
+from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    ChangeCounts,
     Collection,
-    Difference,
     Document,
     DocumentHeader,
     DocumentTable,
-    HeaderDifference,
-    KbBranch,
     Link,
     Project,
     RevisionInfo,
@@ -50,14 +42,17 @@ from vmrag_link.models import (
 )
 
 
-class DoltEngine:
-    """`engines.base.Engine` has the contract; the modules beside this one do the work."""
+class DoltEngine(SqlEngine[DoltSession]):
+    """A knowledge base in Dolt; the modules beside this one do the work."""
 
     def __init__(self, session: DoltSession, access: DoltAccess) -> None:
         """Use `create`, `clone` or `open`."""
-        self._session = session
+        super().__init__(session, writing)
         self._access = access
-        self._comparison = DoltComparison(session)
+
+    @functools.cached_property
+    def _comparison(self) -> DoltComparison:
+        return DoltComparison(self._session)
 
     @classmethod
     def create(
@@ -130,27 +125,12 @@ class DoltEngine:
         return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
 
     @property
-    def name(self) -> EngineName:
-        return "dolt"
-
-    @property
-    def folder(self) -> Path:
-        return self._session.folder
-
-    @property
-    def limits(self) -> Limits:
-        return self._session.limits
-
-    @property
     def shared(self) -> bool:
         return server_database.noted(self.folder)
 
-    def close(self) -> None:
-        self._session.close()
-
     def damage(self) -> str:
         if self.shared:
-            return server_check.damage(self._session)
+            return inspection.server_damage(self._session)
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself
             try:
@@ -159,25 +139,13 @@ class DoltEngine:
                 return error.message
         return ""
 
-    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
-        return self._session.writing(purpose, timeout=timeout)
-
     def stamp(self) -> object:
         return self._session.connection.stamp()
 
     # -- revisions
 
-    def has_revision(self, revision: str) -> bool:
-        return self._session.has_revision(revision)
-
-    def info(self, revision: str) -> RevisionInfo:
-        return next(self.log(revision, limit=1))
-
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.connection, revision, limit)
-
-    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        return history.is_ancestor(self._session.connection, ancestor, descendant)
 
     def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
         return history.parents(self._session.connection, revisions)
@@ -185,48 +153,11 @@ class DoltEngine:
     def is_bare(self, revision: str) -> bool:
         return not self._session.version(revision)
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        return history.merge_base(self._session.connection, one, other)
-
-    # -- branches
-
-    def branches(self) -> list[KbBranch]:
-        return self._session.branches()
-
-    def branch(self, name: str) -> KbBranch | None:
-        return self._session.branch(name)
-
-    def legal_branch_name(self, name: str) -> bool:
-        return branch_names.legal(name)
-
-    def create_branch(self, name: str, at: str) -> None:
-        self._session.create_branch(name, at)
-
-    def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        self._session.move_branch(name, to, expected=expected)
-
-    def delete_branch(self, name: str, *, expected: str) -> None:
-        self._session.delete_branch(name, expected=expected)
-
-    # -- anchors
-
-    def anchor(self, revision: str, *, reason: str) -> None:
-        records.exact(reason, "The reason")
-        with self.writing("keep a revision"):
-            history.require(self._session.connection, revision)
-            self._session.keep(revision, reason)
-
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        return self._session.kept(head, revision, reason=reason)
-
     def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         connection = self._session.connection
         found = history.unreachable(connection, revisions, heads=heads)
         here = history.existing(connection, found)
         return [each for each in found if each in here]
-
-    def collect_garbage(self) -> None:
-        self._session.collect_garbage()
 
     # -- remotes
 
@@ -276,9 +207,6 @@ class DoltEngine:
 
     # -- reading
 
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
-        return self._session.refusal(revision)
-
     def require_records(self, at: At, *, since: str) -> None:
         inspection.require_records(self._session, at, since)
 
@@ -315,74 +243,21 @@ class DoltEngine:
     def count(self, at: At, *, collection: str | None = None) -> int:
         return reading.count(self._session, at, collection)
 
-    def diff(self, old: At, new: At) -> Difference:
-        return self._comparison.diff(old, new)
-
-    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        return self._comparison.headers(old, new, times=times)
-
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         return dict(reading.history(self._session, revision, collection, doc_id))
 
-    def count_changes(self, old: At, new: At) -> ChangeCounts:
-        return self._comparison.count(old, new)
-
     # -- links
 
-    def links(
-        self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
-    ) -> list[Link]:
-        if at is not None:
-            self._session.require_revision(at)
-        elif self.branch(LINKS_BRANCH) is None:
-            return []
-        place = at or LINKS_BRANCH
+    def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         self._session.check(place, with_links=True)
-        given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
-        asked = {name: value for name, value in given.items() if value is not None}
-        return links.rows(self._session.connection, place, asked)
+        return links.rows(self._session.connection, place, wanted)
 
-    def write_links(
-        self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
-    ) -> None:
-        session, connection = self._session, self._session.connection
-        with self.writing("link"):
-            if self.branch(LINKS_BRANCH) is None:
-                connection.call("dolt_branch", LINKS_BRANCH, session.require_branch(ROOT_BRANCH).head)
-            session.check(LINKS_BRANCH)
-            links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
-
-    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
-        session = self._session
-        with self.writing("link"):
-            start = head or session.require_branch(ROOT_BRANCH).head
-            session.require_revision(start)
-            session.check(start, with_links=True)
-            with unfinished.branch(session.connection, start) as at:
-                return links.commit(session.connection, at, put, (), message=message, author=author, date=date) or start
-
-    # -- writing
-
-    def write(self, branch: str, rows: Write, *, expected: str) -> None:
-        writing.write(self._session, branch, rows, expected=expected)
-
-    def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-        return writing.commit(self._session, branch, message=message, author=author, date=date, expected=expected)
-
-    def commit_onto(
-        self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
-    ) -> str:
-        undo = functools.partial(undo_of_merge, self, revision)
-        return writing.commit_onto(
-            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
-        )
-
-    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
-        undo = functools.partial(undo_of_merge, self, parents[0])
-        return writing.recreate(self._session, parents, rows, undo=undo, message=message, author=author, date=date)
-
-    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        with self.writing(f"clean the branch {branch}"):
-            if self._session.require_head(branch, expected).dirty:
-                require_kept(self, branch, kept)
-                writing.discard(self._session, branch)
+    def _commit_links(
+        self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
+    ) -> str | None:
+        connection = self._session.connection
+        self._session.check(start or LINKS_BRANCH, with_links=True)
+        if start is None:
+            return links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
+        with unfinished_branch(connection, start) as at:
+            return links.commit(connection, at, put, remove, message=message, author=author, date=date)

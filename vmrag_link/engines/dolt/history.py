@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, truth
-from vmrag_link.engines.dolt.literals import literal, literals, parts
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, literal, literals, parts, truth
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
 

@@ -1,7 +1,9 @@
-"""Checks of the heads of a remote's branches, without executing anything of theirs.
+"""Checks of the heads of a remote's branches, without executing anything of theirs, and of the
+soundness of a server's database.
 
 Older revisions are checked when they are opened (`DoltSession.check`); `vmrag adopt` checks all of
-them (`validation`).
+them (`validation`). A server's files are the server's: whoever runs it checks them by `dolt fsck`,
+in its folder.
 """
 
 from __future__ import annotations
@@ -15,12 +17,21 @@ import msgspec
 from vmrag_link.engines import inspection, records
 from vmrag_link.engines.dolt import comparison, history, links, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable
-from vmrag_link.engines.dolt.literals import literals
+from vmrag_link.engines.dolt.connection import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, LOGICAL, TABLES, WITH_TEXTS
-from vmrag_link.errors import EngineError, KnowledgeRefused, RowsInvalid, SchemaTooNew
-from vmrag_link.models import At, Row, Working
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, LOGICAL, ROWS_HINT, TABLES, WITH_TEXTS
+from vmrag_link.errors import (
+    EngineError,
+    EngineFailed,
+    KnowledgeMissing,
+    KnowledgeRefused,
+    LoginRefused,
+    RowsInvalid,
+    SchemaTooNew,
+    ServerUnreachable,
+)
+from vmrag_link.models import At, KbBranch, Row, Working
 
 UNREADABLE = (EngineError, msgspec.DecodeError, UnicodeDecodeError, ValueError)
 """What reading rows raises that are not records."""
@@ -127,7 +138,7 @@ def require_records(session: DoltSession, at: At, since: str) -> None:
     place = at.branch if isinstance(at, Working) else at
     with session.connection.snapshot(place) if isinstance(at, Working) else contextlib.nullcontext():
         if twin := twins(session, place):
-            raise RowsInvalid(f"What {place!r} holds cannot be taken: {twin}.", hint=records.ROWS_HINT)
+            raise RowsInvalid(f"What {place!r} holds cannot be taken: {twin}.", hint=ROWS_HINT)
         for each in rows(session, since, at):
             inspection.require_ours(each)
 
@@ -150,3 +161,27 @@ def rows(session: DoltSession, since: str | None, revision: At) -> Iterator[Row]
         for each in found:
             records.row(msgspec.convert(msgspec.structs.asdict(each), type=type(each)))
             yield each
+
+
+def server_damage(session: DoltSession) -> str:
+    """Have the server read all history and every row at every branch; why it cannot, or nothing."""
+    connection = session.connection
+    try:
+        branches = history.branches(connection)
+        heads = literals(each.head for each in branches)
+        connection.rows(f"SELECT count(*) AS v, max(length(message)) FROM dolt_log({heads})")
+        for each in branches:
+            _read_every_row(session, each)
+    except (ServerUnreachable, LoginRefused, KnowledgeMissing):
+        raise  # that says nothing of its soundness
+    except EngineFailed as error:
+        return error.message
+    return ""
+
+
+def _read_every_row(session: DoltSession, branch: KbBranch) -> None:
+    if not session.check(branch.name):
+        return  # no tables: what is kept for garbage collection
+    for table in TABLES:
+        read = ", ".join(f"sum(length({identifier(column)}))" for column in table.columns)
+        session.connection.rows(f"SELECT {read} FROM {identifier(table.name)}", at=branch.name)

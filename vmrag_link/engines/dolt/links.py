@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link.engines.dolt import schema
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal, literals, parts
 from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS
 from vmrag_link.engines.records import link_row
 from vmrag_link.engines.tables import TABLES

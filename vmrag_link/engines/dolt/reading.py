@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import logical, records
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
-from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.logical_rows import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
+from vmrag_link.engines.logical import LogicalRows, merged
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, ROWS_HINT, Table, beyond
 from vmrag_link.errors import LimitExceeded, RowsInvalid
 from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
 
@@ -44,7 +43,7 @@ def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None 
     """The rows of a table with one key, sorted by it; none where there is no table."""
     if not session.version(at):
         return iter(())
-    selection = _Selection(_named(at), table, table.columns)
+    selection = _Selection(_place_name(at), table, table.columns)
     asked = None if ids is None else sorted(set(ids))
     rows = _stable(session, at, lambda: _selected(session.connection, selection, asked))
     return (records.record(table, row) for row in rows)
@@ -86,7 +85,7 @@ def sources(session: DoltSession, at: At, collection: str) -> list[tuple[str, st
         return []
     where = f"collection_name = {literal(collection)} AND source <> ''"
     query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
-    rows = session.connection.rows(query, at=_named(at))
+    rows = session.connection.rows(query, at=_place_name(at))
     return [tuple(records.texts(values(row, DOCUMENTS, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
 
 
@@ -94,7 +93,7 @@ def ids(session: DoltSession, at: At, collection: str, prefix: str) -> list[str]
     if not session.version(at):
         return []
     where = f"collection_name = {literal(collection)} AND doc_id >= {literal(prefix)}"
-    asked = _Selection(_named(at), DOCUMENTS, ("doc_id",), f"{where} AND doc_id < {literal(beyond(prefix))}")
+    asked = _Selection(_place_name(at), DOCUMENTS, ("doc_id",), f"{where} AND doc_id < {literal(beyond(prefix))}")
     return [doc_id for row in _pages(session.connection, asked) for doc_id in records.texts(row)]
 
 
@@ -149,7 +148,7 @@ def count(session: DoltSession, at: At, collection: str | None) -> int:
     if not session.version(at):
         return 0
     where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
-    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_named(at))
+    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_place_name(at))
     return int(rows[0]["v"]) + DoltRows(session, at).count(collection)
 
 
@@ -158,7 +157,7 @@ class DoltRows(LogicalRows):
 
     def __init__(self, session: DoltSession, at: At) -> None:
         self._session = session
-        self._place = _named(at)
+        self._place = _place_name(at)
 
     def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, (table.columns[0], logical.implying_column(table)), ids):
@@ -243,7 +242,7 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() else value
 
 
-def _named(at: At) -> str:
+def _place_name(at: At) -> str:
     return at.branch if isinstance(at, Working) else at
 
 
@@ -273,7 +272,7 @@ def _documents(
     if not session.version(at):
         return iter(())
     asked = None if ids is None else sorted(set(ids))
-    connection, place = session.connection, _named(at)
+    connection, place = session.connection, _place_name(at)
 
     def rows() -> Iterator[Values]:
         for name in [collection] if collection is not None else _collection_names(connection, place):
@@ -301,7 +300,7 @@ def _next_key(before: str | None, found: object) -> str:
     again: bytes that are no UTF-8 come as another text.
     """
     if not isinstance(found, str) or (before is not None and found <= before):
-        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=records.ROWS_HINT)
+        raise RowsInvalid("The knowledge base holds a key that is no text.", hint=ROWS_HINT)
     return found
 
 

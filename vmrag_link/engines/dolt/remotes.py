@@ -1,4 +1,5 @@
-"""The contents of other places, as Dolt fetched them last, and how it is told to fetch and push.
+"""The contents of other places, as Dolt fetched them last; how it is told to fetch and push; and
+what it says when that fails, as errors of ours.
 
 Dolt's own tracking refs keep what was fetched from being collected as garbage. What they say
 counts only once it was looked at: `noted` says what a remote held then. So a fetch that was killed,
@@ -18,14 +19,23 @@ import msgspec
 
 from vmrag_link import env, hosts
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
-from vmrag_link.engines.dolt import remote_errors
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import literal, literals
+from vmrag_link.engines.dolt.connection import SqlConnection, literal, literals, said
 from vmrag_link.engines.limits import too_large
-from vmrag_link.errors import EngineFailed, RemoteInvalid, RemoteMissing
+from vmrag_link.errors import (
+    AuthenticationFailed,
+    EngineFailed,
+    EngineUnwritable,
+    RemoteDamaged,
+    RemoteInvalid,
+    RemoteMissing,
+    RemoteMoved,
+    RemoteRejected,
+    RemoteUnreachable,
+    VmragError,
+)
 from vmrag_link.models import Record
 from vmrag_link.paths import require_space, write_atomically
-from vmrag_link.pin_values import DOLT_DATA
+from vmrag_link.pin_values import DOLT_DATA, hosted
 
 _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"
@@ -36,6 +46,14 @@ _MANIFEST = "manifest"
 _IN_THE_CLEAR = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
 """Dolt takes them for the end of a path, however they are written."""
+
+_MOST_SAID = 200
+
+_MOVED = ("non-fast-forward", "branch not found", "optimistic lock", "stale info", "merge needed", "manifest changed")
+_SHUT_OUT = ("unauthenticated", "access denied", "permissiondenied", "dolt_remote_password", "authorization header")
+_MISSING = ("database not found", "repository not found", "no such repository")
+_UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection refused", "timeout", "tls:", "x509:")
+_REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
 
 
 class Noted(Record, frozen=True):
@@ -156,7 +174,7 @@ def _remotely(connection: SqlConnection, url: str, calls: list[tuple[str, ...]],
     try:
         connection.remotely([f"CALL {name}({literals(args)})" for name, *args in calls], check=check)
     except EngineFailed as error:
-        raise remote_errors.translated(error, url) from error
+        raise translated(error, url) from error
 
 
 def growth_check(folder: Path, most: int) -> Callable[[], None]:
@@ -231,3 +249,51 @@ def _is_registered(connection: SqlConnection, remote: str) -> bool:
 def _name(remote: str) -> str:
     assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
     return _PREFIX + remote
+
+
+def translated(error: EngineFailed, url: str) -> VmragError:
+    """The error for a failed fetch from this URL or push to it."""
+    told = said(error)[:_MOST_SAID]
+    words = told.lower().replace(" ", "")
+    served = not url.startswith(("file://", "git+file://"))
+    details = {"remote": url, "said": told}
+
+    def says(parts: tuple[str, ...]) -> bool:
+        return any(part.replace(" ", "") in words for part in parts)
+
+    if not told or (isinstance(error, EngineUnwritable) and not served):
+        return error
+    if says(_MOVED):
+        return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
+    if served:
+        return _of_server(says, told, url, details)
+    if says(_REJECTED):
+        return RemoteRejected(f"{url} does not take that: {told}.", hint="See who may write there.", **details)
+    return damaged(url, said=told)
+
+
+def damaged(url: str, *, said: str = "") -> RemoteDamaged:
+    return RemoteDamaged(
+        f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
+        hint="vmrag remote (shows what is contacted)",
+        remote=url,
+        said=said,
+    )
+
+
+def _of_server(says: Callable[[tuple[str, ...]], bool], told: str, url: str, details: Mapping[str, str]) -> VmragError:
+    if says(_SHUT_OUT):
+        return AuthenticationFailed(
+            f"{url} did not let us in: {told}.",
+            hint="DOLT_REMOTE_PASSWORD=… vmrag fetch (the user is git config vmrag.dolt.user); on DoltHub: dolt login",
+            **details,
+        )
+    if says(_MISSING):
+        return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
+    if says(_UNREACHABLE):
+        where = url if url.startswith("http") else "https://www.dolthub.com" if hosted(url) else ""
+        hint = f"See who answers: curl -sS {where}" if where else "vmrag remote (shows what is contacted)"
+        return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=hint, **details)
+    return RemoteRejected(
+        f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
+    )

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from vmrag_link import terminal_text
 from vmrag_link.engines import inspection, tables
 from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal
-from vmrag_link.engines.records import ROWS_HINT, exact
-from vmrag_link.engines.tables import Table
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
+from vmrag_link.engines.records import exact
+from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
 META = "vmrag_meta"
@@ -90,11 +89,11 @@ def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | Non
     for name, rows in zip(_EXECUTED, system, strict=True):
         if rows:
             return f"there is something in {name}", 0
-    kinds = {_named(row): str(row["Table_type"]) for row in listed}
+    kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
         return "", 0
     if kinds.get(META) == "BASE TABLE":
-        version = _said(connection, at)
+        version = _stored_version(connection, at)
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(
                 f"The knowledge base has schema version {version}; this program knows versions up to {SCHEMA_VERSION}.",
@@ -117,12 +116,12 @@ def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | Non
     return "", version
 
 
-def _named(row: Mapping[str, object]) -> str:
+def _table_name(row: Mapping[str, object]) -> str:
     """The table in a row of SHOW FULL TABLES, whose column is called after the place."""
     return next(str(value) for column, value in row.items() if column != "Table_type")
 
 
-def _said(connection: SqlConnection, at: str) -> int:
+def _stored_version(connection: SqlConnection, at: str) -> int:
     rows = connection.rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
     said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
     if said is None:

@@ -3,6 +3,9 @@
 Reading asks again where a session was lost that nothing depended on. What changes something is
 never repeated: whether a lost server has stored it, nobody knows. With the session go the lock, and
 what a transaction had changed.
+
+A server that took long not to answer is not asked again for a minute: each command, and each hook
+of git's, would wait for it once more.
 """
 
 from __future__ import annotations
@@ -14,19 +17,29 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.engines.dolt import server_errors, server_silence
+from vmrag_link.engines.dolt import server_errors
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow
-from vmrag_link.engines.dolt.literals import literal
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, literal
 from vmrag_link.engines.dolt.server_session import ServerSession
-from vmrag_link.errors import Busy, ServerUnreachable
+from vmrag_link.errors import Busy, ServerUnreachable, quoted
+from vmrag_link.models import Record
+from vmrag_link.paths import write_atomically
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.2
 """Seconds between two tries for the lock. The server itself tries 10,000 times a second."""
 
 T = TypeVar("T")
+
+NAME = "unreached.json"
+"""The note, in a knowledge base's folder, that a server did not answer."""
+
+RETRY_SECONDS = 60.0
+LONG_SECONDS = 2.0
+"""What took less is asked again each time: it costs nobody anything."""
 
 
 class Server(SqlConnection):
@@ -137,7 +150,7 @@ class Server(SqlConnection):
         if self._bound:
             raise server_errors.lost(self._access)
         folder = self._folder
-        with server_silence.remember_silence(folder, self._access) if folder else contextlib.nullcontext():
+        with remember_silence(folder, self._access) if folder else contextlib.nullcontext():
             self._session = ServerSession(self._access, longest=self._longest)
         return self._session
 
@@ -184,4 +197,47 @@ class Server(SqlConnection):
             f" {self._access.server} for {timeout:g} s.",
             hint=f"Wait for it to finish and run the command again. A session that hangs is ended on the server by: KILL {number}",
             holder=who,
+        )
+
+
+class _Silence(Record, frozen=True):
+    """`at`: seconds since 1970."""
+
+    server: str
+    at: float
+    message: str
+
+
+@contextlib.contextmanager
+def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
+    """Reach the server in the block; what keeps it from that is remembered in a knowledge base's
+    folder, if it took long.
+
+    Raises `ServerUnreachable` at once for what is remembered.
+    """
+    note = folder / NAME
+    _require_not_silent(note, access)
+    begun = time.monotonic()
+    try:
+        yield
+    except ServerUnreachable as error:
+        if time.monotonic() - begun >= LONG_SECONDS:
+            with contextlib.suppress(OSError):  # a courtesy to the next command
+                write_atomically(
+                    note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False
+                )
+        raise
+
+
+def _require_not_silent(note: Path, access: DoltAccess) -> None:
+    try:
+        found = msgspec.json.decode(note.read_bytes(), type=_Silence)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return
+    ago = time.time() - found.at
+    if found.server == access.server and 0 <= ago < RETRY_SECONDS:
+        raise ServerUnreachable(
+            f"{found.message} That was {ago:.0f} s ago; it is asked again {RETRY_SECONDS:.0f} s after it.",
+            hint=f"Ask whether it runs there. To try at once: rm -f {quoted(note)}, and run the command again.",
+            server=access.server,
         )

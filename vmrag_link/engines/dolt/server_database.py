@@ -13,8 +13,7 @@ from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINIS
 from vmrag_link.engines.creating import writable
 from vmrag_link.engines.dolt import creation, schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_private, require_server
-from vmrag_link.engines.dolt.connection import said
-from vmrag_link.engines.dolt.literals import identifier, literal
+from vmrag_link.engines.dolt.connection import identifier, literal, said
 from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import (

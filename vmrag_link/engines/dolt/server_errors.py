@@ -28,7 +28,7 @@ _GONE_WORDS = ("this connection can no longer be used",)
 _MOST_SHOWN = 500
 
 
-def told(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError:
+def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError:
     """The error for what the server, or PyMySQL in its place, said with one of MySQL's codes.
 
     `gone`: the session has ended by it.
@@ -38,11 +38,11 @@ def told(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError
         return login_refused(access)
     if code in _CONFLICTS:
         return Busy(
-            f"Somebody else has changed the same at the same time: {_shown(words)}.", hint="Run the command again."
+            f"Somebody else has changed the same at the same time: {_one_line(words)}.", hint="Run the command again."
         )
     if code in _DENIED or any(each in lower for each in _DENIED_WORDS):
         return EngineUnwritable(
-            f"The server {access.server} does not allow that: {_shown(words)}.",
+            f"The server {access.server} does not allow that: {_one_line(words)}.",
             hint="Ask who runs it for the rights that docs/dolt-server.md lists.",
             said=words,
         )
@@ -53,7 +53,7 @@ def told(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragError
 
 def unreachable(access: DoltAccess, why: str) -> ServerUnreachable:
     return ServerUnreachable(
-        f"The server {access.server} cannot be reached, or has ended the session: {_shown(why)}.",
+        f"The server {access.server} cannot be reached, or has ended the session: {_one_line(why)}.",
         hint="Ask whether it runs there, then run the command again. The address: git config vmrag.dolt.server",
         server=access.server,
     )
@@ -104,5 +104,5 @@ def in_the_clear(access: DoltAccess) -> ServerUnreachable:
     )
 
 
-def _shown(words: str) -> str:
+def _one_line(words: str) -> str:
     return terminal_text.one_line(" ".join(words.split()))[:_MOST_SHOWN].rstrip(".")

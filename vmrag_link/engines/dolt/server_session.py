@@ -168,7 +168,7 @@ class ServerSession:
         try:
             asked()
         except self._mysql.err.Error as error:
-            raise self._failure(self._told(*error.args)) from error
+            raise self._failure(self._error_of(*error.args)) from error
         except OSError as error:
             raise self._failure(server_errors.unreachable(self._access, error.strerror or str(error))) from error
         except _GARBLED as error:
@@ -177,11 +177,11 @@ class ServerSession:
             self.end()  # it is in the middle of something
             raise
 
-    def _told(self, code: object = None, words: object = "", *_: object) -> VmragError:
+    def _error_of(self, code: object = None, words: object = "", *_: object) -> VmragError:
         """What an error of PyMySQL's says: one without a code is about the protocol."""
         if not isinstance(code, int):
             return server_errors.other_program(self._access)
-        return server_errors.told(self._access, code, str(words) or "it has ended", gone=self.ended)
+        return server_errors.error_of(self._access, code, str(words) or "it has ended", gone=self.ended)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""

@@ -1,4 +1,11 @@
-"""An open knowledge base: its connection, and the places that were checked."""
+"""An open knowledge base: its connection, the places that were checked, and what is known of its
+branches without asking.
+
+A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
+takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
+for; the note counts until the stamp changes, which every write does, by whatever program
+(`engines.stamps.dolt`).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines import stamps
+from vmrag_link.engines.base import LINKS_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.dolt import anchors, history, known_branches, schema, unfinished
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.known_branches import KnownBranches
+from vmrag_link.engines.dolt import history, schema
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
 from vmrag_link.engines.limits import Limits
-from vmrag_link.models import At, KbBranch, Working
-
-_REVISIONS = 20
-"""How many revisions that are no heads are known to be here."""
+from vmrag_link.engines.stamps import Stamp
+from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.paths import write_atomically
 
 
 class DoltSession(BaseSession):
@@ -85,6 +91,9 @@ class DoltSession(BaseSession):
     def require_revision(self, revision: str) -> None:
         history.require(self.connection, revision)
 
+    def merge_base(self, one: str, other: str) -> str | None:
+        return history.merge_base(self.connection, one, other)
+
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self.connection, ancestor, descendant)
 
@@ -94,10 +103,10 @@ class DoltSession(BaseSession):
     def branches(self) -> list[KbBranch]:
         if known := self._known():
             return [*known.branches]
-        stamp = known_branches.stamp(self.folder)
+        stamp = _known_stamp(self.folder)
         found = history.branches(self.connection)
         if stamp:
-            known_branches.note(self.folder, KnownBranches(stamp, tuple(found)))
+            _note_known(self.folder, KnownBranches(stamp, tuple(found)))
         return found
 
     def branch(self, name: str) -> KbBranch | None:
@@ -112,12 +121,12 @@ class DoltSession(BaseSession):
         found = bool(history.existing(self.connection, [revision]))
         if known and found:
             revisions = (*known.revisions[-_REVISIONS:], revision)
-            known_branches.note(self.folder, msgspec.structs.replace(known, revisions=revisions))
+            _note_known(self.folder, msgspec.structs.replace(known, revisions=revisions))
         return found
 
     def _known(self) -> KnownBranches | None:
         """What need not be asked of a program that would have to be started for it."""
-        return known_branches.read(self.folder) if self.connection.asleep else None
+        return _read_known(self.folder) if self.connection.asleep else None
 
     def set_branch(self, name: str, to: str) -> None:
         self.connection.call("dolt_branch", "-f", name, to)
@@ -125,12 +134,92 @@ class DoltSession(BaseSession):
     def drop_branch(self, name: str) -> None:
         self.connection.call("dolt_branch", "-D", name)
 
-    def anchored(self, head: str | None, revision: str, message: str) -> str:
-        return anchors.kept(self.connection, head, revision, message)
+    def join(self, head: str, revision: str, message: str) -> str:
+        connection = self.connection
+        with unfinished_branch(connection, revision) as at:
+            for row in connection.rows("SHOW TABLES", at=at):
+                connection.change([f"DROP TABLE {identifier(str(name))}" for name in row.values()], at=at)
+            emptied = self._commit_all(at, message)
+            connection.call("dolt_reset", "--soft", head, at=at)
+            self._commit_all(at, message)
+            connection.call("dolt_merge", "--no-ff", "--author", _AUTHOR, "-m", message, emptied, at=at)
+            return self._head(at)
+
+    def _commit_all(self, at: str, message: str) -> str:
+        """The head afterwards; what is equal to its parent is not committed."""
+        self.connection.call("dolt_commit", "-A", "--skip-empty", "--author", _AUTHOR, "-m", message, at=at)
+        return self._head(at)
+
+    def _head(self, at: str) -> str:
+        return str(self.connection.value("dolt_hashof('HEAD')", at=at))
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
-            unfinished.drop(self.connection)
+            drop_unfinished(self.connection)
             self.connection.call("dolt_gc")
             self.connection.release()  # a server ends all sessions by it
             self._versions.clear()
+
+
+@contextlib.contextmanager
+def unfinished_branch(connection: SqlConnection, revision: str) -> Iterator[str]:
+    """The branch, made at the revision and dropped at the end. Do not nest.
+
+    The caller holds the write lock until the result is anchored.
+    """
+    # With -f: it is there after a kill, and where a session has proved by it that it may write.
+    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
+    try:
+        yield UNFINISHED_BRANCH
+    finally:
+        drop_unfinished(connection)
+
+
+def drop_unfinished(connection: SqlConnection) -> None:
+    """Remove the branch, if it is there. The caller holds the write lock."""
+    if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
+        connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)
+
+
+_KNOWN_NAME = "branches.json"
+
+_AUTHOR = "vmrag <vmrag@localhost>"
+"""Of the revisions that only keep others."""
+
+_REVISIONS = 20
+"""How many revisions that are no heads are known to be here."""
+
+
+class KnownBranches(Record, frozen=True):
+    """All branches at a stamp, and other revisions that are here."""
+
+    stamp: Stamp
+    branches: tuple[KbBranch, ...]
+    revisions: tuple[str, ...] = ()
+
+    def has(self, revision: str) -> bool:
+        return revision in self.revisions or any(each.head == revision for each in self.branches)
+
+
+def _known_stamp(folder: Path) -> Stamp | None:
+    """None where there is no repository in the folder: a server's is written by others."""
+    try:
+        return stamps.dolt(folder)
+    except FileNotFoundError:
+        return None
+
+
+def _read_known(folder: Path) -> KnownBranches | None:
+    """What is known, if it still holds."""
+    try:
+        found = msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=KnownBranches)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+    return found if found.stamp == _known_stamp(folder) else None
+
+
+def _note_known(folder: Path, known: KnownBranches) -> None:
+    """Nothing is noted where something was written since it was asked for."""
+    if known.stamp == _known_stamp(folder) and _read_known(folder) != known:
+        with contextlib.suppress(OSError):  # a courtesy to the next command
+            write_atomically(folder / _KNOWN_NAME, msgspec.json.encode(known), durable=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
-from vmrag_link.engines.dolt import creation, history, inspection, program, remote_errors, remotes, validation
+from vmrag_link.engines.dolt import creation, history, inspection, program, remotes, validation
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
@@ -74,13 +74,13 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
         try:
             (noms / _MANIFEST).write_bytes(read_regular(there / _MANIFEST, _LONGEST_MANIFEST))
         except OSError as error:
-            raise remote_errors.damaged(url) from error
+            raise remotes.damaged(url) from error
         Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
         try:
             with creation.opened(Path(folder), access) as connection:
                 return {each.name: each.head for each in history.branches(connection)}
         except EngineFailed as error:
-            raise remote_errors.translated(error, url) from error
+            raise remotes.translated(error, url) from error
 
 
 def fetch(session: DoltSession, access: DoltAccess, remote: str, url: str, *, user: str) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vmrag_link.engines import creating, logical, records
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.dolt import history, reading, schema, unfinished
+from vmrag_link.engines.dolt import history, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable, differing
-from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.literals import identifier, literal, literals, parts
-from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal, literals, parts
+from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
 from vmrag_link.errors import NoChanges
@@ -82,7 +81,7 @@ def commit_onto(
             session.require(joining)  # Dolt merges its tables, too
         taken_back = undo(joining) if joining else Write()
         made = revision
-        with unfinished.branch(connection, revision) as at, connection.transaction(at):
+        with unfinished_branch(connection, revision) as at, connection.transaction(at):
             if joining:
                 _begin_merge(connection, at, joining)
             for each in (taken_back, *rows):
@@ -110,7 +109,7 @@ def recreate(
             session.require(each)
         first, *others = parents
         taken_back = [undo(joining) for joining in others]
-        with unfinished.branch(connection, first) as at, connection.transaction(at):
+        with unfinished_branch(connection, first) as at, connection.transaction(at):
             for joining, back in zip(others, taken_back, strict=True):
                 _begin_merge(connection, at, joining)
                 _store(session, at, back)

@@ -33,7 +33,8 @@ from vmrag_link.engines.doltlite.library import (
     failure,
     library,
 )
-from vmrag_link.engines.records import ROWS_HINT, Value
+from vmrag_link.engines.records import Value
+from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid, StatementGivenUp, VmragError
 
 _SLICE_MS = 100

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vmrag_link.engines import branch_names, records, stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, EngineName, Write
-from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, unfinished, writing
+from vmrag_link.engines import stamps
+from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, writing
+from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
-from vmrag_link.engines.doltlite.differing import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import DoltliteSession
+from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import PROJECTS
-from vmrag_link.engines.undoing import require_kept, undo_of_merge
-from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
+from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    ChangeCounts,
     Collection,
-    Difference,
     Document,
     DocumentHeader,
     DocumentTable,
-    HeaderDifference,
-    KbBranch,
     Link,
     Project,
     RevisionInfo,
@@ -38,23 +32,18 @@ from vmrag_link.models import (
     Working,
 )
 
-if TYPE_CHECKING:
-    from vmrag_link.engines.doltlite.comparison import DoltliteComparison
-
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
-class DoltliteEngine:
-    """`engines.base.Engine` has the contract; the modules beside this one do the work."""
+class DoltliteEngine(SqlEngine[DoltliteSession]):
+    """A knowledge base in one file; the modules beside this one do the work."""
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        self._session = DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits)
+        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits), writing)
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
-        from vmrag_link.engines.doltlite.comparison import DoltliteComparison
-
         return DoltliteComparison(self._session)
 
     @classmethod
@@ -102,25 +91,6 @@ class DoltliteEngine:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
         return (folder / FILE_NAME).exists()
 
-    @property
-    def name(self) -> EngineName:
-        return "doltlite"
-
-    @property
-    def folder(self) -> Path:
-        return self._session.folder
-
-    @property
-    def limits(self) -> Limits:
-        return self._session.limits
-
-    @property
-    def shared(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._session.close()
-
     def damage(self) -> str:
         try:
             rows = self._session.main.execute_long("PRAGMA integrity_check")
@@ -129,25 +99,13 @@ class DoltliteEngine:
         found = " ".join(str(each) for (each,) in rows).replace("*** in database main ***", "").split()
         return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
 
-    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
-        return self._session.writing(purpose, timeout=timeout)
-
     def stamp(self) -> object:
         return stamps.doltlite(self.folder)
 
     # -- revisions
 
-    def has_revision(self, revision: str) -> bool:
-        return history.exists(self._session.main, revision)
-
-    def info(self, revision: str) -> RevisionInfo:
-        return next(self.log(revision, limit=1))
-
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.main, revision, limit)
-
-    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        return history.is_ancestor(self._session.main, ancestor, descendant)
 
     def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
         return history.parents(self._session.main, revisions)
@@ -156,40 +114,6 @@ class DoltliteEngine:
         with self._session.reading(revision) as connection:
             return not schema.version(connection)
 
-    def merge_base(self, one: str, other: str) -> str | None:
-        return history.merge_base(self._session.main, one, other)
-
-    # -- branches
-
-    def branches(self) -> list[KbBranch]:
-        return history.branches(self._session.main)
-
-    def branch(self, name: str) -> KbBranch | None:
-        return history.branch(self._session.main, name)
-
-    def legal_branch_name(self, name: str) -> bool:
-        return branch_names.legal(name)
-
-    def create_branch(self, name: str, at: str) -> None:
-        self._session.create_branch(name, at)
-
-    def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        self._session.move_branch(name, to, expected=expected)
-
-    def delete_branch(self, name: str, *, expected: str) -> None:
-        self._session.delete_branch(name, expected=expected)
-
-    # -- anchors
-
-    def anchor(self, revision: str, *, reason: str) -> None:
-        records.exact(reason, "The reason")
-        with self.writing("keep a revision"):
-            history.require(self._session.main, revision)
-            self._session.keep(revision, reason)
-
-    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        return self._session.kept(head, revision, reason=reason)
-
     def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
         found = (
             history.unreachable(self._session.main, revisions)
@@ -197,9 +121,6 @@ class DoltliteEngine:
             else history.unreachable_from(self._session.main, heads, revisions)
         )
         return [each for each in found if self.has_revision(each)]
-
-    def collect_garbage(self) -> None:
-        self._session.collect_garbage()
 
     # -- remotes
 
@@ -216,9 +137,6 @@ class DoltliteEngine:
         from vmrag_link.engines.doltlite import transfer
 
         transfer.fetch(self._session, remote, url)
-
-    def refusal(self, revision: str) -> KnowledgeRefused | None:
-        return self._session.refusal(revision)
 
     def require_records(self, at: At, *, since: str) -> None:
         from vmrag_link.engines.doltlite import inspection
@@ -295,76 +213,21 @@ class DoltliteEngine:
         with self._session.reading(at) as connection:
             return reading.count(connection, collection) if schema.version(connection) else 0
 
-    def diff(self, old: At, new: At) -> Difference:
-        return self._comparison.diff(old, new)
-
-    def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
-        return self._comparison.headers(old, new, times=times)
-
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         with self._session.reading(revision) as connection:
             return dict(reading.history(connection, collection, doc_id)) if schema.version(connection) else {}
 
-    def count_changes(self, old: At, new: At) -> ChangeCounts:
-        return self._comparison.count(old, new)
-
     # -- links
 
-    def links(
-        self, *, git_commit: str | None = None, dolt_commit: str | None = None, at: str | None = None
-    ) -> list[Link]:
-        if at is not None:
-            self._session.require_revision(at)
-        elif self.branch(LINKS_BRANCH) is None:
-            return []
-        given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
-        asked = {column: value for column, value in given.items() if value is not None}
-        where = "WHERE " + " AND ".join(f"{column} = ?" for column in asked) if asked else ""
-        with self._session.connection(at or LINKS_BRANCH, with_links=True) as connection:
-            return links.rows(connection, where, list(asked.values()))
+    def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
+        where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
+        with self._session.connection(place, with_links=True) as connection:
+            return links.rows(connection, where, list(wanted.values()))
 
-    def write_links(
-        self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
-    ) -> None:
-        with self.writing("link"):
-            if self.branch(LINKS_BRANCH) is None:
-                self._session.main.execute(
-                    "SELECT dolt_branch(?, ?)", (LINKS_BRANCH, self._session.require_branch(ROOT_BRANCH).head)
-                )
-            with self._session.connection(LINKS_BRANCH) as connection:
-                links.commit(connection, put, remove, message=message, author=author, date=date)
-
-    def links_onto(self, head: str | None, put: Sequence[Link], *, message: str, author: str, date: str) -> str:
-        session = self._session
-        with self.writing("link"):
-            start = head or session.require_branch(ROOT_BRANCH).head
-            session.require_revision(start)
-            connect = functools.partial(session.connection, with_links=True)
-            with unfinished.branch(session.main, start, connect) as connection:
-                return links.commit(connection, put, (), message=message, author=author, date=date) or start
-
-    # -- writing
-
-    def write(self, branch: str, rows: Write, *, expected: str) -> None:
-        writing.write(self._session, branch, rows, expected=expected)
-
-    def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-        return writing.commit(self._session, branch, message=message, author=author, date=date, expected=expected)
-
-    def commit_onto(
-        self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
-    ) -> str:
-        undo = functools.partial(undo_of_merge, self, revision)
-        return writing.commit_onto(
-            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
-        )
-
-    def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
-        undo = functools.partial(undo_of_merge, self, parents[0])
-        return writing.recreate(self._session, parents, rows, undo=undo, message=message, author=author, date=date)
-
-    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
-        with self.writing(f"clean the branch {branch}"):
-            if self._session.require_head(branch, expected).dirty:
-                require_kept(self, branch, kept)
-                writing.discard(self._session, branch)
+    def _commit_links(
+        self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
+    ) -> str | None:
+        connect = functools.partial(self._session.connection, with_links=True)
+        opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
+        with opened as connection:
+            return links.commit(connection, put, remove, message=message, author=author, date=date)

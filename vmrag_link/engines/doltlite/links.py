@@ -9,7 +9,7 @@ import msgspec
 
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.ddl import objects
+from vmrag_link.engines.doltlite.schema import objects
 from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS
 from vmrag_link.engines.records import link_row
 from vmrag_link.engines.tables import TABLES

@@ -13,7 +13,7 @@ from vmrag_link.engines import logical, records
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.logical_rows import LogicalRows, merged
+from vmrag_link.engines.logical import LogicalRows, merged
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Collection, Document, DocumentHeader, DocumentTable, Row

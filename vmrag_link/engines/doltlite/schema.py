@@ -1,15 +1,21 @@
-"""Which version of the schema stands at a place, and what brings it to the next one."""
+"""The tables of each version of the schema, which version stands at a place, and what brings it to
+the next one.
+
+A version, once released, never changes: revisions of it stay in every history. What is to differ is
+a new version, with the statements that turn the one before into it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from vmrag_link import terminal_text
 from vmrag_link.engines import inspection
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.ddl import META, OBJECTS, STATEMENTS, UPGRADES, SchemaObject, words
-from vmrag_link.engines.records import ROWS_HINT, exact
+from vmrag_link.engines.records import exact
+from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
 _MOST_SHOWN = 100
@@ -51,7 +57,7 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     if not found:
         return ""
     try:
-        said = _said(connection) if META in found else SCHEMA_VERSION
+        said = _stored_version(connection) if META in found else SCHEMA_VERSION
     except RowsInvalid:
         return "it does not say which version of the schema it has"
     ours = OBJECTS[said]
@@ -86,10 +92,10 @@ def version(connection: Connection) -> int:
     """
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
         return 0
-    return _said(connection)
+    return _stored_version(connection)
 
 
-def _said(connection: Connection) -> int:
+def _stored_version(connection: Connection) -> int:
     rows = connection.execute("SELECT value FROM vmrag_meta WHERE key = 'schema_version'")
     said = re.fullmatch(_VERSION, str(rows[0][0])) if rows else None
     if said is None:
@@ -118,3 +124,77 @@ def commit(connection: Connection, message: str, author: str, date: str, *option
     )
     revision: str = rows[0][0]
     return revision
+
+
+# Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT
+# say what Dolt needs. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
+# have equal hashes however they were written. No NOT NULL: every merge would look for it in all
+# rows (35 ms instead of 1 at 50,000). What is stored are records, without nulls. No UNIQUE beside
+# the keys: two branches may each have added a row, and a merge must lose neither.
+_META = "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID"
+_COLLECTIONS = """CREATE TABLE collections(
+        collection_name VARCHAR(255) PRIMARY KEY,
+        kind VARCHAR(255), metadata LONGTEXT, embedding_function VARCHAR(255),
+        embedding_model VARCHAR(255), embedding_dimensions INTEGER, distance VARCHAR(255),
+        chunking LONGTEXT, created_at VARCHAR(255)) WITHOUT ROWID"""
+_IMPORT_BASE = "import_base LONGTEXT"
+_DOCUMENTS = """CREATE TABLE documents(
+        collection_name VARCHAR(255), doc_id VARCHAR(255),
+        title LONGTEXT, content LONGTEXT, content_hash VARCHAR(255),
+        metadata LONGTEXT, source LONGTEXT, source_key LONGTEXT,
+        file_type VARCHAR(255), last_modified VARCHAR(255), created_at VARCHAR(255),
+        updated_at VARCHAR(255), PRIMARY KEY(collection_name, doc_id)) WITHOUT ROWID"""
+_OTHERS = (
+    """CREATE TABLE projects(
+        project_id VARCHAR(255) PRIMARY KEY,
+        name LONGTEXT, repository_url LONGTEXT, created_at VARCHAR(255),
+        metadata LONGTEXT) WITHOUT ROWID""",
+    """CREATE TABLE issue_logs(
+        log_id VARCHAR(255) PRIMARY KEY,
+        project_id VARCHAR(255), issue_number INTEGER, title LONGTEXT, content LONGTEXT,
+        content_hash VARCHAR(255), log_type VARCHAR(255), created_at VARCHAR(255),
+        updated_at VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID""",
+    """CREATE TABLE knowledge_docs(
+        doc_id VARCHAR(255) PRIMARY KEY,
+        category LONGTEXT, tool_name LONGTEXT, tool_version LONGTEXT, title LONGTEXT,
+        content LONGTEXT, content_hash VARCHAR(255), created_at VARCHAR(255),
+        updated_at VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID""",
+)
+
+STATEMENTS: Mapping[int, tuple[str, ...]] = {
+    1: (_META, _COLLECTIONS, _DOCUMENTS),
+    # As the engine writes a table to which a column was added.
+    2: (_META, _COLLECTIONS.replace(") WITHOUT", f", {_IMPORT_BASE}) WITHOUT"), _DOCUMENTS, *_OTHERS),
+}
+"""What makes the tables of a version."""
+
+UPGRADES: Mapping[int, tuple[str, ...]] = {2: (f"ALTER TABLE collections ADD COLUMN {_IMPORT_BASE}", *_OTHERS)}
+"""What makes the tables of a version from those of the version before."""
+
+SchemaObject = tuple[str, str, str, str]
+"""A row of `sqlite_master`: type, name, table, and its statement with single spaces."""
+
+_BLANKS = r"[ \t\n\f\r]+"
+
+
+def words(sql: str) -> list[str]:
+    """A statement between what SQL takes for blanks; to Python other characters are, too, with
+    which a name may begin.
+    """
+    return [word for word in re.split(_BLANKS, sql) if word]
+
+
+def objects(*statements: str) -> frozenset[SchemaObject]:
+    """What these statements, of the kinds that ours are, make."""
+    found = []
+    for each in statements:
+        parts = words(each.replace("IF NOT EXISTS ", ""))
+        name, table = parts[2].partition("(")[0], parts[4 if parts[1] == "INDEX" else 2].partition("(")[0]
+        found.append((parts[1].lower(), name, table, " ".join(parts)))
+    return frozenset(found)
+
+
+OBJECTS = {version: objects(*statements) for version, statements in STATEMENTS.items()}
+"""What `sqlite_master` holds at a revision of a version."""
+
+META = next(each for each in OBJECTS[SCHEMA_VERSION] if each[1] == "vmrag_meta")

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from vmrag_link import permissions
 from vmrag_link.engines import creating, logical, records
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.doltlite import history, reading, schema, unfinished
-from vmrag_link.engines.doltlite import joining as joins
+from vmrag_link.engines.doltlite import history, reading, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.session import DoltliteSession
+from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges
@@ -57,11 +56,14 @@ def commit_onto(
         if joining:
             session.require(joining)  # the engine merges its tables, too
         made = revision
-        with unfinished.branch(session.main, revision, session.connection) as connection, connection.transaction():
+        with (
+            unfinished_branch(session.main, revision, session.connection) as connection,
+            connection.transaction(),
+        ):
             schema.version(connection)
             if joining:
                 taken_back = undo(joining)
-                joins.begin(connection, joining)
+                _begin_merge(connection, joining)
                 _store(connection, taken_back)
             for each in rows:
                 _store(connection, each)
@@ -87,10 +89,10 @@ def recreate(
         for each in parents:
             session.require(each)
         first, *others = parents
-        with unfinished.branch(session.main, first, session.connection) as connection, connection.transaction():
+        with unfinished_branch(session.main, first, session.connection) as connection, connection.transaction():
             for joining in others:
                 taken_back = undo(joining)
-                joins.begin(connection, joining)
+                _begin_merge(connection, joining)
                 _store(connection, taken_back)
             for part in rows:
                 _store(connection, part)
@@ -154,3 +156,18 @@ def _compact(session: DoltliteSession) -> None:
             session.collect_garbage()
             permissions.make_file(note)
             note.write_text(str(session.file.stat().st_size))
+
+
+def _begin_merge(connection: Connection, joining: str) -> None:
+    """Begin a merge in the open transaction: the next commit has `joining` as its second parent.
+
+    Rows in conflict stay as they are on this side. Costs by what either changed.
+    """
+    try:
+        connection.execute("SELECT dolt_merge('--no-ff', '--no-commit', ?)", (joining,))
+    except EngineFailed:
+        tables = connection.execute('SELECT "table" FROM dolt_conflicts')
+        if not tables:
+            raise
+        for (table,) in tables:
+            connection.execute("SELECT dolt_conflicts_resolve('--ours', ?)", (table,))

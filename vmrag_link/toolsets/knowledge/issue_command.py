@@ -12,9 +12,8 @@ from vmrag_link.cli import answering, output
 from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.editing import edited
 from vmrag_link.cli.passage_view import lines_from
-from vmrag_link.cli.texts import given_text, text_options, warn_pending, written_text
+from vmrag_link.cli.texts import edited, given_text, text_options, warn_pending, written_text
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import move_and_warn

@@ -1,4 +1,4 @@
-"""How a diff is printed: by `vmrag diff`, `log -p` and `show`."""
+"""How revisions and what they changed are printed: by `vmrag diff`, `log`, `show` and `blame`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import click
 
 from vmrag_link import terminal_text
 from vmrag_link.cli import output
-from vmrag_link.cli.base import described, title_beside
+from vmrag_link.cli.base import described, headline, title_beside
 from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
 from vmrag_link.ops.history.diff import FileCounts
+from vmrag_link.ops.history.file_history import FileCommit
+from vmrag_link.ops.history.log import PinnedRevision
+from vmrag_link.ops.history.pinned_by import GitCommit
 from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
 
 if TYPE_CHECKING:
     from vmrag_link import worddiff
     from vmrag_link.worddiff import Piece
+
 
 Form = Literal["names", "status", "stat", "text"]
 
@@ -37,7 +41,7 @@ def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return stat(names(status(function)))
 
 
-def lines(diff: WordDiff, form: Form) -> Iterator[str]:
+def diff_lines(diff: WordDiff, form: Form) -> Iterator[str]:
     """The documents are read while the lines are taken."""
     return {"names": _names, "status": _status, "stat": _stat, "text": _changes}[form](diff)
 
@@ -50,15 +54,15 @@ def _status(diff: WordDiff) -> Iterator[str]:
     return (f"{MARKS[each.kind][0]}\t{_name(each)}" for each in diff.documents())
 
 
-def notes(diff: WordDiff, form: Form) -> Iterator[str]:
+def diff_notes(diff: WordDiff, form: Form) -> Iterator[str]:
     """What the lines do not say."""
     if diff.found.files and form in ("names", "status"):
-        yield f"{_counted(diff.found.files)}. Their names: --files"
+        yield f"{_file_counts(diff.found.files)}. Their names: --files"
     if missing := diff.found.missing:
         yield f"Not compared, because this clone does not have them: {plural(len(missing), 'file')} ({first_of(missing, 3)})."
 
 
-def _counted(files: Sequence[FileCounts]) -> str:
+def _file_counts(files: Sequence[FileCounts]) -> str:
     """Of code, how many files differ."""
     kinds = {kind: sum(getattr(each, kind) for each in files) for kind in MARKS}
     said = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
@@ -67,14 +71,14 @@ def _counted(files: Sequence[FileCounts]) -> str:
 
 def _code(diff: WordDiff) -> Iterator[str]:
     if diff.found.files:
-        yield f"{_counted(diff.found.files)}; to see them: --files"
+        yield f"{_file_counts(diff.found.files)}; to see them: --files"
 
 
 def _changes(diff: WordDiff) -> Iterator[str]:
     hidden = 0
     yield from _collections(diff)
     for each in diff.documents():
-        yield _headline(each.kind, f"{_names_of(each)}{title_beside(each.doc_id, each.title)}")
+        yield _headline(each.kind, f"{_both_names(each)}{title_beside(each.doc_id, each.title)}")
         if each.words and each.words.hidden:
             yield f"{INDENT}{output.style(hidden_suffix(each.words).removeprefix('; '), fg='magenta')}"
         yield from _fields(each.fields)
@@ -93,7 +97,7 @@ def _stat(diff: WordDiff) -> Iterator[str]:
         words = each.words or Words()
         inserted, deleted, hidden = inserted + words.inserted, deleted + words.deleted, hidden + words.hidden
         counted = f"+{words.inserted} -{words.deleted}{hidden_suffix(words)}"
-        yield f"{_headline(each.kind, _names_of(each).ljust(width))} | {counted}"
+        yield f"{_headline(each.kind, _both_names(each).ljust(width))} | {counted}"
     said = f"; {plural(inserted, 'word')} inserted(+), {deleted} deleted(-)" if diff.found.documents else ""
     yield described(diff.found.changes) + said + hidden_suffix(Words(hidden=hidden))
     yield from _code(diff)
@@ -116,10 +120,10 @@ def _render(pieces: Iterable[Piece]) -> str:
     """The marks stay beneath the colours: they are all there is where the output is no terminal."""
     from vmrag_link import worddiff
 
-    return worddiff.render(pieces, style=_coloured)
+    return worddiff.render(pieces, style=_colour)
 
 
-def _coloured(op: worddiff.Op, text: str) -> str:
+def _colour(op: worddiff.Op, text: str) -> str:
     """Line by line: a pager forgets a colour at the end of a line."""
     return "\n".join(output.style(line, fg=COLOURS[op]) if line else "" for line in text.split("\n"))
 
@@ -128,10 +132,83 @@ def _name(each: DocumentDiff) -> str:
     return f"{each.collection}/{each.doc_id}"
 
 
-def _names_of(each: DocumentDiff) -> str:
+def _both_names(each: DocumentDiff) -> str:
     return f"{each.old_name} -> {_name(each)}" if each.old_name else _name(each)
 
 
 def _headline(kind: ChangeKind, name: str) -> str:
     letter, colour = MARKS[kind]
     return f"{output.style(letter, fg=colour)}  {name}"
+
+
+SHORT, SHORT_COMMIT = 7, 10
+"""Characters of a revision and of a commit of git's."""
+
+_NAMED = 2
+"""Commits that one line names."""
+
+
+def revision_line(each: PinnedRevision) -> Iterator[str]:
+    """The revision, what stands on it, and beside it the code that pins it."""
+    shown = f"{output.style(each.revision[:SHORT], fg='yellow')}{_refs(each.refs)} {headline(each.message)}"
+    yield f"{shown}{_commits_beside(each)}"
+
+
+def revision_entry(each: PinnedRevision, said: str) -> Iterator[str]:
+    """Some lines; `said`: what it changed."""
+    yield _title_line(each)
+    yield f"    {headline(each.message)}  ({said})"
+    yield from _pins(each.commits)
+
+
+def commit_oneline(each: FileCommit) -> Iterator[str]:
+    """Of git's, what stands on it, and what the file was called otherwise."""
+    moved = f"  ({_file_change(each)})" if each.old_name else ""
+    yield f"{output.style(each.commit[:SHORT_COMMIT], fg='yellow')}{_refs(each.refs)} {headline(each.message)}{moved}"
+
+
+def commit_entry(each: FileCommit) -> Iterator[str]:
+    yield f"{output.style(each.commit, fg='yellow')}{_refs(each.refs)}  {each.date}  {each.author}"
+    yield f"    {headline(each.message)}  ({_file_change(each)})"
+
+
+def _file_change(each: FileCommit) -> str:
+    return f"{each.old_name} -> {each.name}" if each.old_name else each.kind
+
+
+def revision_in_full(each: PinnedRevision) -> Iterator[str]:
+    """All that is known of it, with its whole message, as `git show` has it."""
+    yield _title_line(each)
+    if len(each.parents) > 1:
+        yield f"    merge of {' '.join(parent[:SHORT] for parent in each.parents)}"
+    yield from _pins(each.commits)
+    yield ""
+    yield from (f"    {line}".rstrip() for line in terminal_text.lines(each.message.strip()))
+    yield ""
+
+
+def _title_line(each: PinnedRevision) -> str:
+    return f"{output.style(each.revision, fg='yellow')}{_refs(each.refs)}  {each.date}  {each.author}"
+
+
+def _pins(commits: Sequence[GitCommit]) -> Iterator[str]:
+    for each in commits:
+        yield f"    pinned by {output.style(each.commit[:SHORT_COMMIT], fg='yellow')} {each.subject}"
+
+
+def _refs(refs: Sequence[str]) -> str:
+    return f" ({output.style(', '.join(refs), fg='green')})" if refs else ""
+
+
+def _commits_beside(each: PinnedRevision) -> str:
+    """The commits that pin it; a subject that is the revision's own message is not said twice."""
+    if not each.commits:
+        return ""
+    own = headline(each.message)
+    named = [
+        output.style(one.commit[:SHORT_COMMIT], fg="yellow") + ("" if one.subject == own else f" {one.subject}")
+        for one in each.commits[:_NAMED]
+    ]
+    rest = len(each.commits) - len(named)
+    more = f" and {rest} more" if rest else ""
+    return f"  <- {', '.join(named)}{more}"
