@@ -248,6 +248,8 @@ def _is_importable(path: str) -> bool:
 
 def stale_in_work_tree(ws: Workspace, documents: Iterable[tuple[Collection, Document]]) -> list[SourcedDocument]:
     """Which of these documents say what their files in the work tree said before."""
+    from vmrag_link.conversion.converter import Converter
+
     by_collection: dict[str, tuple[Collection, list[Document]]] = {}
     for collection, document in documents:
         by_collection.setdefault(collection.name, (collection, []))[1].append(document)
@@ -279,6 +281,8 @@ def stale_in_tree(
 
     `commit`: in whose history files are looked up.
     """
+    from vmrag_link.conversion.converter import Converter
+
     seen = FileRecord(ws.places.seen_files)
     with Converter(limits_of(ws.config.ingest), seconds=TREE_SECONDS) as converter:
         held = dict(versions.contents(ws.places, {files[each.source] for each in documents}))
