@@ -1,4 +1,4 @@
-"""What docs/ci-recipes.md shows for other services than GitHub's, and every night, run as it stands
+"""What docs/ci.md shows for other services than GitHub's, and every night, run as it stands
 there, in clones of a real remote.
 """
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.hooks("off")
 
 shared, world, ci = people.shared, people.world, hosted.ci
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ci-recipes.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
 QUERIES = "queries:\n  - query: who renews certificates\n    collection: handbook\n    first: handbook/deep/tls.txt\n"
 
 
 def shell() -> str:
-    [text] = re.findall(r"(?ms)^## Plain shell\n.*?^```sh\n(.*?)^```", PAGE)
+    [text] = re.findall(r"(?ms)^### Plain shell\n.*?^```sh\n(.*?)^```", PAGE)
     return str(text)
 
 

@@ -1,4 +1,4 @@
-"""Writes what docs/git-add.md prints: `python -m tests.git_add.document`."""
+"""Writes what docs/daily-loop.md prints after `git add`: `python -m tests.git_add.document`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support import pages
 from tests.support.repos import ON
 from tests.support.terminal import Project, new_project
 
-PAGE = pages.DOCS / "git-add.md"
+PAGE = pages.DOCS / "daily-loop.md"
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 
@@ -81,7 +81,7 @@ STORIES = {
 
 
 def page() -> str:
-    """docs/git-add.md with what the program prints today."""
+    """docs/daily-loop.md with what the program prints today."""
     with pages.folder() as folder:
         told = pages.told(STORIES, _project(folder), _run, folder, _begin)
     return pages.filled(PAGE, {name: pages.console(text) for name, text in told.items()})

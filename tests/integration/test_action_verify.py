@@ -27,7 +27,7 @@ from vmrag_link.workspace import Workspace
 
 pytestmark = pytest.mark.hooks("off")
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "ci-trust.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "ci.md"
 
 built, forked_once, forked = code_history.built, code_history.forked_once, code_history.forked
 

@@ -1,4 +1,4 @@
-"""docs/git-add.md shows what the commands print."""
+"""docs/daily-loop.md shows what the commands print after `git add`."""
 
 from __future__ import annotations
 

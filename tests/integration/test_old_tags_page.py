@@ -1,4 +1,4 @@
-"""docs/adopting-old-tags.md shows what the commands print."""
+"""docs/merging.md shows what the commands print at an old tag."""
 
 from __future__ import annotations
 

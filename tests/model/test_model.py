@@ -1,4 +1,4 @@
-"""Random sequences of what people do with git and `vmrag`, against the model. docs/testing.md says
+"""Random sequences of what people do with git and `vmrag`, against the model. tests/README.md says
 how to run many of them.
 """
 

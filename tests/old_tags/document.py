@@ -1,4 +1,4 @@
-"""Writes what docs/adopting-old-tags.md prints: `python -m tests.old_tags.document`."""
+"""Writes what docs/merging.md prints about old tags: `python -m tests.old_tags.document`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support import pages
 from tests.support.repos import make_repo
 from tests.support.terminal import Project
 
-PAGE = pages.DOCS / "adopting-old-tags.md"
+PAGE = pages.DOCS / "merging.md"
 
 TIMEOUTS = "# Timeouts\n\nRequests time out after {} seconds.\n"
 
@@ -42,7 +42,7 @@ STORIES = {
 
 
 def page() -> str:
-    """docs/adopting-old-tags.md with what the program prints today."""
+    """docs/merging.md with what the program prints today."""
     return pages.filled(PAGE, {name: pages.console(told) for name, told in printed().items()})
 
 

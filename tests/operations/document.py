@@ -34,7 +34,7 @@ PAGE = """\
 `vmrag init` and `vmrag install` put these hooks into git's hooks directory (`git rev-parse --git-path hooks`). A hook of another tool that is
 there already is kept: it runs first, and `vmrag uninstall` puts it back. Hooks that git tracks (`core.hooksPath` names `.githooks`, say) and those
 outside of the repository are left alone: the refusal prints the command that makes hooks of this clone, which run those as well. `--hooks` installs
-only some, and is remembered. [husky](husky.md), [lefthook](lefthook.md) and [pre-commit](pre-commit.md) start them by files of their own.
+only some, and is remembered. husky, lefthook and pre-commit start them [by files of their own](hook-managers.md).
 
 Hooks that git does not run, because another tool has written over them, `core.hooksPath` names another folder, or a clone never had any, are
 said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps; so is code that was pushed without its knowledge. `VMRAG=0`,

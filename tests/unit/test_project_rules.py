@@ -163,10 +163,33 @@ def test_the_list_of_commands_is_up_to_date() -> None:
     assert {f"\n## vmrag {name}\n" for name in commands.names()} <= {f"\n{line}\n" for line in written.splitlines()}
 
 
-def test_relative_links_between_documents_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the page's headings; one that comes twice has no name of its own."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    made = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", text)]
+    return {each for each in made if made.count(each) == 1}
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    pages = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "bench" / "README.md",
+        ROOT / "tests" / "README.md",
+    ]
+    for page in pages:
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+            found = (page.parent / target).resolve() if target else page
+            assert found.exists(), f"{page.relative_to(ROOT)} links to {target}"
+            assert not anchor or anchor in anchors(found), f"{page.relative_to(ROOT)} links to {target}#{anchor}"
+
+
+def test_the_documents_that_the_program_names_are_there() -> None:
+    examples = {"docs/setup.md", "docs/reference/configuration.md"}  # of the reader's project, and of a client's
+    code = [path for name in ("vmrag_link", "hooks", "mcp_server", "action") for path in (ROOT / name).rglob("*.py")]
+    for path in [*code, ROOT / ".pre-commit-hooks.yaml", ROOT / "pyproject.toml", ROOT / "CONTRIBUTING.md"]:
+        for named in set(re.findall(r"(?<![\w/])docs/[a-z/-]+\.md", path.read_text())) - examples:
+            assert (ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}"
 
 
 def test_every_test_that_shows_what_is_said_of_security_is_there() -> None:

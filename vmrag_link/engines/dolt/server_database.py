@@ -210,7 +210,7 @@ def _make_database(server: Server, access: DoltAccess) -> None:
             f"The server {access.server} shows the user {shortened(access.user)!r} no database {access.database!r},"
             " and lets it make none.",
             hint=f"Whoever runs it says: CREATE DATABASE {identifier(access.database)}, and grants it to you"
-            " (docs/dolt-server.md). Another name: git config vmrag.dolt.database NAME",
+            " (docs/dolt.md). Another name: git config vmrag.dolt.database NAME",
             server=access.server,
             database=access.database,
         ) from error

@@ -43,7 +43,7 @@ def error_of(access: DoltAccess, code: int, words: str, *, gone: bool) -> VmragE
     if code in _DENIED or any(each in lower for each in _DENIED_WORDS):
         return EngineUnwritable(
             f"The server {access.server} does not allow that: {_one_line(words)}.",
-            hint="Ask who runs it for the rights that docs/dolt-server.md lists.",
+            hint="Ask who runs it for the rights that docs/dolt.md lists.",
             said=words,
         )
     if gone or code in _GONE or any(each in lower for each in _GONE_WORDS):
