@@ -49,7 +49,7 @@ class Question(Record, frozen=True):
 
 QUESTIONS = (
     Question("read JSON with comments", "an edited page", first="json", says=EDITED["json"]),
-    Question("parse command line options", "removed pages", never=("getopt", "optparse")),
+    Question("parse short and long command line options", "removed pages", never=("getopt", "optparse")),
     Question("limit how often a function is called", "an added page", first="ratelimit", says="Limit how often"),
 )
 
