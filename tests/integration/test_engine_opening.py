@@ -15,6 +15,7 @@ from tests.support.cli import driven
 from tests.support.engines import AUTHOR, DATE, document, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import extras
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
 from vmrag_link.engines.dolt import program
@@ -224,7 +225,7 @@ def elsewhere(tmp_path: Path) -> str:
 
 
 ONLY = "The embedded engine, doltlite, is made for Linux with glibc (x86-64 and arm64) and macOS on Apple silicon only."
-INSTEAD = "pip install 'vmrag-link[dolt]', then: vmrag init --engine dolt"
+INSTEAD = f"{extras.how_to_install('dolt')}, then: vmrag init --engine dolt"
 
 
 def test_where_doltlite_is_not_made_for_one_sentence_says_what_works(project, elsewhere):

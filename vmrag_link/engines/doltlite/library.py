@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vmrag_link import extras
 from vmrag_link.errors import Busy, EngineFailed, EngineUnwritable, LimitExceeded, VmragError
 
 VERSION = "0.51.3"
@@ -39,10 +40,6 @@ TRANSIENT = ctypes.c_void_p(-1)
 _REINSTALL = f"Install the engine again: python -m pip install --force-reinstall doltlite=={VERSION}"
 
 _MADE_FOR = "Linux with glibc (x86-64 and arm64) and macOS on Apple silicon"
-_INSTEAD = (
-    "Let Dolt store what is new here: pip install 'vmrag-link[dolt]', then: vmrag init --engine dolt; what doltlite has stored "
-    "is moved to Dolt where doltlite runs: vmrag migrate --to dolt"
-)
 
 
 class Library:
@@ -130,7 +127,11 @@ def locate() -> Path:
     if found:
         return found[0]
     if not is_made_for(sys.platform, os.uname().machine, glibc=_has_glibc()):
-        raise EngineFailed(f"The embedded engine, doltlite, is made for {_MADE_FOR} only.", hint=_INSTEAD)
+        raise EngineFailed(
+            f"The embedded engine, doltlite, is made for {_MADE_FOR} only.",
+            hint=f"Let Dolt store what is new here: {extras.how_to_install('dolt')}, then: vmrag init --engine dolt; "
+            "what doltlite has stored is moved to Dolt where doltlite runs: vmrag migrate --to dolt",
+        )
     if folder is None:
         raise EngineFailed("The embedded engine is not installed: there is no package doltlite.", hint=_REINSTALL)
     raise EngineFailed(f"The embedded engine's library is missing from {folder}.", hint=_REINSTALL)
