@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join(table))
     if seconds:
         text = (
+            '"Of numpy\'s": times what `pip install numpy` took just before it, in the same run.\n\n'
             f"The server's first answer to a client (`uvx --from 'vmrag-link[mcp]' vmrag-mcp`) takes {seconds[0]:.1f} s where uv's\n"
             f"cache is empty, {seconds[1]:.1f} s afterwards."
         )
