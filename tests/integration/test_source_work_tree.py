@@ -457,7 +457,7 @@ def test_too_many_files_are_refused(committed, monkeypatch):
 
 
 def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypatch):
-    monkeypatch.setattr("vmrag_link.git.raw_changes.MOST_FILES", 5)
+    monkeypatch.setattr("vmrag_link.git.own_index.MOST_FILES", 5)
     for number in range(9):
         committed.write(f"docs/new{number}.md", "x")
     assert committed.listed().untracked == 5

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 
 from vmrag_link.documents import given
-from vmrag_link.git import editor, mergetool
+from vmrag_link.git import editor
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.models import text_of
 from vmrag_link.workspace import Workspace
@@ -46,4 +46,4 @@ def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
     `tool`: as `git mergetool` names it; empty for the configured one.
     """
     versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
-    return mergetool.merge(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)
+    return editor.merge(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)

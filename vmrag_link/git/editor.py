@@ -1,12 +1,23 @@
-"""The editor of the person at the terminal, as git finds and starts it."""
+"""The editor of the person at the terminal, as git finds and starts it.
+
+The pager of the person at the terminal, as git finds and starts it.
+
+`git mergetool` on texts that are no files of the repository.
+
+git knows dozens of tools and how each is called, so it is given what it expects: a repository with
+one file in conflict.
+"""
 
 from __future__ import annotations
 
+import re
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link import env, proc
-from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.run import git
+from vmrag_link.errors import GitFailed, UsageInvalid
+from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
 
 _HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
@@ -46,3 +57,58 @@ def _arguments(command: str, path: Path, line: int | None) -> list[str]:
     if line is not None and program in _GOTO:
         return ["--goto", f"{path}:{line}"]
     return [str(path)]
+
+
+_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
+"""What git sets where the person has not: colours get through, and what fits on the screen needs no
+key to end it.
+"""
+_PLAIN = r"[\w./+-]+"
+"""The name of a program in which a shell reads nothing else."""
+
+
+def start(places: Places) -> proc.Started | None:
+    """The pager, which shows what is written to its standard input; None where git uses none, or
+    where there is no such program: small containers have no `less`.
+
+    `GIT_PAGER`, `core.pager`, `PAGER`, in that order.
+    """
+    command = git(places, "var", "GIT_PAGER").text.strip()
+    program = command.partition(" ")[0]
+    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find(program, places.top)):
+        return None
+    # As git does, a shell reads the command, which may have arguments.
+    return proc.fed(["sh", "-c", command], cwd=places.top, env=_DEFAULTS | env.without(env.GIT_SCRUBBED))
+
+
+def merge(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
+    """Open base, ours and theirs in a merge tool, on this terminal; None if nothing was merged.
+
+    The settings of the repository at `places` count (`merge.tool`, `mergetool.*`). Raises
+    `GitFailed` where there is no such tool.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder) / "merge"
+        top.mkdir()
+        own = Places(top, top / ".git", top / ".git")
+        demand(own, "init", "--quiet", "--template=", str(top))
+        demand(own, "config", "include.path", str(places.common / "config"))
+        demand(own, "config", "core.autocrlf", "false")
+        demand(own, "config", "core.bare", "false")
+        blobs = [demand(own, "hash-object", "-w", "--stdin", stdin=each.encode()).text.strip() for each in versions]
+        entries = "".join(f"100644 {blob} {stage}\t{name}\0" for stage, blob in enumerate(blobs, 1))
+        demand(own, "update-index", "-z", "--index-info", stdin=entries.encode())
+        demand(own, "checkout", "--merge", "--", name)
+        chosen = [f"--tool={tool}"] if tool else []
+        code = proc.attended(
+            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.without(env.GIT_SCRUBBED)
+        )
+        if demand(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
+            if code:
+                raise GitFailed(
+                    f"git mergetool ended with exit code {code}.",
+                    hint="git mergetool --tool-help   (shows the tools)",
+                    exit_code=code,
+                )
+            return None
+        return (top / name).read_bytes().decode()

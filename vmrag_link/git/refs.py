@@ -1,10 +1,18 @@
-"""The names of git's that people see: branches, tags, branches of remotes."""
+"""The names of git's that people see: branches, tags, branches of remotes.
+
+Remote-tracking branches of the branches that are here: where their code was pushed to.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.run import demand
-from vmrag_link.paths import Places
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 _TAGS, _REMOTES = "refs/tags/", "refs/remotes/"
 _FORMAT = "%(refname)%00%(objectname)%00%(*objectname)%00%(symref)"
@@ -30,3 +38,56 @@ def _shown(ref: str) -> str:
     if ref.startswith(_TAGS):
         return f"tag: {ref.removeprefix(_TAGS)}"
     return ref.removeprefix(BRANCHES).removeprefix(_REMOTES)
+
+
+REMOTES = "refs/remotes/"
+_SETTLED_SECONDS = 1.0
+"""Two changes within one tick of the file system's clock look alike."""
+
+
+def pushed(places: Places) -> dict[str, str]:
+    """The tracking branches that are called as a branch here, with their commits."""
+    lines = demand(places, "for-each-ref", "--format=%(objectname) %(refname)", BRANCHES, REMOTES).text.splitlines()
+    refs = {name: commit for commit, _, name in (line.partition(" ") for line in lines)}
+    here = {name.removeprefix(BRANCHES) for name in refs if name.startswith(BRANCHES)}
+    return {name: commit for name, commit in refs.items() if name.startswith(REMOTES) and _branch(name) in here}
+
+
+def _branch(tracking: str) -> str:
+    """A remote's name may have slashes, which git advises against: it then counts as another."""
+    return tracking.removeprefix(REMOTES).partition("/")[2]
+
+
+def pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
+    """The pins of those commits that have one, by commit. What is too large for one is not read."""
+    asked = list(dict.fromkeys(commits))
+    blobs = {}
+    query = "".join(f"{commit}:{PIN_NAME}\n" for commit in asked).encode()
+    answers = demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines() if asked else []
+    for commit, answer in zip(asked, answers, strict=True):
+        match answer.split(" "):
+            case [blob, "blob", size] if int(size) <= PIN_READ_LIMIT:
+                blobs[commit] = blob
+    contents = {blob: demand(places, "cat-file", "blob", blob).stdout for blob in dict.fromkeys(blobs.values())}
+    return {commit: contents[blob] for commit, blob in blobs.items()}
+
+
+def stamp(places: Places) -> str:
+    """A text that changes when a tracking branch does; empty where that cannot be told yet."""
+    common = places.common
+    files = [common / "packed-refs", common / "reftable" / "tables.list", *_folders(common / REMOTES)]
+    found = [(str(path), at) for path in files if (at := _changed(path))]
+    if any(time.time_ns() - at < _SETTLED_SECONDS * 1e9 for _, at in found):
+        return ""
+    return "\n".join(f"{at} {path}" for path, at in found) or "none"
+
+
+def _folders(top: Path) -> list[Path]:
+    return [Path(folder) for folder, _, _ in os.walk(top)]
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return 0

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing
-from vmrag_link.git import beside, blobs_here, raw_changes
+from vmrag_link.git import beside, own_index
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.git.objects import missing_commits
-from vmrag_link.git.raw_changes import REGULAR, RawChange
+from vmrag_link.git.own_index import REGULAR, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, pathspecs
@@ -31,12 +31,12 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
     if not re.fullmatch(COMMIT_NAME, commit):
         raise _no_commit(commit)
     with _readable(places, commit):
-        raw_changes.require_countable(places, commit)
+        own_index.require_countable(places, commit)
         found = [_files(places, commit, pathspecs.arguments(source)) for source in sources]
         stated = _attributes(places, commit)
     candidates = [{each.path: Candidate(each.path, each.mode, each.blob) for each in files} for files in found]
     blobs = (each.blob for files in found for each in files if each.mode in REGULAR)
-    sizes = blobs_here.sizes(places, blobs)
+    sizes = beside.sizes(places, blobs)
     return select(sources, candidates, stated, sizes, max_bytes=max_bytes).listing()
 
 
@@ -48,17 +48,17 @@ def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:
 
 def attribute_contents(places: Places, files: dict[str, str]) -> dict[str, bytes]:
     """The contents of attribute files by path; `files`: their blobs. Raises `LimitExceeded`."""
-    sizes = blobs_here.sizes(places, files.values())
+    sizes = beside.sizes(places, files.values())
     attributes.require_few_bytes(sum(sizes.get(blob, 0) for blob in files.values()))
     small = {
         path: blob for path, blob in files.items() if sizes.get(blob, attributes.MOST_BYTES) < attributes.MOST_BYTES
     }
-    contents = blobs_here.contents(places, small.values())
+    contents = beside.contents(places, small.values())
     return {path: contents[blob] for path, blob in small.items() if blob in contents}
 
 
 def _files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawChange]:
-    return list(raw_changes.tree_files(places, commit, empty_tree(commit), arguments))
+    return list(own_index.tree_files(places, commit, empty_tree(commit), arguments))
 
 
 @contextlib.contextmanager

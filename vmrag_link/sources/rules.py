@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from vmrag_link.conversion.formats import by_suffix
 from vmrag_link.documents.doc_ids import MAX_ID, id_problem
-from vmrag_link.git.raw_changes import LINK, REGULAR, SUBMODULE
+from vmrag_link.git.own_index import LINK, REGULAR, SUBMODULE
 from vmrag_link.sources.attributes import DIFF, FILTER, GENERATED, TEXT, VENDORED, Value
 
 _LOCKS = frozenset(

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git.raw_changes import MOST_FILES
+from vmrag_link.git.own_index import MOST_FILES
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import rules
 from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value

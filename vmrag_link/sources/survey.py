@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.conversion.unreadable import ContentUnreadable
-from vmrag_link.git import blobs_here, configuration, own_index, raw_changes
+from vmrag_link.git import beside, configuration, own_index
 from vmrag_link.git.objects import blob_name
-from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
+from vmrag_link.git.own_index import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, memory, pathspecs
@@ -84,7 +84,7 @@ class Survey:
             return None
         self._statuses = statuses
         staged = self._staged()
-        entries = [list(raw_changes.entries(self._places, pathspecs.arguments(source))) for source in self._sources]
+        entries = [list(own_index.entries(self._places, pathspecs.arguments(source))) for source in self._sources]
         found = [self._candidates(each, staged) for each in entries]
         stated = self._attributes()
         if untracked:
@@ -142,8 +142,8 @@ class Survey:
     def _staged(self) -> dict[str, RawChange]:
         """How the index differs from HEAD."""
         tree = self._commit or empty_tree(self._like)
-        raw_changes.require_countable(self._places, tree)
-        return {each.path: each for each in raw_changes.staged(self._places, tree, pathspecs.looked_at(self._sources))}
+        own_index.require_countable(self._places, tree)
+        return {each.path: each for each in own_index.staged(self._places, tree, pathspecs.looked_at(self._sources))}
 
     def _candidates(
         self, entries: Iterable[IndexEntry], staged: Mapping[str, RawChange]
@@ -226,7 +226,7 @@ class Survey:
         """Of the files that git tracks, as they stand; of one that is not there, the index's."""
         contents: dict[str, bytes] = {}
         blobs: dict[str, str] = {}
-        for entry in raw_changes.entries(self._places, (attributes.PATHSPEC,)):
+        for entry in own_index.entries(self._places, (attributes.PATHSPEC,)):
             if entry.mode not in REGULAR:
                 continue
             changed = self._statuses.get(entry.path, _DELETED) != _DELETED
@@ -253,7 +253,7 @@ class Survey:
         stored = self._before.stored
         known = {each.blob: each.size for files in stored.listing.files.values() for each in files} if stored else {}
         asked = dict.fromkeys(blobs)
-        return known | blobs_here.sizes(self._places, [blob for blob in asked if blob not in known])
+        return known | beside.sizes(self._places, [blob for blob in asked if blob not in known])
 
     def _removed(self, entries: Iterable[Iterable[IndexEntry]], staged: Mapping[str, RawChange]) -> set[str]:
         """Those of HEAD's files that are not there, or that git does not track any more."""
@@ -270,7 +270,7 @@ class Survey:
         if self._commit and any(each.status == _DELETED for each in staged.values()):
             for source in self._sources:
                 specs = pathspecs.arguments(source)
-                gone_files = raw_changes.staged(self._places, self._commit, specs, "--diff-filter=D")
+                gone_files = own_index.staged(self._places, self._commit, specs, "--diff-filter=D")
                 found |= {each.path for each in gone_files if each.old_mode in REGULAR}
         return found
 

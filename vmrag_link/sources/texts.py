@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vmrag_link.conversion.unreadable import ContentUnreadable
 from vmrag_link.errors import FileFailed
-from vmrag_link.git import blobs_here
+from vmrag_link.git import beside
 from vmrag_link.git.objects import blob_name
 from vmrag_link.paths import Places
 from vmrag_link.sources.disk import Disk
@@ -31,7 +31,7 @@ def texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple
     Raises as `git.beside.look`.
     """
     for batch in _batches(files):
-        contents = blobs_here.contents(places, (each.blob for each in batch))
+        contents = beside.contents(places, (each.blob for each in batch))
         for file in batch:
             data = contents.get(file.blob)
             yield file, _MISSING if data is None else readable(file, data)
@@ -43,10 +43,10 @@ def texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterator[tu
     Raises `FileFailed` for a file that is not any more what was listed: list again.
     """
     known = {each.blob for each in files if not each.uncommitted}
-    known |= blobs_here.sizes(places, (each.blob for each in files if each.uncommitted)).keys()
+    known |= beside.sizes(places, (each.blob for each in files if each.uncommitted)).keys()
     with Disk(places.top) as disk:
         for batch in _batches(files):
-            contents = blobs_here.contents(places, (each.blob for each in batch if each.blob in known))
+            contents = beside.contents(places, (each.blob for each in batch if each.blob in known))
             for file in batch:
                 data = contents.get(file.blob)
                 if data is None and not (file.blob in known and file.uncommitted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import raw_changes
+from vmrag_link.git import own_index
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import pathspecs
@@ -13,7 +13,7 @@ from vmrag_link.sources import pathspecs
 
 def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
     """What git does not track and does not ignore, of each source. Raises `LimitExceeded`."""
-    return [raw_changes.untracked(places, pathspecs.arguments(source)) for source in sources]
+    return [own_index.untracked(places, pathspecs.arguments(source)) for source in sources]
 
 
 def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
@@ -21,4 +21,4 @@ def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
     try:
         return len(set().union(*untracked_files(places, sources)))
     except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
-        return raw_changes.MOST_FILES
+        return own_index.MOST_FILES

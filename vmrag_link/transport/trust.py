@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from vmrag_link.errors import RemoteNotTrusted, quoted
-from vmrag_link.git.settings import config_values
+from vmrag_link.git.configuration import config_values
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import own_ref, shown
 from vmrag_link.transport.address import folder

@@ -6,7 +6,7 @@ from vmrag_link import env
 from vmrag_link.config import Loaded
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.embedding.registry import NOTHING, Permission
-from vmrag_link.git.settings import config_values
+from vmrag_link.git.configuration import config_values
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
 from vmrag_link.trust import agreements

@@ -10,8 +10,8 @@ from vmrag_link import config, env, settings_file
 from vmrag_link.config import Loaded
 from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, shortened
 from vmrag_link.git import plumbing
+from vmrag_link.git.configuration import config_section
 from vmrag_link.git.heads import COMMIT_NAME
-from vmrag_link.git.settings import config_section
 from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.settings import Config
 from vmrag_link.settings_keys import CORE, Schema

@@ -91,10 +91,10 @@ class Sources:
             plumbing.blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
         ):
             return config
-        from vmrag_link.git import raw_changes
+        from vmrag_link.git import own_index
         from vmrag_link.sources import proposals
 
-        return msgspec.structs.replace(config, sources=proposals.propose(raw_changes.names_at(places, ref)))
+        return msgspec.structs.replace(config, sources=proposals.propose(own_index.names_at(places, ref)))
 
     @property
     def proposed(self) -> bool:
@@ -104,10 +104,10 @@ class Sources:
     def proposals(self) -> tuple[SourceSettings, ...]:
         """What `vmrag init` proposes."""
         if self._proposals is None:
-            from vmrag_link.git import index_entries
+            from vmrag_link.git import listing
             from vmrag_link.sources import proposals
 
-            tracked = index_entries.tracked_files(self._ws.places)
+            tracked = listing.tracked_files(self._ws.places)
             self._proposals = proposals.propose(tracked, stored=self._ws.stored_collections())
         return self._proposals
 

@@ -97,12 +97,12 @@ def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
 
     @functools.cache
     def paths() -> set[str]:
-        from vmrag_link.git import index_entries, pin_merge, raw_changes
+        from vmrag_link.git import listing, own_index, pin_merge
 
-        found = set() if commits else set(index_entries.tracked_files(ws.places))
+        found = set() if commits else set(listing.tracked_files(ws.places))
         for commit in commits or pin_merge.coming_parents(ws.places):
             with contextlib.suppress(GitFailed):
-                found.update(raw_changes.names_at(ws.places, commit))
+                found.update(own_index.names_at(ws.places, commit))
         return found
 
     def is_derived(collection: CollectionRow, source: str) -> bool:

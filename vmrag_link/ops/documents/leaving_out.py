@@ -11,7 +11,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase, is_in
 from vmrag_link.documents.seen_files import FileSelection
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import listing
-from vmrag_link.git.ignored import Repositories
+from vmrag_link.git.listing import Repositories
 from vmrag_link.paths import Places
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import settings_edit
 from vmrag_link.code.languages import EXTRA_HINT
 from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
-from vmrag_link.git import index_entries, plumbing, raw_changes, versions
+from vmrag_link.git import listing, own_index, plumbing, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
@@ -92,9 +92,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
         rows = tuple(_row(each, opened, contents, stored) for each in config.sources)
-        tracked = (
-            index_entries.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
-        )
+        tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
         rows = tuple(_with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref) for row in rows)
         beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
         available = [each for each in config.sources if each.collection in opened.collections]
@@ -141,7 +139,7 @@ def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
     `exclude` names is meant to be out.
     """
     named = [msgspec.structs.replace(each, exclude=()) for each in ws.config.sources]
-    files = index_entries.tracked_files(ws.places) if tracked is None else tracked
+    files = listing.tracked_files(ws.places) if tracked is None else tracked
     left = [path for path in files if not any(coverage.is_named(each, path) for each in named)]
     names = {*ws.stored_collections(), *(each.collection for each in named)}
     found = proposals.propose(left, stored=names)
@@ -159,9 +157,9 @@ def untracked_offers(ws: Workspace) -> int:
     can be.
     """
     try:
-        files = raw_changes.untracked(ws.places, [])
+        files = own_index.untracked(ws.places, [])
     except LimitExceeded:
-        return raw_changes.MOST_FILES
+        return own_index.MOST_FILES
     found = proposals.propose(files)
     return sum(coverage.source_of(found, path) is not None for path in files)
 

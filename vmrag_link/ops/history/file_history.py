@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
+from vmrag_link.git import beside, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
-from vmrag_link.git.raw_changes import REGULAR
+from vmrag_link.git.own_index import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
 from vmrag_link.ops.history import rev_range
 from vmrag_link.ops.history.diff import Diff, DiffTexts
@@ -76,7 +76,7 @@ class FileHistory:
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
         sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
         blobs = [blob for _, mode, blob in sides if mode in REGULAR]
-        sizes = blobs_here.sizes(self._ws.places, blobs)
+        sizes = beside.sizes(self._ws.places, blobs)
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
@@ -206,13 +206,13 @@ class FileBlame(Record, frozen=True):
 
 
 def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
-    """Raises as `file_blame.file_blame`."""
+    """Raises as `file_log.file_blame`."""
     tree, name = found
     file = tree.files[name.key]
     # What the work tree does not change is asked of HEAD: no file is read for it.
     commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
     try:
-        blamed = file_blame.file_blame(ws.places, name.doc_id, commit)
+        blamed = file_log.file_blame(ws.places, name.doc_id, commit)
     except GitFailed:
         if file.uncommitted != "added":
             raise
@@ -229,10 +229,10 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     )
 
 
-def _uncommitted(ws: Workspace, file: TreeFile) -> file_blame.BlamedFile:
+def _uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
     from vmrag_link.sources import texts
 
     (_, text), *_ = texts.texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
-    found = [file_blame.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
-    return file_blame.BlamedFile(found, {})
+    found = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
+    return file_log.BlamedFile(found, {})

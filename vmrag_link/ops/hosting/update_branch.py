@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict
-from vmrag_link.git import merged_tree, pin_merge, plumbing, transfer
+from vmrag_link.git import pin_merge, plumbing, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.follow import lazy_fetch
@@ -75,10 +75,10 @@ def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
     bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    return _found(merged_tree.merge_trees(ws.places, head, base))
+    return _found(pin_merge.merge_trees(ws.places, head, base))
 
 
-def _found(merged: merged_tree.MergedTree) -> BranchUpdate:
+def _found(merged: pin_merge.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
@@ -91,7 +91,7 @@ def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     wanted.bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    merged = merged_tree.merge_trees(ws.places, head, base)
+    merged = pin_merge.merge_trees(ws.places, head, base)
     found = _found(merged)
     if found.result != "knowledge":
         return found

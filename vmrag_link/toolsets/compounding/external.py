@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     IndexFailed,
     MassDeletion,
 )
-from vmrag_link.git.ignored import Repositories
+from vmrag_link.git.listing import Repositories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.verify import damaged_segments

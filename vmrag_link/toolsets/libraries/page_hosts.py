@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
-from vmrag_link.git import settings
+from vmrag_link.git import configuration
 from vmrag_link.toolsets.libraries.web.limits import private_hosts
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, parse_url
 from vmrag_link.workspace import Workspace
@@ -33,7 +33,7 @@ def typed(ws: Workspace) -> Admit:
         if _named(ws, page, PAGES_KEY):
             return
         try:
-            settings.add(ws.places, PAGES_KEY, page.site)
+            configuration.add(ws.places, PAGES_KEY, page.site)
         except GitFailed as failed:  # of another process, or read-only: the page is there all the same
             ws.progress.note(
                 f"For vmrag refresh it could not be remembered that you asked {page.site}: {failed.message}"
@@ -79,15 +79,15 @@ def from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
 
 def agree(ws: Workspace, site: str) -> None:
     """Let agents in this repository have pages fetched from this host from now on."""
-    if site not in settings.config_values(ws.places, TRUSTED_KEY):
-        settings.add(ws.places, TRUSTED_KEY, site)
+    if site not in configuration.config_values(ws.places, TRUSTED_KEY):
+        configuration.add(ws.places, TRUSTED_KEY, site)
 
 
 def _named(ws: Workspace, page: PageUrl, key: str) -> bool:
     """Whether this machine's git configuration names the host, or the person let it be private."""
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
-    return page.site in {_site(page.scheme, each) for each in settings.config_values(ws.places, key)}
+    return page.site in {_site(page.scheme, each) for each in configuration.config_values(ws.places, key)}
 
 
 def _site(scheme: str, text: str) -> str:
