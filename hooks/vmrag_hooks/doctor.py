@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import chaining, driver_command, installer, refusals, shims
+from vmrag_hooks import chaining, installer, shims
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import hook_scope, pin_merge, plumbing
@@ -77,8 +77,8 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     try:
         installer.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
-        code = "HOOKS_PATH_TRACKED" if refusals.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
-        return Finding(code, "warning", refused.message, refused.hint.removesuffix(refusals.OR_FORCE), str(folder))
+        code = "HOOKS_PATH_TRACKED" if chaining.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
+        return Finding(code, "warning", refused.message, refused.hint.removesuffix(chaining.OR_FORCE), str(folder))
     if not git(places, "config", "--get", "core.hooksPath").stdout:
         return None
     if not folder.is_dir():
@@ -98,7 +98,7 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     replaced = []
     for hook in (hook for hook in missing if chaining.chained_hook(folder, hook).exists()):
         try:
-            refusals.refuse_a_second_chained_hook(folder, hook)
+            chaining.refuse_a_second_chained_hook(folder, hook)
         except HooksRefused as refused:
             yield Finding("HOOK_BLOCKED", "warning", refused.message, refused.hint, hook)
         else:
@@ -221,7 +221,7 @@ def driver(ws: Workspace) -> Iterator[Finding]:
     elif not (python := _program(command)) or not shutil.which(python):
         message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
-    elif command != driver_command.command(_usable(ws.places) or python) or "name" not in section:
+    elif command != shims.driver_command(_usable(ws.places) or python) or "name" not in section:
         message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
         yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
 
@@ -236,7 +236,7 @@ def _program(command: str) -> str:
 
 def _register(ws: Workspace, _: Finding) -> str:
     python = _usable(ws.places) or sys.executable
-    pin_merge.register_driver(ws.places, driver_command.command(python))
+    pin_merge.register_driver(ws.places, shims.driver_command(python))
     return f"Registered it with {python}."
 
 

@@ -28,7 +28,7 @@ from vmrag_link.chroma.build import MadeStore
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.index import directories, view
-from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import segments_beside
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores

@@ -198,7 +198,7 @@ def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for
 
 def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, monkeypatch):
     """The second one's push finds the first one's there."""
-    from vmrag_link.sync import vouchers
+    from vmrag_link.sync import shared_vectors
 
     ada = world.ada
     bo = world.join("bo")
@@ -206,7 +206,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
         database.use(user)
         user.vmrag("sync")
         with user._here(), opened(user) as ws:
-            vouchers.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
+            shared_vectors.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
         user.write_document(f"{contents[0]}.md", f"By {contents[0]}.")
         if user is bo:
             bo.git("pull", "-q", "--rebase", check=False)
@@ -215,9 +215,9 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
     cy = world.join("cy")
     cy.vmrag("sync")
     with cy._here(), opened(cy) as ws:
-        assert vouchers.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
-        assert vouchers.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
-        assert vouchers.digests(ws.engine, "c" * 32) == set()
+        assert shared_vectors.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
+        assert shared_vectors.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
+        assert shared_vectors.digests(ws.engine, "c" * 32) == set()
 
 
 # -- who may be asked

@@ -8,8 +8,8 @@ import pytest
 from tests.support import terminal
 from tests.support.hooks import tree
 from tests.support.terminal import Project
-from vmrag_hooks import driver_command
-from vmrag_hooks import template as templates
+from vmrag_hooks import shim_files as templates
+from vmrag_hooks import shims
 from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hook_scope
 
@@ -48,7 +48,7 @@ def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project,
         project.git("config", "--global", "init.templateDir", str(folder))
     clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
     assert len(said.splitlines()) <= 1
-    assert clone.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert clone.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
     assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
     assert set(clone.ask("install")["unchanged"]) == set(hook_scope.HOOKS)
     assert clone.git("config", "core.bare") == "false"

@@ -22,7 +22,7 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.verify import problem_of_view
+from vmrag_link.index.view import problem_of_view
 from vmrag_link.index.views import Views
 from vmrag_link.models import At, Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET

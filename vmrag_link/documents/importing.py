@@ -17,8 +17,7 @@ from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents import given
-from vmrag_link.documents.doc_ids import id_problem
-from vmrag_link.documents.import_base import ImportBase, located
+from vmrag_link.documents.import_base import ImportBase, id_problem, located
 from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash

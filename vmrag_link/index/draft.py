@@ -18,12 +18,12 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import no_space, unusable
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import flat_files as flat
+from vmrag_link.index import keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader, Key
 from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
-from vmrag_link.index.verify import FORMAT
-from vmrag_link.index.view import CountedSegment, IndexedCollection, IndexView
+from vmrag_link.index.view import FORMAT, CountedSegment, IndexedCollection, IndexView
 from vmrag_link.index.views import Segments, segments_of
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.paths import fsync, size_of
@@ -221,7 +221,7 @@ class Draft:
         rows = [vector for each in documents for vector in each.vectors]
         entries = [CutDocument(each.document.header, [chunk.text for chunk in each.chunks]) for each in documents]
         kept = dict(enumerate(rows)) if keep_floats else None
-        self._write(collection, entries, vectors.quantise(b"".join(rows)), kept)
+        self._write(collection, entries, flat.quantise(b"".join(rows)), kept)
         return len(rows)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
@@ -239,7 +239,7 @@ class Draft:
             self.remove(collection, [doc_id for _, doc_id in keys])
             entries = [CutDocument(headers[key], [texts[places[key].start]]) for key in keys]
             new = [given[doc_id] for _, doc_id in keys]
-            self._write(collection, entries, vectors.quantise(b"".join(new)), dict(enumerate(new)))
+            self._write(collection, entries, flat.quantise(b"".join(new)), dict(enumerate(new)))
         self._given = True
 
     def _write(

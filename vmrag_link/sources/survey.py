@@ -16,15 +16,12 @@ from vmrag_link.git.objects import blob_name
 from vmrag_link.git.own_index import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, memory, pathspecs
+from vmrag_link.sources import attributes, files, pathspecs
 from vmrag_link.sources.attributes import TreeAttributes
-from vmrag_link.sources.commit_tree import attribute_contents, empty_tree
-from vmrag_link.sources.disk import Disk, FileState
-from vmrag_link.sources.files import SourceListing
-from vmrag_link.sources.memory import ChangedFile, Seen, StoredListing
-from vmrag_link.sources.selection import Candidate, Uncommitted, select
-from vmrag_link.sources.stored_form import stored_form
-from vmrag_link.sources.untracked import untracked_count, untracked_files
+from vmrag_link.sources.disk import Disk, FileState, stored_form
+from vmrag_link.sources.files import ChangedFile, Seen, SourceListing, StoredListing
+from vmrag_link.sources.pathspecs import untracked_count, untracked_files
+from vmrag_link.sources.selection import Candidate, Uncommitted, attribute_contents, empty_tree, select
 
 UNTRACKED = "?"
 """The status of a file that git does not know, beside git's own."""
@@ -205,7 +202,7 @@ class Survey:
             and state
             and seen.storing == self.storing
             and known.stamp == state.stamp
-            and not memory.may_have_changed(state.stamp, seen.at)
+            and not files.may_have_changed(state.stamp, seen.at)
         ):
             return state, known.blob, state.size, ""
         return self._named(path, max_bytes)

@@ -21,12 +21,11 @@ from vmrag_link.git import beside, configuration, own_index
 from vmrag_link.git.heads import head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import memory, pathspecs
+from vmrag_link.sources import files, pathspecs
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.files import SourceListing, token_of
-from vmrag_link.sources.memory import Seen
+from vmrag_link.sources.files import Seen, SourceListing, token_of
+from vmrag_link.sources.pathspecs import untracked_count, untracked_files
 from vmrag_link.sources.survey import UNTRACKED, Before, Survey
-from vmrag_link.sources.untracked import untracked_count, untracked_files
 
 __all__ = ["in_work_tree", "unchanged", "untracked_count"]
 
@@ -50,10 +49,10 @@ def in_work_tree(
     `GitBusy` while git goes on writing the index.
     """
     token = unchanged(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    if token and (stored := memory.recall_listing(cache)) and stored.token == token:
+    if token and (stored := files.recall_listing(cache)) and stored.token == token:
         return stored.listing
     question = _question(sources, max_bytes, untracked=untracked)
-    known, before = memory.recall(cache), memory.recall_listing(cache)
+    known, before = files.recall(cache), files.recall_listing(cache)
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
         if not where.copy.exists():
@@ -66,7 +65,7 @@ def in_work_tree(
             if listing is None or _where(places, cache, question) != where:
                 continue
             changed = survey.changed_files()
-        memory.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
+        files.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
         return listing
     raise GitBusy("git goes on writing the index while the files of the sources are listed.", hint="Call again.")
 
@@ -80,7 +79,7 @@ def unchanged(
     One git process, and a look at each file that differs from the index; with `untracked` another
     one. None: something may have changed. Raises as `in_work_tree`.
     """
-    seen = memory.recall(cache)
+    seen = files.recall(cache)
     question = _question(sources, max_bytes, untracked=untracked)
     if seen is None or seen.question != question:
         return None
@@ -99,7 +98,7 @@ def unchanged(
         pairs = [(each, state) for each, state in zip(seen.changed, states, strict=True) if each.listed]
         if any((state and state.stamp) != each.stamp for each, state in pairs):
             return None
-        doubtful = [each for each, state in pairs if state and memory.may_have_changed(state.stamp, seen.at)]
+        doubtful = [each for each, state in pairs if state and files.may_have_changed(state.stamp, seen.at)]
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None

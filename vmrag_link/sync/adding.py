@@ -15,7 +15,7 @@ from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissi
 from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.models import Chunk, Chunking, Collection, Document, content_hash
 from vmrag_link.progress import Progress, Task
-from vmrag_link.sync.counts import ChunkCounts
+from vmrag_link.sync.plan import ChunkCounts
 
 BATCH_CHUNKS = 1_000
 

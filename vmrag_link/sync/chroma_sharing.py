@@ -206,13 +206,13 @@ def vouch(collections: Iterable[SharedContents], shelf: Shelf, made: AbstractSet
     just `made` there, and those for which nobody vouches.
     """
     from vmrag_link.embedding.protocols import SERVICES
-    from vmrag_link.sync import vouchers
+    from vmrag_link.sync import shared_vectors
 
     paid = (each for each in collections if each.held.collection.embedding_function in SERVICES)
-    new = [each for each in paid if each.name in made or not vouchers.digests(shelf.engine, each.contents)]
+    new = [each for each in paid if each.name in made or not shared_vectors.digests(shelf.engine, each.contents)]
     if new:
         digests = {each.contents: each.vectors_digest() for each in new}
-        vouchers.vouch(shelf.engine, digests, timeout=shelf.lock_timeout)
+        shared_vectors.vouch(shelf.engine, digests, timeout=shelf.lock_timeout)
 
 
 def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:

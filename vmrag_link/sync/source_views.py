@@ -20,8 +20,7 @@ from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import lock_of, remove_orphaned_lock
-from vmrag_link.index.verify import SUFFIX, damaged_segments
-from vmrag_link.index.view import IndexView, indexes_equally
+from vmrag_link.index.view import SUFFIX, IndexView, damaged_segments, indexes_equally
 from vmrag_link.index.views import Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically

@@ -42,9 +42,9 @@ def load_at(places: Places, ref: str) -> Loaded[Config]:
 
 def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> Loaded[Any]:
     def known(remote: str) -> bool:
-        from vmrag_link.transport import trust  # few files name a remote
+        from vmrag_link.transport import address
 
-        return trust.named_here(places, remote)
+        return address.named_here(places, remote)
 
     return config.load(
         text,

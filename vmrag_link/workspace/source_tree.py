@@ -65,9 +65,9 @@ class SourceTree:
         Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
         `git.beside.look`.
         """
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
 
-        of_place = texts.texts_at_commit if self.commit else texts.texts_in_work_tree
+        of_place = documents.texts_at_commit if self.commit else documents.texts_in_work_tree
         wanted: dict[str, list[TreeFile]] = defaultdict(list)
         for key in keys:
             if file := self.files.get(key):

@@ -107,10 +107,10 @@ def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
 
     def is_derived(collection: CollectionRow, source: str) -> bool:
         from vmrag_link.documents import import_base
-        from vmrag_link.sources import coverage
+        from vmrag_link.sources import rules
 
         base = _base(collection, import_base.located(ws.places.top))
         stored = base.stored_sources([("", source)]) if base else []
-        return any(coverage.source_of(sources(), path) and path in paths() for _, path in stored)
+        return any(rules.source_of(sources(), path) and path in paths() for _, path in stored)
 
     return is_derived

@@ -21,17 +21,16 @@ from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
+from vmrag_link.sync import binding
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import current
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
 from vmrag_link.workspace.local_store import LocalStore
-from vmrag_link.workspace.models import Models
 from vmrag_link.workspace.reader import Reader
-from vmrag_link.workspace.settings import WorkspaceSettings
+from vmrag_link.workspace.settings import Models, WorkspaceSettings
 from vmrag_link.workspace.source_store import SourceStore
 from vmrag_link.workspace.sources import Sources
 
@@ -186,9 +185,9 @@ class Workspace:
         """The Chroma server through which indexes are shared, if there is one."""
         if self.config.chroma.mode == "embedded":
             return None
-        from vmrag_link.trust import chroma_server
+        from vmrag_link.trust import services
 
-        return chroma_server.server(self.settings.loaded)
+        return services.server(self.settings.loaded)
 
     @property
     def sharing(self) -> Sharing:
@@ -281,7 +280,7 @@ class Workspace:
             return self.target()
         except ServerUnreachable as why:
             trigger, bound = self.trigger(), self.binding
-            if trigger.pin is None or not bound or current.gap(self.places, self.views, trigger, bound):
+            if trigger.pin is None or not bound or binding.gap(self.places, self.views, trigger, bound):
                 raise
             self.offline = why
             return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
@@ -345,7 +344,7 @@ class Workspace:
         """
         from vmrag_link.sync import apply
 
-        if not rebuild and current.is_current(self.places, self.views):
+        if not rebuild and binding.is_current(self.places, self.views):
             self._follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
@@ -360,13 +359,13 @@ class Workspace:
 
     def remember_imported(self, at: At) -> None:
         """Tell the shims of git's hooks of which files the documents at a place were imported."""
-        from vmrag_link.documents import imported_paths  # not of each checkout, which waits for imports
+        from vmrag_link.documents import import_base
         from vmrag_link.documents.import_base import OUTSIDE
 
         ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
         inside = (each.name for each in ours if each.import_base != OUTSIDE)
         sources = (source for name in inside for _, source in self.engine.sources(at, name))
-        imported_paths.remember(self.places.imported, sources)
+        import_base.remember(self.places.imported, sources)
 
     def _follow(self) -> None:
         """Let Chroma's stores, here and on a server, come after the bound index."""

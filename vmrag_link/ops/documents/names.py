@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link.documents.doc_ids import MAX_ID, id_problem
+from vmrag_link.documents.import_base import MAX_ID, id_problem
 from vmrag_link.errors import NameInvalid
 from vmrag_link.settings_flaws import is_collection_name
 

@@ -9,7 +9,7 @@ import msgspec
 from vmrag_link.errors import FAILED_CHECK, KnowledgeMoved, VmragError, first_of, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
-from vmrag_link.sync import sentences
+from vmrag_link.sync.target import left_behind
 from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
@@ -174,7 +174,7 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
         raise reasons.unusable(ws, target)
     if ws.unbuilt:
         raise ws.unbuilt
-    behind = tuple(notes) == sentences.left_behind(target)  # which name the commands themselves
+    behind = tuple(notes) == left_behind(target)  # which name the commands themselves
     raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")
 
 

@@ -8,10 +8,9 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import chroma, chroma_server, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.sync import sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
-from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.target import read_own_pin
+from vmrag_link.sync.plan import ChunkCounts
+from vmrag_link.sync.target import left_behind, read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -37,7 +36,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
         revision = ws.revision()
         path = SnapshotReport(str(ws.views.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
-    behind = sentences.left_behind(target)
+    behind = left_behind(target)
     for note in behind:
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)

@@ -99,12 +99,12 @@ class FileHistory:
 
     def _document(self, path: str, blob: str, size: int) -> Document | None:
         """None where there is no file, or it is no text."""
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
 
         if not 0 < size <= self._most_bytes:
             return None
         file = TreeFile(path, blob, size, handwritten=True)
-        (_, text), *_ = texts.texts_at_commit(self._ws.places, [file])
+        (_, text), *_ = documents.texts_at_commit(self._ws.places, [file])
         found = documents.as_written(self._source, path, text)
         return None if isinstance(found, NoDocument) else found
 
@@ -230,9 +230,9 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
 
 
 def _uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
-    from vmrag_link.sources import texts
+    from vmrag_link.sources import documents
 
-    (_, text), *_ = texts.texts_in_work_tree(ws.places, [file])
+    (_, text), *_ = documents.texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
     found = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
     return file_log.BlamedFile(found, {})

@@ -10,7 +10,7 @@ from vmrag_link.engines.base import EngineName
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.pin import Pin
-from vmrag_link.transport import address, trust
+from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -43,7 +43,7 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
 
     Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
     """
-    trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
+    address.require(ws.places, remote, accepted=ws.settings.accepted_remote)
     if ref := own_ref(ws, remote):
         return address.of_code(ws.places, ws.trigger().branch, ref=ref, ask=ask)
     return [address.of_url(remote, engine=engine_of(ws), ask=ask)]
@@ -76,7 +76,7 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
         return
     # What is no address needs no agreement.
     address.parse(ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws))
-    trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
+    address.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
 def code_ref(ws: Workspace) -> str:

@@ -8,7 +8,7 @@ from vmrag_link.git import configuration, remotes
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.pin_values import remote_flaw
-from vmrag_link.transport import trust
+from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -41,7 +41,7 @@ class RemotesReport(Record, frozen=True):
 def remote(ws: Workspace) -> RemotesReport:
     """Report the remotes. Uses no network."""
     text = destinations.stated_remote(ws)
-    trusted = tuple(map(remotes.shown, configuration.config_values(ws.places, trust.TRUSTED_KEY)))
+    trusted = tuple(map(remotes.shown, configuration.config_values(ws.places, address.TRUSTED_KEY)))
     try:
         found = destinations.named(ws, text)
     except RemoteError as why:
@@ -56,16 +56,16 @@ def agree(ws: Workspace, text: str) -> None:
     """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
-    if text not in configuration.config_values(ws.places, trust.TRUSTED_KEY):
-        configuration.add(ws.places, trust.TRUSTED_KEY, text)
+    if text not in configuration.config_values(ws.places, address.TRUSTED_KEY):
+        configuration.add(ws.places, address.TRUSTED_KEY, text)
 
 
 def withdraw(ws: Workspace, text: str) -> None:
     """Undo `agree`; raises `RemoteInvalid` where that was not done in this repository."""
-    if not configuration.remove(ws.places, trust.TRUSTED_KEY, text):
+    if not configuration.remove(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
             f"This repository's git configuration does not name {text[:80]!r}.",
-            hint=f"git config --show-origin --get-all {trust.TRUSTED_KEY}",
+            hint=f"git config --show-origin --get-all {address.TRUSTED_KEY}",
         )
 
 

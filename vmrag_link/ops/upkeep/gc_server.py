@@ -15,7 +15,7 @@ from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.upkeep.gc import needed, pinned
 from vmrag_link.progress import LOOKING_UP
-from vmrag_link.sync.assumed_collections import assumed, rows_at
+from vmrag_link.sync.plan import assumed, rows_at
 from vmrag_link.workspace import Workspace
 
 DAYS = 7

@@ -28,7 +28,7 @@ from vmrag_link.errors import (
 from vmrag_link.git.listing import Repositories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.verify import damaged_segments
+from vmrag_link.index.view import damaged_segments
 from vmrag_link.index.views import Views
 from vmrag_link.models import EXTERNAL, At, Collection, Difference, Document, DocumentHeader, canonical_json
 from vmrag_link.ops.documents import collections

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.documents.importing import Skipped
 from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.git import listing

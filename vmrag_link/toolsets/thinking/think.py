@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import At, Record, content_hash
 from vmrag_link.ops.documents import writing

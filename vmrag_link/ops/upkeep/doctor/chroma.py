@@ -11,7 +11,7 @@ from vmrag_link.chroma.bindings import unsupported
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import read_seal
 from vmrag_link.errors import Busy, IndexExtraMissing
-from vmrag_link.index import verify
+from vmrag_link.index import view
 from vmrag_link.index.view import unembedded
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
@@ -51,7 +51,7 @@ def _problem(chroma: ChromaStores, path: Path) -> str:
         locked.enter_context(chroma.stores.reading(path))
         if problem := chroma.stores.mismatch(path):
             return problem
-        if not comparable or chroma.views.problem(seal.revision) or verify.mismatch(index):
+        if not comparable or chroma.views.problem(seal.revision) or view.mismatch(index):
             return ""  # there is nothing to compare it with; another topic tells of a damaged index
         if problem := chroma.stores.problem(path, lambda: unembedded(index)):
             return problem

@@ -14,7 +14,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import ChromaServerFailed, UsageInvalid
 from vmrag_link.ops.follow import chroma_server
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import chroma_sharing, vouchers
+from vmrag_link.sync import chroma_sharing, shared_vectors
 from vmrag_link.workspace import Workspace
 
 
@@ -42,7 +42,7 @@ def _looked_at(client: ChromaClient, contents: SharedContents, engine: Engine, r
         yield Finding("CHROMA_SERVER_LACKS", "note", f"Collection {where} is not there.", DOCTOR, contents.name)
         return
     paid = contents.held.collection.embedding_function in SERVICES
-    vouched = vouchers.digests(engine, contents.contents) if paid else None
+    vouched = shared_vectors.digests(engine, contents.contents) if paid else None
     if why := difference(client, found, contents, vouched):
         message = f"Collection {where} is not what was put there: {why}."
         yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)

@@ -15,7 +15,7 @@ from vmrag_link.errors import RemoteError, quoted
 from vmrag_link.git import remotes, transfer
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.transport import connection, git_transport, guarded_fetch
+from vmrag_link.transport import connection, direct_transport, git_transport
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -41,7 +41,9 @@ def _foreign(ws: Workspace) -> Iterator[Finding]:
         message = (
             f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
         )
-        yield Finding("PIN_FOREIGN", "error", message, f"To go on with that one: {guarded_fetch.start_over(ws.engine)}")
+        yield Finding(
+            "PIN_FOREIGN", "error", message, f"To go on with that one: {direct_transport.start_over(ws.engine)}"
+        )
 
 
 def _addresses(ws: Workspace) -> list[Address]:
