@@ -1,11 +1,12 @@
-"""Tell whose a hook is, and keep another tool's beside ours: it runs first, and returns to its
-place as it was.
+"""Other tools' hooks: whose a hook is, how one is kept beside ours, and where ours are not put.
 
-It is kept as `HOOK.vmrag-chained`, where our shim looks. A hook that asks for its own name, because
-it serves for several, would do nothing by that one. It lies in the folder `.vmrag` under its own
-name, and `HOOK.vmrag-chained` starts it there.
+Another tool's hook runs first, and returns to its place as it was. It is kept as
+`HOOK.vmrag-chained`, where our shim looks. A hook that asks for its own name, because it serves for
+several, would do nothing by that one. It lies in the folder `.vmrag` under its own name, and
+`HOOK.vmrag-chained` starts it there.
 
-Where hooks are not put: more than this clone would be changed, or something would be lost.
+Our hooks are refused where they would change more than this clone, or where something would be
+lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Shims in a folder: written there, and taken away again, with what another tool had in their
-places chained and given back.
+"""Shims in a folder: they are written there and taken away again, and another tool's hooks in their
+places are chained and given back.
 
-A directory that `git clone --template` copies into `.git`: clones have the hooks and the merge
-driver from the start.
+The folder is that of a clone's hooks, or a template for `git clone --template`, which copies it
+into `.git`: such clones have the hooks and the merge driver from the start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The text of the hooks: POSIX sh that starts Python only when there is something to do.
+"""What git is told to run: the text of the hooks, and the command line of our merge driver.
 
-In the common case a shim is one sh process that runs builtins only. It must do so in dash, busybox
-and bash.
-
-The command line by which git's configuration calls our merge driver.
+The hooks are POSIX sh and start Python only when there is something to do. In the common case a
+shim is one sh process that runs builtins only. It must do so in dash, busybox and bash.
 """
 
 from __future__ import annotations

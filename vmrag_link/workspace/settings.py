@@ -15,7 +15,7 @@ from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
-from vmrag_link.trust import settings as trusted
+from vmrag_link.trust import agreements as trusted
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model

@@ -37,7 +37,7 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.trust import settings as trusted
+from vmrag_link.trust import agreements as trusted
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:

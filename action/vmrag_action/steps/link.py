@@ -1,6 +1,5 @@
-"""`mode: link`: which pushed commit belongs to which revision is on the knowledge's remote, too.
-
-`mode: link` of the Action: push the links of code commits that were pushed.
+"""`mode: link`: push the links of the code commits that were pushed, so that the knowledge's remote
+says which commit belongs to which revision.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.errors import Busy, GitBusy, MergeConflict
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git import plumbing, refs
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.workspace import Workspace
@@ -15,7 +15,7 @@ def require_none(ws: Workspace) -> None:
         raise GitBusy(f"git is in the middle of a {what}.", hint=plumbing.busy_hint(what))
     recover(ws)
     merge_state.refuse_if_open(ws)
-    for folder in worktrees.git_dirs(ws.places):
+    for folder in refs.git_dirs(ws.places):
         if folder != ws.places.git_dir and (folder / "vmrag" / ws.places.merge.name).exists():
             raise MergeConflict(
                 f"A merge is not finished in another work tree, of {folder}.", hint="There: vmrag merge --continue"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from vmrag_link.git import history, worktrees
+from vmrag_link.git import history, refs
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -33,8 +33,8 @@ def everywhere(places: Places) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
     work trees, and what it is in the middle of.
     """
-    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
-    committed = (pin for pin, _ in read(places, also=worktrees.noted_commits(places)))
+    uncommitted = (parsed(places.kb, data) for data in refs.uncommitted_pins(places))
+    committed = (pin for pin, _ in read(places, also=refs.noted_commits(places)))
     return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 

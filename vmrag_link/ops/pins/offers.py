@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import PinMissing, enumerated, plural
-from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.git import history, plumbing, refs
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import history_pins
@@ -84,7 +84,7 @@ def _ends(ws: Workspace) -> dict[str, list[str]]:
     """Each revision that a local branch of the code ends with, and these branches."""
     found: dict[str, list[str]] = {}
     for name, data in history.pins_of(
-        ws.places, sorted(BRANCHES + each for each in worktrees.code_branches(ws.places))
+        ws.places, sorted(BRANCHES + each for each in refs.code_branches(ws.places))
     ).items():
         if pin := parsed(ws.places.kb, data):
             found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
-from vmrag_link.git import worktrees
+from vmrag_link.git import refs
 from vmrag_link.index import directories, upkeep, working
 from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
@@ -167,8 +167,8 @@ def _orphaned_locks(ws: Workspace) -> list[Path]:
 
 
 def _temporaries(ws: Workspace) -> list[Path]:
-    own = [folder / "vmrag" for folder in worktrees.git_dirs(ws.places)]
-    pins = stale_temporaries(*worktrees.tops(ws.places), name=PIN_NAME)
+    own = [folder / "vmrag" for folder in refs.git_dirs(ws.places)]
+    pins = stale_temporaries(*refs.tops(ws.places), name=PIN_NAME)
     shared = (ws.places.shared, ws.places.journal, ws.places.remotes, ws.places.builder)
     return [*stale_temporaries(*shared, *own[1:]), *pins]
 

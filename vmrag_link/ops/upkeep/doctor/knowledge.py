@@ -9,7 +9,7 @@ from pathlib import Path
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.errors import quoted, set_aside
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git import plumbing, refs
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
@@ -87,7 +87,7 @@ def journal(ws: Workspace) -> Iterator[Finding]:
 
 def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     theirs = Path(entry.git_dir)
-    known = theirs in worktrees.git_dirs(ws.places)
+    known = theirs in refs.git_dirs(ws.places)
     if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
         return
     tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix(BRANCHES)
