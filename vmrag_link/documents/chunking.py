@@ -1,6 +1,5 @@
-"""How a document's text is cut into the pieces that are indexed.
-
-Markdown by its headings: the sections of a text, and the headings that a place stands under.
+"""How a document's text is cut into the pieces that are indexed: Markdown by its headings, other
+text by its size.
 
 Headings are lines that begin with `#`; in a fenced block of code such lines are comments.
 """

@@ -1,15 +1,12 @@
-"""The import base of a collection: the folder from which the ids of its imported documents count.
+"""Which document an imported file becomes: its id, counted from the import base of the collection.
 
-It is recorded with the collection, so that a file becomes the same document whoever imports it, on
-whatever machine, and whether the file is named or a folder above it. A base decides names only:
-what is read is what the person named.
+The base is a folder, recorded with the collection, so that a file becomes the same document whoever
+imports it, on whatever machine, and whether the file is named or a folder above it. A base decides
+names only: what is read is what the person named.
 
-What every engine can store as the id of a document.
-
-The paths of which documents were imported, for the shims of git's hooks: a commit or a push that
-touches none of them starts no program.
-
-A few paths that hold all of them; that they hold others, too, costs a look.
+The hooks' shims need to know which paths were imported: a commit or a push that touches none of
+them starts no program. They get a few paths that cover all of them. A path that covers others, too,
+costs only a look.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """git that only looks: it takes no lock, fetches nothing, replaces no object, and starts no program
 that the repository or the configuration names.
 
-For what is read beside the person's own git commands, of trees that strangers wrote.
-
-Blobs that this clone has: their sizes and contents. Nothing is fetched for want of one.
+It reads what is needed beside the person's own git commands, of trees that strangers wrote. Blobs
+that a partial clone lacks stay missing: nothing is fetched for them.
 """
 
 from __future__ import annotations

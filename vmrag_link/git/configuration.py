@@ -1,9 +1,8 @@
-"""git's whole configuration of a work tree, asked of git once as long as none of its files changes.
+"""git's configuration: read whole, once as long as none of its files changes, and written where
+vmrag keeps settings that a repository cannot give, and the KB branch of each code branch.
 
 Every command needs several settings, a call of a tool ten, and each git process takes eight
 milliseconds.
-
-git's configuration: settings that a repository cannot give, and each code branch's KB branch.
 """
 
 from __future__ import annotations

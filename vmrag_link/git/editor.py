@@ -1,11 +1,5 @@
-"""The editor of the person at the terminal, as git finds and starts it.
-
-The pager of the person at the terminal, as git finds and starts it.
-
-`git mergetool` on texts that are no files of the repository.
-
-git knows dozens of tools and how each is called, so it is given what it expects: a repository with
-one file in conflict.
+"""The programs of the person at the terminal, as git finds and starts them: editor, pager and merge
+tool.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The commits that changed one file, followed through renames as `git log --follow` does.
-
-Which commit each line of a file comes from, as `git blame` has it.
+"""The history of one file: the commits that changed it, as `git log --follow` lists them, and the
+commit that each line comes from, as `git blame` tells it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Which files a work tree has, as git lists them.
+"""Which files a work tree has, as git lists them: tracked, ignored, generated.
 
-What git's index says: which files it tracks; of single paths, so that it can be put back.
-
-What git ignores, and what a repository says is generated: git itself is asked.
-
-A folder that is imported may hold other repositories, as submodules, or lie in one, or in none.
-Each path is a question to the repository that it lies in, and all of one repository are one.
+A folder that is imported may hold other repositories, as submodules, or lie in one, or in none. So
+each path is a question to the repository that it lies in, and all paths of one repository are asked
+at once.
 """
 
 from __future__ import annotations

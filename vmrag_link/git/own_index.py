@@ -1,15 +1,14 @@
-"""A copy of git's index, which is refreshed in its place.
+"""What differs between commits, git's index and the work tree, in git's raw format, and the copy of
+the index by which the work tree is compared.
 
-git knows by a file's times that it is unchanged, and learns them when it rewrites the index. The
-person's is never rewritten by us, so after a `touch` of all files each look would read them all
-again. A copy of ours learns instead. It is derived: named by what it is a copy of, and thrown away
-with the next state of the index.
+git knows by a file's times that it is unchanged, and learns them when it rewrites the index. We
+never rewrite the person's, so after a `touch` of all files each look would read them all again. Our
+copy learns instead. It is derived: named by the state of the index that it copies, and thrown away
+with the next one.
 
-**The racy rule is git's own**: a file that is not older than the index file may have changed
-since, with the same size and times, and is compared by its content. So a copy keeps the time of
-what it was copied from, and gets a later one only when every file in it was seen later.
-
-git's raw format of changes, of trees, of the index and of the work tree.
+**The racy rule is git's own**: a file that is not older than the index file may have changed since,
+with the same size and times, and is compared by its content. So a copy keeps the time of what it
+was copied from, and gets a later one only when every file in it was seen later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The configuration of our merge driver, and the commits and pins of a merge.
+"""Merges: the configuration of our merge driver, the commits and pins of a merge under way, and
+what git makes of two commits as on a code's host, where nobody has configured anything.
 
-What git makes of two commits where nobody has configured anything, as on a code's host.
-
-The commits may be strangers'. Nothing of them is checked out; no driver, filter or hook runs, and
-no attributes count, neither theirs nor this work tree's.
+The two commits may be strangers'. Nothing of them is checked out; no driver, filter or hook runs,
+and no attributes count, neither theirs nor this work tree's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""The names of git's that people see: branches, tags, branches of remotes.
-
-Remote-tracking branches of the branches that are here: where their code was pushed to.
-
-All work trees of a repository, and what they hold that no ref and no reflog names.
+"""Refs: the names that people see (branches, tags, branches of remotes), the tracking branches that
+say where code was pushed to, and what the work trees hold that no ref and no reflog names.
 """
 
 from __future__ import annotations

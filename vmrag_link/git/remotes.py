@@ -1,6 +1,7 @@
-"""The configured git remotes, which of them `git:` names, and URLs without credentials.
+"""The configured git remotes: which of them `git:` names, their URLs without credentials, and the
+errors for what git says about them.
 
-The errors for what git says about remotes. It has no codes for them, so its words are read.
+git has no codes for these errors, so its words are read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What files were and are in commits and in git's index: blobs, by path from the top.
+"""The blobs that files were and are, in commits and in git's index, by path from the top; and where
+files went that are gone, as git detects renames.
 
 Nothing is fetched: what a partial clone does not have counts as not there.
-
-Where files went that are gone: renames, as git detects them.
 """
 
 from __future__ import annotations

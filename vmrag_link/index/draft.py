@@ -18,8 +18,7 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import no_space, unusable
-from vmrag_link.index import flat_files as flat
-from vmrag_link.index import keywords, seal
+from vmrag_link.index import flat_files, keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader, Key
 from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
@@ -221,7 +220,7 @@ class Draft:
         rows = [vector for each in documents for vector in each.vectors]
         entries = [CutDocument(each.document.header, [chunk.text for chunk in each.chunks]) for each in documents]
         kept = dict(enumerate(rows)) if keep_floats else None
-        self._write(collection, entries, flat.quantise(b"".join(rows)), kept)
+        self._write(collection, entries, flat_files.quantise(b"".join(rows)), kept)
         return len(rows)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
@@ -239,7 +238,7 @@ class Draft:
             self.remove(collection, [doc_id for _, doc_id in keys])
             entries = [CutDocument(headers[key], [texts[places[key].start]]) for key in keys]
             new = [given[doc_id] for _, doc_id in keys]
-            self._write(collection, entries, flat.quantise(b"".join(new)), dict(enumerate(new)))
+            self._write(collection, entries, flat_files.quantise(b"".join(new)), dict(enumerate(new)))
         self._given = True
 
     def _write(

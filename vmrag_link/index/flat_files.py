@@ -1,24 +1,20 @@
-"""Files of rows of one size, of which a slot of a collection has one each.
+"""Flat files: rows of one size, of which each slot of a collection has one.
 
-Vectors as float32: one row per slot of a flat file, for those that cannot be made again.
+*Vectors* have one int8 per dimension, so scores are exact on every CPU. A unit vector x becomes
+rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24 up to 1,040 dimensions,
+so their sum is the same in any order, in float32 and in integers. A few vectors are rounded without
+numpy, which a checkout does not import.
 
-A service is paid for each vector and may answer otherwise tomorrow; what a client gave is nowhere
-else. Only collections with such vectors have a file. A row of zeros, which no vector of length 1
-is, and one beyond the file's end stand for a vector that its text gives: so the file of a
-collection with a few given vectors takes the space of these.
+*Floats* are the float32 vectors that cannot be made again: a service is paid for each vector and
+may answer otherwise tomorrow, and what a client gave is nowhere else. Only collections with such
+vectors have a file. A row of zeros, which no vector of length 1 is, and one beyond the file's end
+stand for a vector that its text gives. So the file of a collection with a few given vectors takes
+the space of these.
 
-What BM25 asks of every chunk that holds a word, in one flat file a collection.
-
-A row has three whole numbers of 32 bits, little-endian: the tokens of the chunk, the tokens of all
-chunks of its document together, and the chunk's number in its document, by which its document's
-first slot is found. FTS5 keeps lengths in a table, where each costs a search: nine tenths of a
-query's time.
-
-Vectors as whole numbers: one int8 row per slot of a flat file, so scores are exact on every CPU.
-
-A unit vector x becomes rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24
-up to 1,040 dimensions, so their sum is the same in any order, in float32 and in integers. A few
-vectors are rounded without numpy, which a checkout does not import.
+*Lengths* are what BM25 asks of every chunk that holds a word: three whole numbers of 32 bits,
+little-endian. They are the tokens of the chunk, the tokens of all chunks of its document together,
+and the chunk's number in its document, by which its document's first slot is found. FTS5 keeps
+lengths in a table, where each costs a search: nine tenths of a query's time.
 """
 
 from __future__ import annotations

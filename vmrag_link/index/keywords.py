@@ -1,14 +1,10 @@
 """Words: one FTS5 table of the texts of a segment's chunks, which says where a word is.
 
-Code has two columns more: the parts of its identifiers, and its names (`names`).
+Code has two columns more: the parts of its identifiers (`HandlerStack` is also `handler` and
+`stack`), and its names. A piece's place is its file's name, with the folders nearest to it.
 
 `rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join. In a
 view the segment's place among the others is added (`SEGMENT_BITS`). `retrieval.bm25` ranks.
-
-Words by which code is found besides those of its text: parts of identifiers, and names.
-
-`HandlerStack` is also `handler` and `stack`. A piece's place is its file's name, with the folders
-nearest to it.
 """
 
 from __future__ import annotations

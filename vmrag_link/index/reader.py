@@ -17,8 +17,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from vmrag_link.errors import unusable
-from vmrag_link.index import flat_files as flat
-from vmrag_link.index import keywords
+from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
 from vmrag_link.index.manifest import PlacedDocument
 from vmrag_link.index.segment import Segment
@@ -260,16 +259,16 @@ class IndexReader:
         found: dict[int, bytes] = {}
         for number, some in _by(keywords.piece_of, rows).items():
             held = self._by_row[number]
-            content = held.segment.mapped(flat.floats_name(held.piece.id))
+            content = held.segment.mapped(flat_files.floats_name(held.piece.id))
             size = self.collections[held.collection].collection.embedding_dimensions
-            kept = flat.find_floats(content, map(keywords.slot_of, some), dimensions=size)
+            kept = flat_files.find_floats(content, map(keywords.slot_of, some), dimensions=size)
             found |= {held.first_row + slot: row for slot, row in kept.items()}
         return found
 
     # -- words -------------------------------------------------------------------------------------
 
     def lengths(self, collection: str) -> dict[int, Sequence[int]]:
-        """What `flat.numbers` gives, by piece (`keywords.piece_of`)."""
+        """What `flat_files.numbers` gives, by piece (`keywords.piece_of`)."""
         return {
             keywords.piece_of(held.first_row): held.segment.lengths(held.piece.id, slots=held.piece.slots)
             for held in self.pieces(collection)
@@ -284,7 +283,7 @@ class IndexReader:
             if piece not in numbers:
                 held = self._by_row[piece]
                 numbers[piece] = held.segment.lengths(held.piece.id, slots=held.piece.slots)
-            total += numbers[piece][flat.NUMBERS * keywords.slot_of(each.start) + flat.DOCUMENT]
+            total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(each.start) + flat_files.DOCUMENT]
         return total
 
     def occurrences(

@@ -1,4 +1,4 @@
-"""A view: which documents of which segments one place holds.
+"""A view: which documents of which segments one place holds, and whether it can be trusted.
 
     <views>/<name>/view        collections, segments with the slots that do not count, totals
     <views>/<name>/seal.json   see `seal`
@@ -6,9 +6,8 @@
 Segments lie two folders above, in `segments/`; many views share one. Every document of a place is
 alive in exactly one of them. A view of a million chunks has 125 kB for each segment with dead ones.
 
-Whether to trust a view and its segments: format and seals.
-
-A checkout asks that of indexes that are there, and loads no more than this needs.
+A view is trusted by its format and by the seals of it and its segments. A checkout checks indexes
+that are there, and loads no more than this needs.
 """
 
 from __future__ import annotations

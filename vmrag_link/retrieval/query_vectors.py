@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from vmrag_link import models
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
-from vmrag_link.index import flat_files as flat
+from vmrag_link.index import flat_files
 from vmrag_link.index.view import IndexedCollection
 
 
@@ -45,7 +45,7 @@ class QueryVectors:
     def _embed(self, model: Model, texts: list[str]) -> None:
         found = model.embed_queries(texts) if texts else []
         for text, vector in zip(texts, found, strict=True):
-            self._known.setdefault(text, {})[model.fingerprint] = flat.quantise(vector)
+            self._known.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
 
     def stored_with(self, held: IndexedCollection) -> Model:
         """The model that made the collection's vectors.

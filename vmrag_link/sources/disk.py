@@ -1,11 +1,10 @@
 """Files of the work tree, read as a stranger may have left them: no link is followed in any part of
-a path, no pipe or device is waited for.
+a path, and no pipe or device is waited for.
 
-What git would store of a file in the work tree, so that both have one name.
-
-Line ends and encodings, as attributes and `core.autocrlf` say; no filter, and no `ident`. Where git
-knows better, as with line ends that the index has already, the name is another one than git's: that
-costs one more look at an equal text. Whether a file is changed at all is asked of git.
+A file is named by what git would store of it, so that it has one name here and there. Line ends and
+encodings count as attributes and `core.autocrlf` say; no filter runs, and `ident` is not applied.
+Where git knows better, as with line ends that the index has already, the name is another one than
+git's: that costs one more look at an equal text. Whether a file is changed at all is asked of git.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Files of sources as documents, and the collections that these make.
-
-The texts of files that were listed: blobs as git has them, edited files as they were seen.
+"""Files of sources as documents: their texts, as git's blobs have them or as edited files were
+seen, what these become, and the collections that they make.
 """
 
 from __future__ import annotations

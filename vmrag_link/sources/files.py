@@ -1,6 +1,7 @@
-"""Which files a source has, at a commit or in the work tree.
+"""Which files a source has, at a commit or in the work tree, and what is remembered of the last
+list.
 
-What was seen of a work tree when it was last listed. Derived; what is damaged is forgotten.
+What is remembered is derived; what is damaged is forgotten.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a file says as a text, or why it is none.
 
-The cells of a Jupyter notebook as Markdown, without what they printed: that is no source.
+Of a Jupyter notebook the cells are the text, as Markdown. What they printed is no source.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which files are no documents, by what is known of them without reading them.
+"""Which files are documents of a source, as far as that is known without reading them: by their
+paths, modes, attributes and sizes.
 
-A reason completes `PATH is left out: it …`.
-
-Which source takes a file, by its path alone: before git tracks it, and after it is gone.
+A path alone says it before git tracks the file, and after it is gone. A reason completes `PATH is
+left out: it …`.
 """
 
 from __future__ import annotations

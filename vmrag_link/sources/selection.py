@@ -1,6 +1,5 @@
-"""Files that sources name become documents, are left out with a reason, or are missing here.
-
-Which files the sources have at a commit: of its tree alone, as blobs.
+"""Which files of a tree the sources take: each becomes a document, is left out with a reason, or is
+missing here. A commit is asked by its tree alone, as blobs.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
-"""What a work tree stands at.
+"""What a work tree stands at, and whether that is current.
 
-`applied`: HEAD's name and the pin that the knowledge base followed; the shims compare it without
-starting Python. `workspace.json`: the index that answers. It is written after `applied`, because an
-index may take minutes to build.
-
-The file `applied`: HEAD's symbolic name and the pin's bytes, as last applied to a work tree.
+`applied` holds HEAD's name and the pin that the knowledge base followed:
 
     refs/heads/main | detached
     pin | nopin
     <the pin's bytes, verbatim>
 
-Written by Python, compared by the hook shims with nothing but `read`: hence lines, and no JSON.
+The shims of git's hooks compare it with nothing but `read`, without starting Python: hence lines,
+and no JSON. `workspace.json` names the index that answers. It is written after `applied`, because
+an index may take minutes to build.
 
-Is a work tree current? Hooks, sync, queries and status all ask here.
-
-It is when HEAD's name and the pin are as they were applied last, and the bound index stands at the
-pinned revision and verifies. The shims answer the first half by comparing texts
-(`vmrag_hooks.shim_parts.SYNC`), because they may not start Python for it. An index that lags behind
-does not start one: the next query brings it.
+A work tree is current when HEAD's name and the pin are as they were applied last, and the bound
+index stands at the pinned revision and verifies. Hooks, sync, queries and status all ask here. The
+shims answer the first half (`vmrag_hooks.shim_parts.SYNC`). An index that lags behind starts no
+Python there: the next query brings it.
 """
 
 from __future__ import annotations

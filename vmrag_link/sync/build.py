@@ -1,7 +1,5 @@
 """Get the view of a revision: the one that is there, one derived from a near one, or one that is
 built from nothing.
-
-Provide the view of a revision, and say which views it can be derived from.
 """
 
 from __future__ import annotations

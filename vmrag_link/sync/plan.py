@@ -1,12 +1,8 @@
 """What has to change in an index so that it stands at another state of the knowledge base. Pure.
 
 The plan comes out the same whether the candidates are the rows of the engine's diff or all rows
-there are: a property test.
-
-What a sync did to chunks, in numbers.
-
-Collections of documents that have none: other programs insert rows by SQL, and know the tables
-of documents only.
+there are: a property test. Documents may have no collection: other programs insert rows by SQL, and
+know the tables of documents only. A collection is assumed for these.
 """
 
 from __future__ import annotations

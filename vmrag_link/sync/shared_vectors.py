@@ -1,15 +1,12 @@
 """Vectors of services that a team computed once: from a Chroma server into the cache of vectors.
 
-What a server serves counts as far as it belongs to the rows that are here, and somebody vouches for
-it. Vectors that this machine computes itself are never asked for: to believe them, it would have to
+What a server serves counts as far as it belongs to the rows that are here, and somebody who may
+write this knowledge base vouches for it: a service's vectors cannot be made again to compare them.
+Vouchers are digests, rows of the reserved branch `vmrag_vectors`, one per collection and its
+contents. No pin names them, no document changes, and they travel with every push.
+
+Vectors that this machine computes itself are never asked for: to believe them, it would have to
 compute them.
-
-Which vectors of services a Chroma server has to serve: digests of them, in the knowledge base.
-
-Vectors of a service cannot be made again to compare them, so a download counts only if somebody who
-may write this knowledge base vouches for it. Digests are rows of the reserved branch
-`vmrag_vectors`, one per collection and its contents: no pin names them, no document changes, and
-they travel with every push.
 """
 
 from __future__ import annotations

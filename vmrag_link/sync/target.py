@@ -1,6 +1,5 @@
-"""From HEAD and the pin to what a work tree should stand at. Reads only.
-
-How a work tree and its KB branch stand to the pin, in sentences for a person.
+"""What a work tree should stand at, by HEAD and the pin, and how it stands to that, in sentences
+for a person. Reads only.
 """
 
 from __future__ import annotations

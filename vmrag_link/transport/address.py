@@ -1,8 +1,7 @@
-"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command.
+"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command; and whether
+one may be contacted unasked, because pin and settings may be a stranger's.
 
 What an address can be depends on the engine of the knowledge base.
-
-Whether a remote may be contacted unasked: pin and settings may be a stranger's.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@ remote.
 
 Each engine's remotes look different, and so does what git holds of them. A note beside the copy
 says for which commit it stands, and what the copy was like then.
-
-The copy of a remote's file that lies here, and the note that says for which commit it stands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A remote that the engine reaches by itself: a file or a server.
-
-Fetching from a remote that may hold another knowledge base, of which nothing is taken.
+"""A remote that the engine reaches by itself, a file or a server; and the fetch that takes nothing
+of another knowledge base, which every transport uses.
 """
 
 from __future__ import annotations

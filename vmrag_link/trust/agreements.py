@@ -1,9 +1,8 @@
-"""What this person agreed to, repository by repository, in a folder outside of every work tree.
+"""What this person agreed to, and the settings that count in a work tree by that.
 
-A random id below `.git/vmrag`, which no clone carries, tells a repository from another one at the
-same path. Without an id nothing was agreed to, and nothing outside of the repository is read.
-
-The settings that count in a work tree.
+Agreements are kept repository by repository, in a folder outside of every work tree. A random id
+below `.git/vmrag`, which no clone carries, tells a repository from another one at the same path.
+Without an id nothing was agreed to, and nothing outside of the repository is read.
 """
 
 from __future__ import annotations

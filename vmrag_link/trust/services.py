@@ -1,6 +1,5 @@
-"""Which embedding services may be asked here, and which of them get a key.
-
-Which Chroma server may be asked here, and whether it gets a key.
+"""Which services may be asked here, and which of them get a key: those that embed texts, and the
+Chroma server.
 """
 
 from __future__ import annotations

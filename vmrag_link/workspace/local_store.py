@@ -5,8 +5,6 @@
     <git common dir>/vmrag/local/segments/
 
 No pin names them, and nothing that travels reads them.
-
-What a store beside the knowledge base has of its work tree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The settings that count in a work tree, and what follows from them.
-
-The embedding models of a work tree's collections.
+"""The settings that count in a work tree, and what follows from them: its limits, its permissions,
+the embedding models of its collections.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The documents of sources as a store of their own, for what reads one collection.
-
-Whole documents, made of what an index holds of them.
+"""The documents of sources as a store of their own, for what reads one collection. Whole documents
+are put together from what the index holds of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine.
 
-Could our own commands have written this row? Asked of each one that a stranger wrote.
+The check asks of each row that a stranger wrote whether our own commands could have written it.
 """
 
 from __future__ import annotations

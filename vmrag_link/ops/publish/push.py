@@ -1,6 +1,7 @@
 """`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote.
 
-With a push goes what a Chroma server has to serve, so that whoever fetches can check it.
+Digests of what a Chroma server has to serve go with it, so that whoever fetches can check the
+server.
 """
 
 from __future__ import annotations
