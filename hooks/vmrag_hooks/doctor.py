@@ -116,21 +116,21 @@ def _shims(paths: Sequence[Path], install: str) -> Iterator[Finding]:
     versions = {path: found.shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
-        message = f"These hooks were written by a newer vmrag-link than this one: {_named(newer)}."
+        message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
         yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
     old = [
         path for path in paths if path not in newer and content[path] != shims.text(path.name.removesuffix(".legacy"))
     ]
     if old:
-        message = f"These hooks are not as this version of vmrag-link writes them: {_named(old)}."
+        message = f"These hooks are not as this version of vmrag-link writes them: {_list_hooks(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
 
 
 def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
     ignored = [path for path in paths if not os.access(path, os.X_OK)]
     if ignored:
-        message = f"These hooks are not executable, and git leaves them out: {_named(ignored)}."
+        message = f"These hooks are not executable, and git leaves them out: {_list_hooks(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _hooks(ignored))
     for hook in found.ours(folder):
         chained = chaining.chained_hook(folder, hook)
@@ -143,7 +143,7 @@ def _hooks(paths: Sequence[Path]) -> str:
     return " ".join(dict.fromkeys(path.name.removesuffix(".legacy") for path in paths))
 
 
-def _named(paths: Sequence[Path]) -> str:
+def _list_hooks(paths: Sequence[Path]) -> str:
     return _hooks(paths).replace(" ", ", ")
 
 

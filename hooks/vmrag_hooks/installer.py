@@ -194,7 +194,7 @@ def _start_by_tools(places: Places, folder: Path, ways: Ways) -> _Started:
     if not ways.scripts:
         return _Started(changed, None)
     scripts = husky.write(ways.scripts, ways.scripted)
-    return _Started((*changed, *scripts), tuple(_shown(places, ways.scripts / hook) for hook in scripts))
+    return _Started((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
 
 
 def _give_back(folder: Path, hook: str) -> None:
@@ -205,7 +205,7 @@ def _give_back(folder: Path, hook: str) -> None:
         lefthook.drop_leftover(folder, hook)
 
 
-def _shown(places: Places, path: Path) -> str:
+def _path_text(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
 
 
@@ -282,7 +282,7 @@ def _stop_tools(
     committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
     kept = [] if everything else committed
     husky.remove(scripts, [hook for hook in hooks if hook not in kept])
-    paths = tuple(_shown(places, scripts / hook) for hook in committed)
+    paths = tuple(_path_text(places, scripts / hook) for hook in committed)
     return (paths, ()) if everything else ((), paths)
 
 
@@ -290,7 +290,7 @@ def _is_committed(places: Places, script: Path) -> bool:
     """Whether git's index has the script with our lines."""
     if not script.is_relative_to(places.top):
         return False
-    return husky.has_lines(plumbing.blob(places, f":{_shown(places, script)}") or b"")
+    return husky.has_lines(plumbing.blob(places, f":{_path_text(places, script)}") or b"")
 
 
 def _forget(places: Places) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import GitReferenceMissing, LimitExceeded
-from vmrag_link.git import beside, own_index
+from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.documents import texts_at_commit
@@ -185,7 +185,7 @@ def test_too_many_files_are_refused(repo, monkeypatch):
     repo.commit(**{"a.md": "a\n", "b.md": "b\n", "c.md": "c\n"})
     with pytest.raises(LimitExceeded, match="at most 2"):
         listed(repo)
-    assert own_index.MOST_FILES > 100_000
+    assert raw_changes.MOST_FILES > 100_000
 
 
 def test_batches_hold_few_bytes_and_leave_nothing_out(repo, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
-from vmrag_link.git import beside, own_index
+from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import disk, files, work_tree
@@ -457,7 +457,7 @@ def test_too_many_files_are_refused(committed, monkeypatch):
 
 
 def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypatch):
-    monkeypatch.setattr("vmrag_link.git.own_index.MOST_FILES", 5)
+    monkeypatch.setattr("vmrag_link.git.raw_changes.MOST_FILES", 5)
     for number in range(9):
         committed.write(f"docs/new{number}.md", "x")
     assert committed.listed().untracked == 5
@@ -467,7 +467,7 @@ def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypat
 
 def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
     committed.write("README.md", "# B\n")
-    real, folder = own_index.refresh, committed.top / ".git" / "vmrag"
+    real, folder = raw_changes.refresh, committed.top / ".git" / "vmrag"
 
     def refresh(places, copy):
         for each in folder.glob("sources@*"):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-from vmrag_link.git import editor
+from vmrag_link.git import programs
 from vmrag_link.paths import Places
 from vmrag_link.proc import Started
 
@@ -18,7 +18,7 @@ def paged(places: Places) -> Iterator[None]:
     """What is printed within goes through git's pager, if standard output is a terminal; returns
     when the person has left it.
     """
-    process = editor.start(places) if sys.stdout.isatty() else None
+    process = programs.start_pager(places) if sys.stdout.isatty() else None
     if process is None:
         yield
         return

@@ -84,7 +84,7 @@ def scan(sources: Sequence[Path], base: ImportBase, leave_out: LeaveOut = _nothi
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
-    level, named = [_named(existing(source)) for source in sources], True
+    level, named = [_entry_of(existing(source)) for source in sources], True
     while level:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
@@ -189,7 +189,7 @@ class _Entry(NamedTuple):
     is_folder: bool
 
 
-def _named(path: Path) -> _Entry:
+def _entry_of(path: Path) -> _Entry:
     return _Entry(path, path, True) if path.is_dir() else _Entry(path, path.parent, False)
 
 

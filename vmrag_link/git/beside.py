@@ -210,7 +210,7 @@ def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
     asked = [*dict.fromkeys(blobs)]
     if not asked:
         return {}
-    answer = _asked(places, "--batch-check", asked)
+    answer = _cat_file(places, "--batch-check", asked)
     found = (line.split(b" ") for line in answer.splitlines())
     return {each[0].decode(): int(each[2]) for each in found if len(each) == 3 and each[1] == b"blob"}  # noqa: PLR2004
 
@@ -222,7 +222,7 @@ def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
     asked = [*dict.fromkeys(blobs)]
     if not asked:
         return {}
-    answer = _asked(places, "--batch", asked)
+    answer = _cat_file(places, "--batch", asked)
     found: dict[str, bytes] = {}
     at = 0
     while (end := answer.find(b"\n", at)) >= 0:
@@ -237,7 +237,7 @@ def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def _asked(places: Places, how: str, names: Sequence[str]) -> bytes:
+def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
     """In a partial clone the first missing object ends git, so the others are found first."""
     done = look(places, "cat-file", how, stdin=_lines(names), fine=(0, _FATAL))
     if done.returncode == 0:

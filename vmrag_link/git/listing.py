@@ -50,7 +50,7 @@ def files_below(places: Places, folders: Sequence[str]) -> list[str]:
 
 def index(places: Places) -> IndexListing:
     """Raises `GitFailed`."""
-    return _listed(git(places, *_INDEX, extra=env.GIT_OFFLINE))
+    return _parse_listing(git(places, *_INDEX, extra=env.GIT_OFFLINE))
 
 
 def removed_from_index(places: Places) -> set[str]:
@@ -66,10 +66,10 @@ def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
 
     Raises `GitFailed`.
     """
-    return _left_out(index(places), places.top, paths) if paths else set()
+    return _not_checked_out(index(places), places.top, paths) if paths else set()
 
 
-def _left_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
+def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
     found = {each for each in paths if each in listing.hidden}
     for submodule in listing.submodules:
         start, folder = f"{submodule}/", top / submodule
@@ -77,12 +77,12 @@ def _left_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[s
         if inside and not os.path.lexists(folder / ".git"):
             found.update(inside.values())
         elif inside:
-            own = _listed(git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
-            found.update(inside[each] for each in _left_out(own, folder, inside))
+            own = _parse_listing(git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
+            found.update(inside[each] for each in _not_checked_out(own, folder, inside))
     return found
 
 
-def _listed(done: Finished) -> IndexListing:
+def _parse_listing(done: Finished) -> IndexListing:
     if done.returncode != 0:
         raise failure(_INDEX[2:], done)
     tracked, hidden, submodules = set[str](), set[str](), set[str]()

@@ -26,7 +26,7 @@ def tips(places: Places) -> dict[str, str]:
     found = (line.split("\0") for line in text.splitlines())
     known = {name: peeled or commit for name, commit, peeled, symbolic in found if not symbolic}
     shown = (
-        (_shown(name), commit)
+        (_decoration(name), commit)
         for prefix in (BRANCHES, _TAGS, _REMOTES)
         for name, commit in known.items()
         if name.startswith(prefix)
@@ -34,7 +34,7 @@ def tips(places: Places) -> dict[str, str]:
     return dict(shown)
 
 
-def _shown(ref: str) -> str:
+def _decoration(ref: str) -> str:
     if ref.startswith(_TAGS):
         return f"tag: {ref.removeprefix(_TAGS)}"
     return ref.removeprefix(BRANCHES).removeprefix(_REMOTES)
@@ -50,10 +50,10 @@ def pushed(places: Places) -> dict[str, str]:
     lines = demand(places, "for-each-ref", "--format=%(objectname) %(refname)", BRANCHES, REMOTES).text.splitlines()
     refs = {name: commit for commit, _, name in (line.partition(" ") for line in lines)}
     here = {name.removeprefix(BRANCHES) for name in refs if name.startswith(BRANCHES)}
-    return {name: commit for name, commit in refs.items() if name.startswith(REMOTES) and _branch(name) in here}
+    return {name: commit for name, commit in refs.items() if name.startswith(REMOTES) and _branch_of(name) in here}
 
 
-def _branch(tracking: str) -> str:
+def _branch_of(tracking: str) -> str:
     """A remote's name may have slashes, which git advises against: it then counts as another."""
     return tracking.removeprefix(REMOTES).partition("/")[2]
 
@@ -76,7 +76,7 @@ def stamp(places: Places) -> str:
     """A text that changes when a tracking branch does; empty where that cannot be told yet."""
     common = places.common
     files = [common / "packed-refs", common / "reftable" / "tables.list", *_folders(common / REMOTES)]
-    found = [(str(path), at) for path in files if (at := _changed(path))]
+    found = [(str(path), at) for path in files if (at := _changed_ns(path))]
     if any(time.time_ns() - at < _SETTLED_SECONDS * 1e9 for _, at in found):
         return ""
     return "\n".join(f"{at} {path}" for path, at in found) or "none"
@@ -86,7 +86,7 @@ def _folders(top: Path) -> list[Path]:
     return [Path(folder) for folder, _, _ in os.walk(top)]
 
 
-def _changed(path: Path) -> int:
+def _changed_ns(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
@@ -108,18 +108,18 @@ def git_dirs(places: Places) -> list[Path]:
 
 def tops(places: Places) -> list[Path]:
     """The directories of the work trees that are there now."""
-    listed = (Path(value) for key, value in _described(places) if key == "worktree")
+    listed = (Path(value) for key, value in _worktree_list(places) if key == "worktree")
     return [places.top, *(top for top in listed if top != places.top and (top / ".git").exists())]
 
 
 def code_branches(places: Places) -> set[str]:
     """Every branch, also unborn ones of work trees, which their next commit creates."""
     born = demand(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
-    checked_out = (value for key, value in _described(places) if key == "branch")
+    checked_out = (value for key, value in _worktree_list(places) if key == "branch")
     return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}
 
 
-def _described(places: Places) -> Iterator[tuple[str, str]]:
+def _worktree_list(places: Places) -> Iterator[tuple[str, str]]:
     for line in demand(places, "worktree", "list", "--porcelain").text.splitlines():
         key, _, value = line.partition(" ")
         yield key, value

@@ -34,43 +34,43 @@ def versions(places: Places, commit: str, paths: Collection[str]) -> dict[str, l
     found: dict[str, dict[str, None]] = {}
     asked = list(paths)
     for start in range(0, len(asked), _PATHS):
-        for path, blobs in _raw(_asked(places, "log", *_RAW, *options, "--", *asked[start : start + _PATHS])):
+        for path, blobs in _raw(_run(places, "log", *_RAW, *options, "--", *asked[start : start + _PATHS])):
             found.setdefault(path, {}).update(dict.fromkeys(blobs))
     return {path: [*blobs] for path, blobs in found.items()}
 
 
 def staged(places: Places, *, index_file: Path | None = None) -> dict[str, str]:
     """The files of the coming commit that differ from HEAD."""
-    done = _asked(places, "diff", "--cached", *_RAW, index_file=index_file)
+    done = _run(places, "diff", "--cached", *_RAW, index_file=index_file)
     return {path: blobs[0] for path, blobs in _raw(done) if blobs}
 
 
 def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bool:
     """Whether a file is there that is not what the index has, or that git does not track."""
-    listed = _asked(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
+    listed = _run(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
     return bool(listed.stdout) and (places.top / path).is_file()
 
 
 def staged_file(places: Places, path: str, *, index_file: Path | None = None) -> bytes | None:
     """What the index has of a file; None for none, or one in conflict."""
-    entries = _asked(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
+    entries = _run(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
     blobs = [each.split()[1].decode() for each in entries if each.split()[2:3] == [b"0"]]
     return dict(contents(places, blobs)).get(blobs[0]) if blobs else None
 
 
 def between(places: Places, before: str, after: str) -> set[str]:
     """The paths of the files that differ between two commits."""
-    return {path for path, _ in _raw(_asked(places, "diff-tree", "-r", *_RAW, before, after))}
+    return {path for path, _ in _raw(_run(places, "diff-tree", "-r", *_RAW, before, after))}
 
 
 def touched(places: Places, *reached: str) -> set[str]:
     """The paths of the files that commits change; `reached`: which, as `git log` takes them."""
-    return {path for path, _ in _raw(_asked(places, "log", *_RAW, "--format=", "-m", *reached, "--"))}
+    return {path for path, _ in _raw(_run(places, "log", *_RAW, "--format=", "-m", *reached, "--"))}
 
 
 def tree(places: Places, commit: str) -> dict[str, str]:
     """The files of a commit's tree."""
-    listed = _asked(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
+    listed = _run(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
     found = (each.partition(b"\t") for each in listed if each)
     return {os.fsdecode(path): about.split()[2].decode() for about, _, path in found if about[:6].decode() in _FILES}
 
@@ -78,14 +78,14 @@ def tree(places: Places, commit: str) -> dict[str, str]:
 def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The blobs that are here, as far as they have at most `MOST_BYTES` together."""
     asked = dict.fromkeys(blobs)
-    sizes = _asked(places, "cat-file", "--batch-check", stdin=_lines(asked)).text.splitlines()
+    sizes = _run(places, "cat-file", "--batch-check", stdin=_lines(asked)).text.splitlines()
     left, wanted = MOST_BYTES, list[str]()
     for line in sizes:
         match line.split(" "):
             case [name, "blob", size] if int(size) <= left:
                 left -= int(size)
                 wanted.append(name)
-    answer = _asked(places, "cat-file", "--batch", stdin=_lines(wanted)).stdout
+    answer = _run(places, "cat-file", "--batch", stdin=_lines(wanted)).stdout
     at = 0
     for name in wanted:
         start = answer.index(b"\n", at) + 1
@@ -97,12 +97,12 @@ def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]
 def converted_on_checkout(places: Places, paths: Sequence[str]) -> set[str]:
     """Which of these files git changes on checkout by more than line ends (`filter`, encodings)."""
     asked = b"".join(os.fsencode(each) + b"\0" for each in paths)
-    said = _asked(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
+    said = _run(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
     answers = zip(said[::3], said[2::3], strict=False)  # path, attribute, value
     return {os.fsdecode(path) for path, value in answers if value not in (b"unspecified", b"unset")}
 
 
-def _asked(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> Finished:
+def _run(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> Finished:
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     options = ("--literal-pathspecs", "--no-optional-locks", "-c", "core.fsmonitor=false")
     done = git(places, *options, *arguments, stdin=stdin, index_file=index_file, extra={"GIT_NO_LAZY_FETCH": "1"})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.errors import LimitExceeded
-from vmrag_link.git import own_index
+from vmrag_link.git import raw_changes
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.attributes import PATHSPEC
@@ -35,7 +35,7 @@ def looked_at(sources: Sequence[SourceSettings]) -> list[str]:
 
 def untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
     """What git does not track and does not ignore, of each source. Raises `LimitExceeded`."""
-    return [own_index.untracked(places, arguments(source)) for source in sources]
+    return [raw_changes.untracked(places, arguments(source)) for source in sources]
 
 
 def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
@@ -43,7 +43,7 @@ def untracked_count(places: Places, sources: Sequence[SourceSettings]) -> int:
     try:
         return len(set().union(*untracked_files(places, sources)))
     except LimitExceeded:  # a folder of a package manager that nobody ignores must not hide the rest
-        return own_index.MOST_FILES
+        return raw_changes.MOST_FILES
 
 
 PROSE = frozenset(("markdown", "rst", "asciidoc", "mdx"))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from vmrag_link.conversion.formats import by_suffix
 from vmrag_link.documents.import_base import MAX_ID, id_problem
-from vmrag_link.git.own_index import LINK, REGULAR, SUBMODULE
+from vmrag_link.git.raw_changes import LINK, REGULAR, SUBMODULE
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import wildmatch
 from vmrag_link.sources.attributes import DIFF, FILTER, GENERATED, TEXT, VENDORED, Value

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
-from vmrag_link.git import beside, own_index
+from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.git.objects import missing_commits
-from vmrag_link.git.own_index import MOST_FILES, REGULAR, RawChange
+from vmrag_link.git.raw_changes import MOST_FILES, REGULAR, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, pathspecs, rules
@@ -167,7 +167,7 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
     if not re.fullmatch(COMMIT_NAME, commit):
         raise _no_commit(commit)
     with _readable(places, commit):
-        own_index.require_countable(places, commit)
+        raw_changes.require_countable(places, commit)
         found = [_files(places, commit, pathspecs.arguments(source)) for source in sources]
         stated = _attributes(places, commit)
     candidates = [{each.path: Candidate(each.path, each.mode, each.blob) for each in files} for files in found]
@@ -194,7 +194,7 @@ def attribute_contents(places: Places, files: dict[str, str]) -> dict[str, bytes
 
 
 def _files(places: Places, commit: str, arguments: Sequence[str]) -> list[RawChange]:
-    return list(own_index.tree_files(places, commit, empty_tree(commit), arguments))
+    return list(raw_changes.tree_files(places, commit, empty_tree(commit), arguments))
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.conversion.unreadable import ContentUnreadable
-from vmrag_link.git import beside, configuration, own_index
+from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.objects import blob_name
-from vmrag_link.git.own_index import LINK, REGULAR, IndexEntry, RawChange
+from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, files, pathspecs
@@ -81,7 +81,7 @@ class Survey:
             return None
         self._statuses = statuses
         staged = self._staged()
-        entries = [list(own_index.entries(self._places, pathspecs.arguments(source))) for source in self._sources]
+        entries = [list(raw_changes.entries(self._places, pathspecs.arguments(source))) for source in self._sources]
         found = [self._candidates(each, staged) for each in entries]
         stated = self._attributes()
         if untracked:
@@ -121,16 +121,18 @@ class Survey:
         if not read:
             return True
         self._attributes()
-        return all((self._stated.get(path) or self._named(path, max_bytes)[1]) == blob for path, blob in read.items())
+        return all(
+            (self._stated.get(path) or self._read_file(path, max_bytes)[1]) == blob for path, blob in read.items()
+        )
 
     def _look(self) -> dict[str, str] | None:
         """Which files differ from the index. Times alone make no difference: the copy learns."""
         wanted = pathspecs.looked_at(self._sources)
-        statuses = own_index.changed(self._places, self._copy, wanted)
+        statuses = raw_changes.changed(self._places, self._copy, wanted)
         if statuses is None or not any(self._is_news(path) for path, status in statuses.items() if status == _MODIFIED):
             return statuses
-        own_index.refresh(self._places, self._copy)
-        return own_index.changed(self._places, self._copy, wanted)
+        raw_changes.refresh(self._places, self._copy)
+        return raw_changes.changed(self._places, self._copy, wanted)
 
     def _is_news(self, path: str) -> bool:
         known, state = self._known.get(path), self._disk.state(path)
@@ -139,8 +141,8 @@ class Survey:
     def _staged(self) -> dict[str, RawChange]:
         """How the index differs from HEAD."""
         tree = self._commit or empty_tree(self._like)
-        own_index.require_countable(self._places, tree)
-        return {each.path: each for each in own_index.staged(self._places, tree, pathspecs.looked_at(self._sources))}
+        raw_changes.require_countable(self._places, tree)
+        return {each.path: each for each in raw_changes.staged(self._places, tree, pathspecs.looked_at(self._sources))}
 
     def _candidates(
         self, entries: Iterable[IndexEntry], staged: Mapping[str, RawChange]
@@ -205,9 +207,9 @@ class Survey:
             and not files.may_have_changed(state.stamp, seen.at)
         ):
             return state, known.blob, state.size, ""
-        return self._named(path, max_bytes)
+        return self._read_file(path, max_bytes)
 
-    def _named(self, path: str, max_bytes: int) -> tuple[FileState | None, str, int, str]:
+    def _read_file(self, path: str, max_bytes: int) -> tuple[FileState | None, str, int, str]:
         """The file as it is now: state, blob, size, and why there is none."""
         try:
             data, state = self._disk.read(path, max_bytes)
@@ -223,7 +225,7 @@ class Survey:
         """Of the files that git tracks, as they stand; of one that is not there, the index's."""
         contents: dict[str, bytes] = {}
         blobs: dict[str, str] = {}
-        for entry in own_index.entries(self._places, (attributes.PATHSPEC,)):
+        for entry in raw_changes.entries(self._places, (attributes.PATHSPEC,)):
             if entry.mode not in REGULAR:
                 continue
             changed = self._statuses.get(entry.path, _DELETED) != _DELETED
@@ -267,7 +269,7 @@ class Survey:
         if self._commit and any(each.status == _DELETED for each in staged.values()):
             for source in self._sources:
                 specs = pathspecs.arguments(source)
-                gone_files = own_index.staged(self._places, self._commit, specs, "--diff-filter=D")
+                gone_files = raw_changes.staged(self._places, self._commit, specs, "--diff-filter=D")
                 found |= {each.path for each in gone_files if each.old_mode in REGULAR}
         return found
 

@@ -17,7 +17,7 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.errors import GitBusy
 from vmrag_link.file_stamp import file_stamp
-from vmrag_link.git import beside, configuration, own_index
+from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.heads import head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -56,9 +56,9 @@ def in_work_tree(
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
         if not where.copy.exists():
-            own_index.make(places, where.copy)
+            raw_changes.make(places, where.copy)
         permissions.make_folder(cache.parent)
-        at = own_index.clock(cache.parent)
+        at = raw_changes.clock(cache.parent)
         with Disk(places.top) as disk:
             survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(at, known, before))
             listing = survey.listing(max_bytes=max_bytes, untracked=untracked)
@@ -87,8 +87,8 @@ def unchanged(
     stamp = file_stamp(where.copy)
     if seen.place != where.name:
         return None
-    now = own_index.clock(cache.parent)
-    statuses = own_index.changed(places, where.copy, pathspecs.looked_at(sources))
+    now = raw_changes.clock(cache.parent)
+    statuses = raw_changes.changed(places, where.copy, pathspecs.looked_at(sources))
     if statuses is not None and untracked:
         statuses |= {path: UNTRACKED for named in untracked_files(places, sources) for path in named}
     if statuses != {os.fsdecode(each.path): each.status for each in seen.changed}:
@@ -102,13 +102,13 @@ def unchanged(
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None
-    own_index.settle(where.copy, stamp, now, max((state.newest for state in states if state), default=0))
+    raw_changes.settle(where.copy, stamp, now, max((state.newest for state in states if state), default=0))
     return seen.token
 
 
 class _Where(NamedTuple):
     """`name`: of index, HEAD and configuration together. `copy`: of this index, for this
-    configuration and question, because `own_index.settle` knows of no other files.
+    configuration and question, because `raw_changes.settle` knows of no other files.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _where(places: Places, cache: Path, question: str) -> _Where:
     settings = [
         each for each in configuration.entries(places) if each.key.startswith(("core.", "filter.", "extensions."))
     ]
-    index = _digest(question, own_index.index_state(places), settings)
+    index = _digest(question, raw_changes.index_state(places), settings)
     commit = head(places).commit
     copy = cache.absolute().with_name(f"{cache.name}@{index[:24]}")
     return _Where(_digest(index, commit), copy, commit)

@@ -77,7 +77,7 @@ class Sharing(NamedTuple):
         """The bound revisions of which nothing is known to be on the server or to have failed."""
         if self.address is None or self.mode == "off":
             return []
-        noted = self._noted()
+        noted = self._read_notes()
         return [each for each in self._bound() if self._key(each) not in noted and not self.views.problem(each)]
 
     def state(self) -> SharingState:
@@ -85,7 +85,7 @@ class Sharing(NamedTuple):
         bound = bindings.read(self.places)
         if self.address is None or self.mode == "off":
             return SharingState("off", self.address.shown if self.address else "")
-        found = self._noted().get(self._key(bound.revision)) if bound else None
+        found = self._read_notes().get(self._key(bound.revision)) if bound else None
         revision = bound.revision if bound else None
         if found is None:
             return SharingState("following", self.address.shown, revision)
@@ -96,7 +96,7 @@ class Sharing(NamedTuple):
     def note(self, revision: str, failure: NotShared | None) -> None:
         """Remember of a bound revision how it went; None: it is to be tried again."""
         names = {self._key(each) for each in self._bound()} | {self._key(revision)}
-        before = self._noted()
+        before = self._read_notes()
         after = {name: each for name, each in before.items() if name in names and name != self._key(revision)}
         if failure:
             after[self._key(revision)] = failure
@@ -123,7 +123,7 @@ class Sharing(NamedTuple):
     def _notes(self) -> Path:
         return self.places.builder / "shared.json"
 
-    def _noted(self) -> Mapping[str, NotShared]:
+    def _read_notes(self) -> Mapping[str, NotShared]:
         with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then it is asked for again
             return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, NotShared])
         return {}

@@ -229,7 +229,7 @@ def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) ->
     total = sum(map(len, wanted.tags.values()))
     for each in kept.all()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
-            differing = _differing(read(each.path).tags, wanted.tags)
+            differing = _count_differing(read(each.path).tags, wanted.tags)
             if best is None or differing < best[0]:
                 best = (differing, each.path)
             if differing <= max(NEAR, total // 10):
@@ -259,7 +259,7 @@ def _part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContent
     return msgspec.structs.replace(wanted, tags=part), left
 
 
-def _differing(one: Tags, other: Tags) -> int:
+def _count_differing(one: Tags, other: Tags) -> int:
     names = one.keys() | other.keys()
     return sum(len(one.get(name, {}).items() ^ other.get(name, {}).items()) for name in names)
 

@@ -91,10 +91,10 @@ class Sources:
             plumbing.blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
         ):
             return config
-        from vmrag_link.git import own_index
+        from vmrag_link.git import raw_changes
         from vmrag_link.sources import pathspecs
 
-        return msgspec.structs.replace(config, sources=pathspecs.propose(own_index.names_at(places, ref)))
+        return msgspec.structs.replace(config, sources=pathspecs.propose(raw_changes.names_at(places, ref)))
 
     @property
     def proposed(self) -> bool:

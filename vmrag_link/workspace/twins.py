@@ -29,7 +29,7 @@ def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
     """Stored documents of the files that answer. Mostly nothing was imported, which a small file
     tells.
     """
-    if not _imported(ws):
+    if not _has_imports(ws):
         return ()
     from vmrag_link.sync import source_views
 
@@ -40,7 +40,7 @@ def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
         return ()  # the index answers without the knowledge base
 
 
-def _imported(ws: WorkTree) -> bool:
+def _has_imports(ws: WorkTree) -> bool:
     try:
         return bool(ws.places.imported.read_bytes())
     except OSError:
@@ -97,12 +97,12 @@ def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
 
     @functools.cache
     def paths() -> set[str]:
-        from vmrag_link.git import listing, own_index, pin_merge
+        from vmrag_link.git import listing, pin_merge, raw_changes
 
         found = set() if commits else set(listing.tracked_files(ws.places))
         for commit in commits or pin_merge.coming_parents(ws.places):
             with contextlib.suppress(GitFailed):
-                found.update(own_index.names_at(ws.places, commit))
+                found.update(raw_changes.names_at(ws.places, commit))
         return found
 
     def is_derived(collection: CollectionRow, source: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import settings_edit
 from vmrag_link.code.languages import EXTRA_HINT
 from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
-from vmrag_link.git import listing, own_index, plumbing, versions
+from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
@@ -157,9 +157,9 @@ def untracked_offers(ws: Workspace) -> int:
     can be.
     """
     try:
-        files = own_index.untracked(ws.places, [])
+        files = raw_changes.untracked(ws.places, [])
     except LimitExceeded:
-        return own_index.MOST_FILES
+        return raw_changes.MOST_FILES
     found = pathspecs.propose(files)
     return sum(rules.source_of(found, path) is not None for path in files)
 

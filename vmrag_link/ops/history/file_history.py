@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import beside, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
-from vmrag_link.git.own_index import REGULAR
+from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
 from vmrag_link.ops.history import rev_range
 from vmrag_link.ops.history.diff import Diff, DiffTexts

@@ -14,7 +14,7 @@ from vmrag_link.errors import GitFailed, UsageInvalid
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
 
-_HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
+_EDITOR_HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
 
 
 _PLUS = frozenset(("emacs", "emacsclient", "joe", "kak", "mcedit", "micro", "nano", "nvim", "vi", "vim"))
@@ -22,7 +22,7 @@ _GOTO = frozenset(("code", "codium", "cursor"))
 """Editors that open a file at a line by `+LINE FILE`, and by `--goto FILE:LINE`."""
 
 
-def open_file(places: Places, path: Path, *, line: int | None = None) -> None:
+def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
     """Open a file in the editor, at a line if the editor is known to take one, and wait for its
     end.
 
@@ -31,20 +31,20 @@ def open_file(places: Places, path: Path, *, line: int | None = None) -> None:
     found = git(places, "var", "GIT_EDITOR")
     command = found.text.strip()
     if found.returncode or not command:
-        raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_HINT)
+        raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_EDITOR_HINT)
     # As git does, a shell reads the command, which may have arguments. The path is not part of it.
     code = proc.attended(
-        ["sh", "-c", f'{command} "$@"', command, *_arguments(command, path, line)],
+        ["sh", "-c", f'{command} "$@"', command, *_editor_arguments(command, path, line)],
         cwd=places.top,
         env=env.without(env.GIT_SCRUBBED),
     )
     if code:
         raise UsageInvalid(
-            f"The editor ended with exit code {code}; what it left is not taken. ({command})", hint=_HINT
+            f"The editor ended with exit code {code}; what it left is not taken. ({command})", hint=_EDITOR_HINT
         )
 
 
-def _arguments(command: str, path: Path, line: int | None) -> list[str]:
+def _editor_arguments(command: str, path: Path, line: int | None) -> list[str]:
     program = Path(command.split(maxsplit=1)[0]).name
     if line is not None and program in _PLUS:
         return [f"+{line}", str(path)]
@@ -53,7 +53,7 @@ def _arguments(command: str, path: Path, line: int | None) -> list[str]:
     return [str(path)]
 
 
-_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
+_PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
 """What git sets where the person has not: colours get through, and what fits on the screen needs no
 key to end it.
 """
@@ -61,7 +61,7 @@ _PLAIN = r"[\w./+-]+"
 """The name of a program in which a shell reads nothing else."""
 
 
-def start(places: Places) -> proc.Started | None:
+def start_pager(places: Places) -> proc.Started | None:
     """The pager, which shows what is written to its standard input; None where git uses none, or
     where there is no such program: small containers have no `less`.
 
@@ -72,10 +72,10 @@ def start(places: Places) -> proc.Started | None:
     if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find(program, places.top)):
         return None
     # As git does, a shell reads the command, which may have arguments.
-    return proc.fed(["sh", "-c", command], cwd=places.top, env=_DEFAULTS | env.without(env.GIT_SCRUBBED))
+    return proc.fed(["sh", "-c", command], cwd=places.top, env=_PAGER_DEFAULTS | env.without(env.GIT_SCRUBBED))
 
 
-def merge(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
+def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
     """Open base, ours and theirs in a merge tool, on this terminal; None if nothing was merged.
 
     The settings of the repository at `places` count (`merge.tool`, `mergetool.*`). Raises
