@@ -472,10 +472,10 @@ def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committe
     def refresh(places, copy):
         for each in folder.glob("sources@*"):
             each.unlink()
-        monkeypatch.setattr(own_index, "refresh", real)
+        monkeypatch.setattr(raw_changes, "refresh", real)
         real(places, copy)
 
-    monkeypatch.setattr(own_index, "refresh", refresh)
+    monkeypatch.setattr(raw_changes, "refresh", refresh)
     assert committed.docs()["README.md"] == "modified"
     assert committed.unchanged()
 

@@ -14,7 +14,8 @@ from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
-_TAGS, _REMOTES = "refs/tags/", "refs/remotes/"
+REMOTES = "refs/remotes/"
+_TAGS = "refs/tags/"
 _FORMAT = "%(refname)%00%(objectname)%00%(*objectname)%00%(symref)"
 
 
@@ -22,12 +23,12 @@ def tips(places: Places) -> dict[str, str]:
     """What each name stands on, in the order in which git decorates its log: `main`, `tag: v1`,
     `origin/main`. Names that only point to others, such as `origin/HEAD`, are left out.
     """
-    text = demand(places, "for-each-ref", f"--format={_FORMAT}", BRANCHES, _TAGS, _REMOTES).text
+    text = demand(places, "for-each-ref", f"--format={_FORMAT}", BRANCHES, _TAGS, REMOTES).text
     found = (line.split("\0") for line in text.splitlines())
     known = {name: peeled or commit for name, commit, peeled, symbolic in found if not symbolic}
     shown = (
         (_decoration(name), commit)
-        for prefix in (BRANCHES, _TAGS, _REMOTES)
+        for prefix in (BRANCHES, _TAGS, REMOTES)
         for name, commit in known.items()
         if name.startswith(prefix)
     )
@@ -37,10 +38,9 @@ def tips(places: Places) -> dict[str, str]:
 def _decoration(ref: str) -> str:
     if ref.startswith(_TAGS):
         return f"tag: {ref.removeprefix(_TAGS)}"
-    return ref.removeprefix(BRANCHES).removeprefix(_REMOTES)
+    return ref.removeprefix(BRANCHES).removeprefix(REMOTES)
 
 
-REMOTES = "refs/remotes/"
 _SETTLED_SECONDS = 1.0
 """Two changes within one tick of the file system's clock look alike."""
 

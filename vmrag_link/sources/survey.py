@@ -46,7 +46,7 @@ class Before(NamedTuple):
 class Survey:
     """Files are looked at by `disk`. Raises as `beside.look`, and `HistoryMissing`.
 
-    `copy`: of the index, for `own_index`. `commit`: HEAD's, None before the first one.
+    `copy`: of the index, for `raw_changes`. `commit`: HEAD's, None before the first one.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Which files the sources have in the work tree: tracked ones, as they stand on the disk.
 
 git is asked beside the person's own commands: the index is read and neither refreshed nor locked.
-What differs from it is found by a copy (`git.own_index`), and hashed here once for each change.
+What differs from it is found by a copy (`git.raw_changes`), and hashed here once for each change.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def at_commit(
 ) -> SourceTree | None:
     """As `in_work_tree`, of a commit by its full hash; by default its own settings name the
     sources. `stored`: other collections than `Sources.stored_at` gives. Raises as
-    `commit_tree.at_commit`, and `ConfigInvalid`.
+    `selection.at_commit`, and `ConfigInvalid`.
     """
     config = config or ws.sources.config_at(commit)
     if not config.sources:
