@@ -267,11 +267,11 @@ def test_a_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, d
     database.use(project, "http://chroma.example.org:8000")
     with opened(project) as ws, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHROMA_API_KEY", "ck-secret")
-        assert ws.server is not None
-        assert (ws.server.headers, ws.server.secrets) == ({}, ())
+        assert ws.chroma.server is not None
+        assert (ws.chroma.server.headers, ws.chroma.server.secrets) == ({}, ())
         project.git("config", "vmrag.chroma.url", "https://chroma.example.org")
         ws.reload_settings()
-        assert ws.server.headers == {"X-Chroma-Token": "ck-secret"}
+        assert ws.chroma.server.headers == {"X-Chroma-Token": "ck-secret"}
 
 
 def test_what_is_no_key_is_refused_without_being_shown_and_answers_go_on(project, database):

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.index import flat_files, keywords
-from vmrag_link.index import flat_files as stored
 from vmrag_link.retrieval import exact as exact_vectors
 from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors, VectorPiece
 
@@ -212,22 +211,25 @@ def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alo
 
 def held(folder: Path, slots: Iterable[int]) -> dict[int, bytes]:
     """The vectors of three numbers that the file holds for these slots."""
-    path = folder / stored.file_name(1)
-    return stored.found(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
+    path = folder / flat_files.floats_name(1)
+    return flat_files.find_floats(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
 
 
 def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
     assert held(tmp_path, range(9)) == {}
-    stored.write(tmp_path, 1, {7: one})
-    stored.write(tmp_path, 1, {2: other})
+    flat_files.write_floats(tmp_path, 1, {7: one})
+    flat_files.write_floats(tmp_path, 1, {2: other})
     assert held(tmp_path, range(9)) == {2: other, 7: one}
     assert held(tmp_path, [0, 7]) == {7: one}
-    mapped = flat_files.mapped(tmp_path / stored.file_name(1))
-    assert stored.found(mapped, range(9), dimensions=3) == {2: other, 7: one}
-    assert [flat_files.size(tmp_path / stored.file_name(number)) for number in (1, 2)] == [8 * 3 * stored.FLOAT32, 0]
+    mapped = flat_files.mapped(tmp_path / flat_files.floats_name(1))
+    assert flat_files.find_floats(mapped, range(9), dimensions=3) == {2: other, 7: one}
+    assert [flat_files.size(tmp_path / flat_files.floats_name(number)) for number in (1, 2)] == [
+        8 * 3 * flat_files.FLOAT32,
+        0,
+    ]
 
 
 def test_one_given_vector_among_many_takes_the_space_of_one(tmp_path):
-    stored.write(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
-    assert (tmp_path / stored.file_name(1)).stat().st_blocks * 512 < 100_000
+    flat_files.write_floats(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
+    assert (tmp_path / flat_files.floats_name(1)).stat().st_blocks * 512 < 100_000

@@ -16,11 +16,13 @@ def wait(ws: Workspace, *, lend: bool = False) -> Path:
     """
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
 
-    chroma_builder.require_on(ws.chroma)
+    chroma_builder.require_on(ws.chroma.local)
     revision = ws.indexed_revision()
     with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
-    return chroma_builder.bring(ws.chroma, ws.chroma.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend)
+    return chroma_builder.bring(
+        ws.chroma.local, ws.chroma.local.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend
+    )
 
 
 def wait_if_set(ws: Workspace) -> None:
@@ -29,7 +31,7 @@ def wait_if_set(ws: Workspace) -> None:
     """
     from vmrag_link.chroma import bindings
 
-    chroma, bound = ws.chroma, ws.binding
+    chroma, bound = ws.chroma.local, ws.binding
     if bound is None or chroma.mode == "off":
         return
     if chroma.mode == "wait":
@@ -44,10 +46,10 @@ def of_working_copy(ws: Workspace) -> Path:
     """
     from vmrag_link.sync import chroma_builder
 
-    chroma_builder.require_on(ws.chroma)
+    chroma_builder.require_on(ws.chroma.local)
     with contextlib.ExitStack() as until_built:
         with ws.reader.view() as view:
             held = until_built.enter_context(chroma_builder.held(view.folder)) if view.dirty else None
         if held is not None:
-            return chroma_builder.bring_held(ws.chroma, held, vectors=ws.vectors, progress=ws.progress)
+            return chroma_builder.bring_held(ws.chroma.local, held, vectors=ws.vectors, progress=ws.progress)
     return wait(ws, lend=True)

@@ -13,13 +13,13 @@ def wait(ws: Workspace) -> None:
 
     What failed before is tried again. Raises why it cannot be done.
     """
-    if ws.server is None or ws.config.chroma.share == "off" or ws.binding is None:
+    if ws.chroma.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
     revision = ws.indexed_revision()
     with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
     try:
-        chroma_sharing.share_revision(ws.sharing, revision, ws.shelf, progress=ws.progress)
+        chroma_sharing.share_revision(ws.chroma.sharing, revision, ws.chroma.publisher, progress=ws.progress)
     except VmragError as error:
-        ws.sharing.note(revision, NotShared(error.message, error.hint))
+        ws.chroma.sharing.note(revision, NotShared(error.message, error.hint))
         raise

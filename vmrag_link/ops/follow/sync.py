@@ -42,14 +42,14 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
         pass  # opening the view mends the working copy, too, where there are uncommitted documents
-    if wait and not (ws.chroma.mode == "off" and ws.server):
+    if wait and not (ws.chroma.local.mode == "off" and ws.chroma.server):
         chroma.wait(ws)
     else:
         chroma.wait_if_set(ws)
     if wait or ws.config.chroma.share == "wait":
         chroma_server.wait(ws)
-    server = ws.sharing.state() if ws.server else None
-    return msgspec.structs.replace(report, chroma=ws.chroma.state(), server=server)
+    server = ws.chroma.sharing.state() if ws.chroma.server else None
+    return msgspec.structs.replace(report, chroma=ws.chroma.local.state(), server=server)
 
 
 def _require_readable_pin(ws: Workspace) -> None:

@@ -272,5 +272,5 @@ def _vouch_for_bound(ws: Workspace) -> None:
     bound = ws.binding
     if bound is None or ws.views.problem(bound.revision):
         return
-    with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as collections:
-        chroma_sharing.vouch(collections, ws.shelf)
+    with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as collections:
+        chroma_sharing.vouch(collections, ws.chroma.publisher)

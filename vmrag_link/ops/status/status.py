@@ -128,8 +128,8 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
-    chroma = ws.chroma.state() if ws.binding else None
-    server = ws.sharing.state() if ws.binding and ws.server else None
+    chroma = ws.chroma.local.state() if ws.binding else None
+    server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
     try:
         found = changes(ws, target) if with_changes else None
     except RowsInvalid as error:  # another program wrote it

@@ -52,11 +52,11 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
     `UsageInvalid` without a server, `RevisionMissing` where a pinned revision is not here, so that
     nobody knows what it needs, and `ChromaServerFailed`.
     """
-    if ws.server is None:
+    if ws.chroma.server is None:
         raise UsageInvalid(
             "The settings name no Chroma server (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
         )
-    client = ChromaClient(ws.server)
+    client = ChromaClient(ws.chroma.server)
     owner = names.owner_of(root_of(ws.engine))
     wanted = _wanted(ws, owner)
     there = client.collections()
@@ -66,7 +66,7 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
         for each in going:
             give_up(client, each)
     dropped = tuple(_described(each) for each in sorted(going, key=lambda each: each.name))
-    return ServerGcReport(apply, ws.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
+    return ServerGcReport(apply, ws.chroma.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
 
 
 def _is_old(found: RemoteCollection, before: float) -> bool:

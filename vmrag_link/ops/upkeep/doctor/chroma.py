@@ -25,7 +25,7 @@ def stores(ws: Workspace) -> Iterator[Finding]:
     """
     if not ws.initialized:
         return
-    chroma = ws.chroma
+    chroma = ws.chroma.local
     for path in chroma.stores.newest():
         if not path.name.endswith(f"-{chroma.stores.settings}"):
             continue
@@ -61,9 +61,9 @@ def _problem(chroma: ChromaStores, path: Path) -> str:
 
 
 def _drop(ws: Workspace, finding: Finding) -> str:
-    if not ws.chroma.stores.discard(Path(finding.subject)):
+    if not ws.chroma.local.stores.discard(Path(finding.subject)):
         raise Busy("Another process reads that store.", hint="Run it again when that has finished.")
-    ws.chroma.follow()
+    ws.chroma.local.follow()
     return "Removed it; it is made again where it is needed."
 
 

@@ -21,12 +21,12 @@ from vmrag_link.workspace import Workspace
 def collections(ws: Workspace) -> Iterator[Finding]:
     """Every record of the bound index's collections."""
     bound = ws.binding if ws.initialized else None
-    if bound is None or ws.server is None or ws.views.problem(bound.revision):
+    if bound is None or ws.chroma.server is None or ws.views.problem(bound.revision):
         return
-    client = ChromaClient(ws.server)
+    client = ChromaClient(ws.chroma.server)
     try:
         client.require_database()
-        with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as shared:
+        with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as shared:
             for contents in shared:
                 for finding in _looked_at(client, contents, ws.engine, bound.revision):
                     if finding.code != "CHROMA_SERVER_LACKS" or ws.config.chroma.share != "off":
@@ -55,8 +55,8 @@ def _share(ws: Workspace, finding: Finding) -> str:
             "This machine puts nothing on the Chroma server (chroma.share: off).",
             hint="git config vmrag.chroma.share follow",
         )
-    if ws.server and names.is_sealed_name(finding.subject):
-        client = ChromaClient(ws.server)
+    if ws.chroma.server and names.is_sealed_name(finding.subject):
+        client = ChromaClient(ws.chroma.server)
         if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
             give_up(client, found)
     chroma_server.wait(ws)
