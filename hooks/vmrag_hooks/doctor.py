@@ -148,7 +148,9 @@ def _list_hooks(paths: Sequence[Path]) -> str:
 
 
 def _reinstall(ws: Workspace, finding: Finding) -> str:
-    """Also outside of the repository: others of ours are there, so somebody wanted that."""
+    """Install the shims again, also outside of the repository: others of ours are there, so
+    somebody wanted that.
+    """
     report = installer.install(ws.places, hooks=finding.subject.split(), force=True)
     return f"Installed {', '.join(report.written)}."
 

@@ -35,7 +35,7 @@ _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n
 
 
 def handled(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
-    """Those of the hooks that lefthook runs, or will run as soon as it is installed."""
+    """The hooks that lefthook runs, or will run as soon as it is installed."""
     team = b"\n".join(head(places.top / name, _CONFIG) for name in _TEAM)
     return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 

@@ -57,7 +57,7 @@ def one_deadline() -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """For the next call of git, or of what works on its answers."""
+    """The seconds that the next call of git has, or the work on its answers."""
     until = _UNTIL.get()
     return SECONDS if until is None else max(until - time.monotonic(), 0.0)
 
@@ -185,7 +185,8 @@ def filter_drivers(places: Places) -> list[str]:
 
 
 def _without_filters(drivers: Iterable[str]) -> list[tuple[str, str]]:
-    """For a file whose times tell nothing git would start its `clean` filter, to compare it.
+    """Settings that turn these filters off: for a file whose times tell nothing git would start its
+    `clean` filter, to compare it.
 
     An empty command is none; a required one that is none would be an error.
     """
@@ -206,7 +207,9 @@ _HERE = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--ignore-mi
 
 
 def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
-    """In bytes, of those of these blobs that are here. Raises as `beside.look`."""
+    """The sizes in bytes of the blobs that are here; others are left out. Raises as
+    `beside.look`.
+    """
     asked = [*dict.fromkeys(blobs)]
     if not asked:
         return {}
@@ -216,7 +219,7 @@ def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
 
 
 def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
-    """Of those of these blobs that are here; all are in memory at once. Raises as
+    """The contents of the blobs that are here; all are in memory at once. Raises as
     `beside.look`.
     """
     asked = [*dict.fromkeys(blobs)]
@@ -238,7 +241,9 @@ def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
 
 
 def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
-    """In a partial clone the first missing object ends git, so the others are found first."""
+    """What `git cat-file` says of these objects: in a partial clone the first missing object ends
+    git, so the others are found first.
+    """
     done = look(places, "cat-file", how, stdin=_lines(names), fine=(0, _FATAL))
     if done.returncode == 0:
         return done.stdout

@@ -201,7 +201,7 @@ def kb_branch_of(places: Places, branch: str) -> str | None:
 
 
 def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
-    """In the repository's own configuration, in place of what stood there."""
+    """Write to the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)
     forget(places)
 
@@ -223,7 +223,7 @@ def import_folder(places: Places, collection: str) -> Path | None:
 
 
 def set_import_folder(places: Places, collection: str, folder: Path) -> None:
-    """In the repository's own configuration, in place of what stood there."""
+    """Write to the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"{_IMPORTS}.{collection}.base", str(folder))
     forget(places)
 

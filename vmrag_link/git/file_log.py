@@ -123,8 +123,8 @@ class BlamedFile(NamedTuple):
 
 
 def file_blame(places: Places, path: str, commit: str | None) -> BlamedFile:
-    """Of the file at a commit, by its full hash, or (None) as it stands in the work tree. Commits
-    that git's configuration ignores are ignored.
+    """The lines of the file at a commit, by its full hash, or (None) as it stands in the work tree.
+    Commits that git's configuration ignores are ignored.
 
     Raises as `beside.look`; so also where git does not track the file. In a partial clone
     `HistoryMissing`, where an earlier version of the file is not here.

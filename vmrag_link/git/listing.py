@@ -61,8 +61,8 @@ def removed_from_index(places: Places) -> set[str]:
 
 
 def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
-    """Those of these paths, from the top, that may be missing though git has them: a sparse
-    checkout hides them, here or in a submodule, or their submodule is not checked out.
+    """The paths, from the top, that may be missing though git has them: a sparse checkout hides
+    them, here or in a submodule, or their submodule is not checked out.
 
     Raises `GitFailed`.
     """
@@ -107,7 +107,7 @@ def tracked_files(places: Places) -> list[str]:
 
 
 def read(places: Places, paths: Sequence[Path]) -> bytes:
-    """For `put_back`: the entries of these files at the top of the work tree."""
+    """The index's entries of these files at the top of the work tree, for `put_back`."""
     return demand(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_names(paths)).stdout
 
 
@@ -157,8 +157,8 @@ class Repositories:
         self._roots: dict[Path, Path | None] = {}
 
     def ignored(self, paths: Iterable[Path]) -> set[Path]:
-        """Those of these paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's
-        own list. A tracked file is none. Raises `GitFailed`.
+        """The paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's own list.
+        A tracked file is none. Raises `GitFailed`.
         """
         found: set[Path] = set()
         for root, names in self._by_root(paths):
@@ -177,7 +177,7 @@ class Repositories:
         return self.ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
 
     def generated(self, files: Iterable[Path]) -> dict[Path, bool]:
-        """Those of these files of which `.gitattributes` says whether they are generated.
+        """The files of which `.gitattributes` says whether they are generated.
 
         Raises `GitFailed`.
         """

@@ -33,7 +33,9 @@ def driver_settings(command: str) -> dict[str, str]:
 
 
 def register_driver(places: Places, command: str) -> bool:
-    """In the repository's own configuration; returns whether that changed anything."""
+    """Write the driver's section to the repository's own configuration; returns whether that
+    changed anything.
+    """
     wanted = driver_settings(command)
     if driver(places) == wanted:
         return False

@@ -209,8 +209,8 @@ def refresh(places: Places, copy: Path) -> None:
 
 
 def _temporary_of(source: Path, copy: Path) -> Path:
-    """Its content and time. git takes a lock beside an index that it writes: each process has its
-    own.
+    """A temporary file with the content and the time of `source`. git takes a lock beside an index
+    that it writes: each process has its own.
     """
     temporary = copy.with_name(f".{copy.name[:50]}.{os.urandom(6).hex()}.tmp")
     try:

@@ -37,7 +37,9 @@ _CREDENTIALS = re.compile(r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)")
 
 
 class _Urls(NamedTuple):
-    """With `insteadOf` applied. `fetch`: none for a remote of which only something else is set."""
+    """A remote's URLs, with `insteadOf` applied. `fetch`: none for a remote of which only something
+    else is set.
+    """
 
     fetch: list[str]
     push: list[str]

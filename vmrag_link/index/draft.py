@@ -46,7 +46,7 @@ class ChunkedDocument(Record, frozen=True):
 
 
 class Size(NamedTuple):
-    """Of a part: documents and chunks that count, and slots of its segment."""
+    """The size of a part: documents and chunks that count, and slots of its segment."""
 
     documents: int
     chunks: int
@@ -147,7 +147,7 @@ class Draft:
         return self._reader.headers()
 
     def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
-        """Those of these documents that are in the view that it is derived from."""
+        """The headers of these documents, as far as the view has them that this is derived from."""
         return self._reader.headers_of(keys)
 
     def count(self) -> int:

@@ -148,7 +148,7 @@ class IndexReader:
         return {header.key: header for name in self.collections for header, _ in self.placed(name)}
 
     def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
-        """Those of the given documents that the index holds."""
+        """The headers of the given documents that the index holds."""
         return {key: _header(key[0], each) for key, (_, each) in self._find(keys).items()}
 
     def rows_of(self, keys: Iterable[Key]) -> dict[Key, range]:
@@ -305,7 +305,7 @@ class IndexReader:
 
 
 def _alive(held: OpenPiece, rows: Sequence[int]) -> Sequence[int]:
-    """Those of a segment's rows, ascending, that a piece counts."""
+    """The rows of a segment, ascending, that a piece counts."""
     first, dead = held.first_row, held.piece.dead
     some = rows[bisect.bisect_left(rows, first) : bisect.bisect_left(rows, first + held.piece.slots)]
     if not dead:

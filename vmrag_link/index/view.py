@@ -243,7 +243,7 @@ def mismatch(folder: Path, looked: dict[str, str] | None = None) -> str:
 
 
 def distrust(folder: Path) -> None:
-    """From now on every byte of a view is looked at before it is served."""
+    """Look at every byte of a view before it is served, from now on."""
     seal.distrust(folder)
     with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):
         for name in seal.read(folder).segments:

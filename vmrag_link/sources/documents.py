@@ -49,7 +49,8 @@ _SPARE_BYTES = 4
 
 
 def texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
-    """In the order of the files; so many bytes are in memory at a time as one batch has.
+    """The texts of files at a commit, in the order of the files; so many bytes are in memory at a
+    time as one batch has.
 
     Raises as `git.beside.look`.
     """

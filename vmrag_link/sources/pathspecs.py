@@ -18,7 +18,9 @@ from vmrag_link.sources.attributes import PATHSPEC
 
 
 def arguments(source: SourceSettings) -> list[str]:
-    """For git, after `--`: `*` stays within a folder, `**/` is any folder or none."""
+    """Pathspecs as git's arguments after `--`: `*` stays within a folder, `**/` is any folder or
+    none.
+    """
     excluded = source.exclude if source.paths else ("**",)  # without any, git would take all
     return [*included(source), *(f":(top,glob,exclude){each}" for each in excluded)]
 

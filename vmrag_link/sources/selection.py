@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
 
 def unread(candidate: Candidate) -> Candidate:
-    """For files that are known by their blobs."""
+    """Candidates for files that are known by their blobs."""
     return candidate
 
 
@@ -177,7 +177,7 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
 
 
 def _attributes(places: Places, commit: str) -> attributes.TreeAttributes:
-    """Those of files that are missing here say nothing."""
+    """The tree's attributes: files that are missing here say nothing."""
     files = {each.path: each.blob for each in _files(places, commit, (attributes.PATHSPEC,)) if each.mode in REGULAR}
     return attributes.TreeAttributes(attribute_contents(places, files), attributes.FOR_LISTING)
 

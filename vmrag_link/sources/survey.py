@@ -222,7 +222,9 @@ class Survey:
         return state, blob_name(stored, like=self._like), len(stored), ""
 
     def _attributes(self) -> TreeAttributes:
-        """Of the files that git tracks, as they stand; of one that is not there, the index's."""
+        """The attributes of the files that git tracks, as they stand; of one that is not there, the
+        index's.
+        """
         contents: dict[str, bytes] = {}
         blobs: dict[str, str] = {}
         for entry in raw_changes.entries(self._places, (attributes.PATHSPEC,)):
@@ -255,7 +257,7 @@ class Survey:
         return known | beside.sizes(self._places, [blob for blob in asked if blob not in known])
 
     def _removed(self, entries: Iterable[Iterable[IndexEntry]], staged: Mapping[str, RawChange]) -> set[str]:
-        """Those of HEAD's files that are not there, or that git does not track any more."""
+        """The files of HEAD that are not there, or that git does not track any more."""
         found = set()
         absent = {_DELETED, _UNMERGED} & set(self._statuses.values())
         for entry in (each for some in entries for each in some) if absent else ():

@@ -45,7 +45,8 @@ class Agreement(Record, frozen=True):
 
 
 class Agreements(Record, frozen=True):
-    """Of one repository (its common git directory), and the embedding services that it may ask.
+    """What was agreed to for one repository (its common git directory), and the embedding services
+    that it may ask.
 
     `agreed` is the latest agreement alone. Files of older programs hold earlier ones before it,
     which do not count: a branch with an older file would bring back what was given up since.
@@ -170,7 +171,8 @@ def _folder() -> Path:
 
 
 def load(places: Places) -> Loaded[Config]:
-    """Of the environment, git config, and `.vmrag.yaml` as far as this person agreed to it.
+    """The settings of the environment, git config, and `.vmrag.yaml` as far as this person agreed
+    to it.
 
     Raises `ConfigInvalid`.
     """

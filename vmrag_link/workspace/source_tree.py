@@ -60,7 +60,7 @@ class SourceTree:
         return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
 
     def documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
-        """Those of these files that are documents. All are in memory.
+        """The files that are documents. All are in memory.
 
         Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
         `git.beside.look`.

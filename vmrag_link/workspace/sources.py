@@ -69,7 +69,7 @@ class Sources:
 
     @property
     def configured(self) -> tuple[SourceSettings, ...]:
-        """Those of the checked-out `.vmrag.yaml`; before anything is set up, those that
+        """The sources of the checked-out `.vmrag.yaml`; before anything is set up, those that
         `vmrag init` would propose. Raises `ConfigInvalid`.
         """
         return self.config.sources
@@ -222,8 +222,8 @@ class Sources:
         source_views.evict(self._ws.places, keep_bytes=keep_bytes)
 
     def distrust(self) -> None:
-        """From now on the view that answers for this work tree is looked at whole; damaged, it is
-        made again.
+        """Look at the view that answers for this work tree whole from now on; damaged, it is made
+        again.
         """
         from vmrag_link.sync import source_views
 

@@ -64,7 +64,9 @@ def files_of(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
 
 
 def _base(collection: CollectionRow, top: Path) -> ImportBase | None:
-    """From where the files of a collection's documents count; None where none is of this tree."""
+    """The folder from which the files of a collection's documents count; None where none is of this
+    tree.
+    """
     from vmrag_link.documents import import_base
     from vmrag_link.documents.import_base import OUTSIDE, ROOT
 
