@@ -17,7 +17,7 @@ from tests.support.terminal import SCRIPT, Project, new_project
 from vmrag_link.code import languages
 from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.sync import source_views
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -33,7 +33,7 @@ from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.sources import require_whole
 
 

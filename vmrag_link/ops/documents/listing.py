@@ -26,7 +26,7 @@ from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 

@@ -14,7 +14,7 @@ from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed
 from vmrag_link.ops.history import revparse
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace, twins
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.worktree import OpenSources
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
 from vmrag_link.ops.index.holdings import Holdings, differing, read
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.workspace import Workspace, source_tree
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
 

@@ -143,7 +143,7 @@ def documents_of(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
     """The documents of the passages, each once."""
-    from vmrag_link.workspace.source_store import IndexedRows
+    from vmrag_link.workspace.indexed_rows import IndexedRows
 
     ids: dict[str, dict[str, None]] = {}
     for each in passages:

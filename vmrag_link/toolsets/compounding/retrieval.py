@@ -19,7 +19,7 @@ from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import ANY, Match, Matches, Threshold
 from vmrag_link.workspace import View, Workspace
-from vmrag_link.workspace.source_store import IndexedRows
+from vmrag_link.workspace.indexed_rows import IndexedRows
 
 IncludedAs = Literal["match", "critical"]
 

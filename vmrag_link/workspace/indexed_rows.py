@@ -1,0 +1,103 @@
+"""Whole documents, put together from what an index holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+
+from vmrag_link.conversion import formats
+from vmrag_link.documents import chunking
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import contents
+from vmrag_link.index.reader import IndexReader
+from vmrag_link.models import (
+    SOURCE,
+    At,
+    Collection,
+    Document,
+    DocumentHeader,
+    content_hash,
+)
+
+
+class IndexedRows:
+    """The documents of an index that nobody changes meanwhile; it is of one place, whatever `at`
+    says.
+
+    Raises `IndexFailed` for a text that is not the document's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        held = contents.held_collections(folder)
+        self._held = {name: each.collection for name, each in held.items()}
+        self._counts = {name: each.documents for name, each in held.items()}
+
+    def collections(self, _at: At) -> list[Collection]:
+        return [self._held[name] for name in sorted(self._held)]
+
+    def count(self, _at: At, *, collection: str | None = None) -> int:
+        return sum(self._counts.values()) if collection is None else self._counts.get(collection, 0)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        """Sorted by (collection, doc_id)."""
+        del at
+        for name in self._names(collection):
+            with contents.opened(self._folder) as reader:
+                found = [header for header, _ in _locate_documents(reader, name, ids)]
+            yield from sorted(found, key=lambda each: each.doc_id)
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[Document, None, None]:
+        """Sorted by (collection, doc_id)."""
+        del at
+        for name in self._names(collection):
+            with contents.opened(self._folder) as reader:
+                for header, rows in sorted(_locate_documents(reader, name, ids), key=lambda each: each[0].doc_id):
+                    yield self._document(header, list(reader.texts(rows).values()))
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        return next(iter(self.documents(at, collection=collection, ids=[doc_id])), None)
+
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        """(id, path) of each document that is a file."""
+        found = self.headers(at, collection=collection) if self._is_source(collection) else ()
+        return [(each.doc_id, each.doc_id) for each in found]
+
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        found = (each.doc_id for each in self.headers(at, collection=collection))
+        return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
+
+    def _names(self, collection: str | None) -> list[str]:
+        return sorted(self._held) if collection is None else [collection] if collection in self._held else []
+
+    def _is_source(self, collection: str) -> bool:
+        return collection in self._held and self._held[collection].kind == SOURCE
+
+    def _document(self, header: DocumentHeader, texts: list[str]) -> Document:
+        name = header.collection
+        text = chunking.joined(texts, self._held[name].chunking)
+        if content_hash(text) != header.content_hash:
+            raise IndexFailed(f"The index does not hold the text of {name}/{header.doc_id}.")
+        if not self._is_source(name):
+            return Document(name, header.doc_id, header.title, text, header.content_hash, header.metadata)
+        known = formats.by_suffix(header.doc_id)
+        return Document(
+            *(name, header.doc_id, header.title, text, header.content_hash, header.metadata),
+            source=header.doc_id,
+            file_type=known.file_type if known else "",
+        )
+
+
+def _locate_documents(
+    reader: IndexReader, name: str, ids: Iterable[str] | None
+) -> Iterator[tuple[DocumentHeader, range]]:
+    if ids is None:
+        yield from reader.placed(name)
+        return
+    keys = [(name, doc_id) for doc_id in ids]
+    headers, rows = reader.headers_of(keys), reader.rows_of(keys)
+    yield from ((header, rows[key]) for key, header in headers.items())
