@@ -14,7 +14,7 @@ from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Journal
-from vmrag_link.models import ChangeCounts, KbBranch, Record
+from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.sync import binding, lease
 from vmrag_link.sync import binding as bindings
@@ -23,7 +23,6 @@ from vmrag_link.sync.build import Built, How
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.context import SyncContext
-from vmrag_link.sync.plan import ChunkCounts
 from vmrag_link.sync.target import (
     Attachment,
     State,

@@ -15,10 +15,9 @@ from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexView, damaged_segments, problem_of_view
 from vmrag_link.index.views import RevisionView, Views, segments_of
-from vmrag_link.models import ChangeCounts, Record
+from vmrag_link.models import ChangeCounts, ChunkCounts, Record
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.context import SyncContext
-from vmrag_link.sync.plan import ChunkCounts
 from vmrag_link.sync.target import Target
 
 if TYPE_CHECKING:

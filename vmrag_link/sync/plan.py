@@ -19,18 +19,6 @@ from vmrag_link.errors import MassDeletion
 from vmrag_link.index.view import indexes_equally
 from vmrag_link.models import TABLE_OF_KIND, At, ChangeCounts, Collection, DocumentHeader, Record
 
-
-class ChunkCounts(Record, frozen=True):
-    """Put into the index, taken out of it; of the texts put in: embedded now, and found in the
-    cache.
-    """
-
-    added: int = 0
-    removed: int = 0
-    embedded: int = 0
-    cached: int = 0
-
-
 Key = tuple[str, str]
 
 MASS_DELETION = 100

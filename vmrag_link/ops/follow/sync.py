@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link.git import plumbing
-from vmrag_link.models import ChangeCounts
+from vmrag_link.models import ChangeCounts, ChunkCounts
 from vmrag_link.ops.follow import chroma, chroma_server, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
-from vmrag_link.sync.plan import ChunkCounts
 from vmrag_link.sync.target import left_behind, read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
