@@ -270,8 +270,8 @@ class HeaderDifference(Record, frozen=True):
 
 
 class ChunkCounts(Record, frozen=True):
-    """Numbers of chunks: put into the index, taken out of it; and of the texts put in, embedded now or
-    found in the cache.
+    """Numbers of chunks: put into the index, taken out of it; and of the texts put in, embedded now
+    or found in the cache.
     """
 
     added: int = 0
