@@ -29,7 +29,7 @@ from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.sync.build import Base, Built, view
+from vmrag_link.sync.build import Base, Built, build_view
 from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 ROOT = Path(__file__).parents[2]
@@ -119,13 +119,13 @@ class Knowledge:
         @contextlib.contextmanager
         def holding() -> Iterator[str]:
             with self.views.reading(path):
-                yield problem_of_view(path, revision=revision)
+                yield problem_of_build_view(path, revision=revision)
 
         return Base(path, revision, holding)
 
     def index(self, revision: str, *, base: str | None = None) -> Built:
         """The view of a revision; derived from that of `base`, or made from nothing."""
-        return view(
+        return build_view(
             revision,
             engine=self.engine,
             kept=self.views,
