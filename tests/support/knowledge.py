@@ -119,7 +119,7 @@ class Knowledge:
         @contextlib.contextmanager
         def holding() -> Iterator[str]:
             with self.views.reading(path):
-                yield problem_of_build_view(path, revision=revision)
+                yield problem_of_view(path, revision=revision)
 
         return Base(path, revision, holding)
 
