@@ -30,7 +30,7 @@ from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish import adopt
 from vmrag_link.pin import Pin
 
 pytestmark = pytest.mark.hooks("off")
@@ -448,7 +448,7 @@ class Strangers:
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
         return self.ours.vet(
-            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=validate.check
+            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=adopt.check
         )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:

@@ -14,10 +14,10 @@ from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
 from vmrag_link.errors import IndexFailed, NotInitialized, PinMissing, plural, quoted
 from vmrag_link.index import keywords
-from vmrag_link.index import verify as verifying
+from vmrag_link.index import view as verifying
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
-from vmrag_link.index.vectors import quantise
+from vmrag_link.index.flat_files import quantise
 from vmrag_link.models import At, Collection, Document, Record, content_hash
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
