@@ -16,8 +16,8 @@ from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
 from vmrag_link.paths import Places
-from vmrag_link.sync import binding, lease
 from vmrag_link.sync import binding as bindings
+from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
 from vmrag_link.sync.chroma_sharing import SharingState
@@ -73,7 +73,7 @@ def move(context: SyncContext) -> tuple[str, ...]:
     tree.
     """
     for _ in range(ATTEMPTS):
-        if binding.is_applied(context.places, read_trigger(context.places)):
+        if bindings.is_applied(context.places, read_trigger(context.places)):
             return ()
         sharing.prepare(context.places)
         wait_for_git(context)
@@ -217,7 +217,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if binding.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
+    if bindings.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
         # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
         # (`left_behind`).
         return target.attachment, ()

@@ -31,7 +31,6 @@ from vmrag_link.errors import (
     plural,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index import view
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.worktree import WorkTree
 
-PROGRAM = f"{__version__} {view.FORMAT}"
+PROGRAM = f"{__version__} {views.FORMAT}"
 """What was read by another program is read again."""
 
 AT_ONCE = 3_000
@@ -228,7 +227,7 @@ class Sources:
         from vmrag_link.sync import source_views
 
         if bound := source_views.bound(self._ws.places):
-            view.distrust(self.views.root / bound.view)
+            views.distrust(self.views.root / bound.view)
 
     # -- commits -----------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from vmrag_link.models import WITHOUT_FILES, At, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
-from vmrag_link.sync import binding
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.context import SyncContext
@@ -252,7 +251,7 @@ class Workspace:
             return self.target()
         except ServerUnreachable as why:
             trigger, bound = self.trigger(), self.binding
-            if trigger.pin is None or not bound or binding.gap(self.places, self.views, trigger, bound):
+            if trigger.pin is None or not bound or bindings.gap(self.places, self.views, trigger, bound):
                 raise
             self.offline = why
             return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
@@ -316,7 +315,7 @@ class Workspace:
         """
         from vmrag_link.sync import apply
 
-        if not rebuild and binding.is_current(self.places, self.views):
+        if not rebuild and bindings.is_current(self.places, self.views):
             self.chroma.follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)

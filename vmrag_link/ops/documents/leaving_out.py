@@ -25,8 +25,6 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.git import listing
-from vmrag_link.git.listing import Repositories
 from vmrag_link.models import Document
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
@@ -67,6 +65,7 @@ class LeavingOut:
     """
 
     def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
+        from vmrag_link.git.listing import Repositories
 
         self._excluded = _patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
@@ -126,6 +125,7 @@ def private(
     A stranger may have written the source, and what is stored is pushed. `folders` were imported
     here: what a person took with them is not private. Raises `GitFailed`.
     """
+    from vmrag_link.git import listing
     from vmrag_link.git.listing import Repositories
 
     repositories = Repositories(places)
