@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
-from vmrag_hooks import driver_command
+from vmrag_hooks import shims
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
@@ -134,7 +134,7 @@ def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
     if (repo / "done").exists():
         shutil.rmtree(repo)
     shutil.copytree(source, repo, symlinks=True)
-    knowledge.git(repo, "config", "merge.vmrag.driver", driver_command.command(sys.executable), env=env)
+    knowledge.git(repo, "config", "merge.vmrag.driver", shims.driver_command(sys.executable), env=env)
     knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)  # what hooks cost is measured elsewhere
     (repo / ".git/info/attributes").write_text(pin_merge.ATTRIBUTE + "\n")
     engine = DoltliteEngine.open(repo / ".git/vmrag/kb")

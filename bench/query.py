@@ -93,7 +93,7 @@ def _golden(ws: Any) -> dict[str, float]:
 
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
-    from vmrag_link.index.verify import segments_beside
+    from vmrag_link.index.view import segments_beside
     from vmrag_link.index.views import segments_of
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.query import Mode, Query

@@ -67,7 +67,9 @@ class _Index:
     def bring(self, revision: str, base: str | None) -> Path:
         """The view of a revision, derived from another one."""
         bases = [Base(self.views.path(base), base, lambda: self.views.reading(self.views.path(base)))] if base else []
-        return build.view(revision, engine=self.engine, kept=self.views, bases=bases, indexer=lambda: self.indexer).path
+        return build.build_view(
+            revision, engine=self.engine, kept=self.views, bases=bases, indexer=lambda: self.indexer
+        ).path
 
     def change(self, branch: str, at: str, number: int) -> str:
         """A new revision of a branch in which so many documents are others."""

@@ -269,6 +269,17 @@ class HeaderDifference(Record, frozen=True):
     documents: tuple[HeaderChange, ...]
 
 
+class ChunkCounts(Record, frozen=True):
+    """Numbers of chunks: put into the index, taken out of it; and of the texts put in, embedded now
+    or found in the cache.
+    """
+
+    added: int = 0
+    removed: int = 0
+    embedded: int = 0
+    cached: int = 0
+
+
 class ChangeCounts(Record, frozen=True):
     """Numbers of documents."""
 

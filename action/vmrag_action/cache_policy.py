@@ -50,7 +50,7 @@ def keys(environ: Mapping[str, str], config: Config, revision: str) -> Keys:
     import msgspec
 
     from vmrag_link import __version__
-    from vmrag_link.index.verify import SUFFIX
+    from vmrag_link.index.view import SUFFIX
     from vmrag_link.models import canonical_json
 
     decisive = canonical_json(

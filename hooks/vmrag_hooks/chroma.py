@@ -43,9 +43,9 @@ def _build_wanted(top: Path, watched: Watched, log: logging.Logger) -> None:
 
     workspace = Workspace.open(top, watched)
     try:
-        build_wanted(workspace.chroma, vectors=workspace.vectors, progress=watched, log=log.info)
-        if workspace.initialized and (sharing := workspace.sharing).address:
-            share_bound(sharing, workspace.shelf, progress=watched, log=log.info)
+        build_wanted(workspace.chroma.local, vectors=workspace.vectors, progress=watched, log=log.info)
+        if workspace.initialized and (sharing := workspace.chroma.sharing).address:
+            share_bound(sharing, workspace.chroma.publisher, progress=watched, log=log.info)
     finally:
         workspace.close()
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import chaining, driver_command, installer, refusals, shims
+from vmrag_hooks import chaining, installer, shims
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import hook_scope, pin_merge, plumbing
@@ -77,8 +77,8 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     try:
         installer.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
-        code = "HOOKS_PATH_TRACKED" if refusals.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
-        return Finding(code, "warning", refused.message, refused.hint.removesuffix(refusals.OR_FORCE), str(folder))
+        code = "HOOKS_PATH_TRACKED" if chaining.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
+        return Finding(code, "warning", refused.message, refused.hint.removesuffix(chaining.OR_FORCE), str(folder))
     if not git(places, "config", "--get", "core.hooksPath").stdout:
         return None
     if not folder.is_dir():
@@ -98,7 +98,7 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     replaced = []
     for hook in (hook for hook in missing if chaining.chained_hook(folder, hook).exists()):
         try:
-            refusals.refuse_a_second_chained_hook(folder, hook)
+            chaining.refuse_a_second_chained_hook(folder, hook)
         except HooksRefused as refused:
             yield Finding("HOOK_BLOCKED", "warning", refused.message, refused.hint, hook)
         else:
@@ -116,21 +116,21 @@ def _shims(paths: Sequence[Path], install: str) -> Iterator[Finding]:
     versions = {path: found.shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
-        message = f"These hooks were written by a newer vmrag-link than this one: {_named(newer)}."
+        message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
         yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
     old = [
         path for path in paths if path not in newer and content[path] != shims.text(path.name.removesuffix(".legacy"))
     ]
     if old:
-        message = f"These hooks are not as this version of vmrag-link writes them: {_named(old)}."
+        message = f"These hooks are not as this version of vmrag-link writes them: {_list_hooks(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
 
 
 def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
     ignored = [path for path in paths if not os.access(path, os.X_OK)]
     if ignored:
-        message = f"These hooks are not executable, and git leaves them out: {_named(ignored)}."
+        message = f"These hooks are not executable, and git leaves them out: {_list_hooks(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, _hooks(ignored))
     for hook in found.ours(folder):
         chained = chaining.chained_hook(folder, hook)
@@ -143,12 +143,14 @@ def _hooks(paths: Sequence[Path]) -> str:
     return " ".join(dict.fromkeys(path.name.removesuffix(".legacy") for path in paths))
 
 
-def _named(paths: Sequence[Path]) -> str:
+def _list_hooks(paths: Sequence[Path]) -> str:
     return _hooks(paths).replace(" ", ", ")
 
 
 def _reinstall(ws: Workspace, finding: Finding) -> str:
-    """Also outside of the repository: others of ours are there, so somebody wanted that."""
+    """Install the shims again, also outside of the repository: others of ours are there, so
+    somebody wanted that.
+    """
     report = installer.install(ws.places, hooks=finding.subject.split(), force=True)
     return f"Installed {', '.join(report.written)}."
 
@@ -221,7 +223,7 @@ def driver(ws: Workspace) -> Iterator[Finding]:
     elif not (python := _program(command)) or not shutil.which(python):
         message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
-    elif command != driver_command.command(_usable(ws.places) or python) or "name" not in section:
+    elif command != shims.driver_command(_usable(ws.places) or python) or "name" not in section:
         message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
         yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
 
@@ -236,7 +238,7 @@ def _program(command: str) -> str:
 
 def _register(ws: Workspace, _: Finding) -> str:
     python = _usable(ws.places) or sys.executable
-    pin_merge.register_driver(ws.places, driver_command.command(python))
+    pin_merge.register_driver(ws.places, shims.driver_command(python))
     return f"Registered it with {python}."
 
 

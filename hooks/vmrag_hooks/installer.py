@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_hooks import chaining, driver_command, husky, lefthook, refusals, shim_files
+from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_link.errors import HooksRefused, UsageInvalid
 from vmrag_link.git import heads, hook_scope, pin_merge, plumbing, sharing
 from vmrag_link.git import hooks as found
@@ -103,7 +103,7 @@ def install(
     `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
     True lets the hooks act in this work tree and others where that was said, unless they act in all
     already; False in all; None leaves that as it is. Raises `HooksRefused`, before anything is
-    written, for a hooks directory that others use, too (`refusals.refuse_shared`; not with
+    written, for a hooks directory that others use, too (`chaining.refuse_shared`; not with
     `force`), where two hooks of other tools would have to be kept, and as `husky.require_writable`
     and `lefthook.require_writable`.
     """
@@ -124,7 +124,7 @@ def install(
         started = _start_by_tools(places, folder, ways)
         if worktree is False:
             hook_scope.widen(places)
-    driver = pin_merge.register_driver(places, driver_command.command(python))
+    driver = pin_merge.register_driver(places, shims.driver_command(python))
     changed = {*written, *started.hooks}
     return InstallReport(
         str(folder),
@@ -145,7 +145,7 @@ def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) 
     """Raises `HooksRefused` for a hooks directory that others use, too."""
     scripts = husky.scripts(folder)
     on_branch = heads.head(places).symbolic is not None
-    if scripts == folder and refusals.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
+    if scripts == folder and chaining.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
         if not on_branch:
             raise HooksRefused(
                 f"The hooks in {folder} are husky's scripts, files of a branch, and HEAD is detached.",
@@ -154,7 +154,7 @@ def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) 
             )
         return Ways((), tuple(hooks), scripts)
     if not force:
-        refusals.refuse_shared(places, folder)
+        chaining.refuse_shared(places, folder)
     if scripts is not None:
         return Ways(tuple(hooks), tuple(hooks), scripts if on_branch else None)
     direct = tuple(hook for hook in hooks if not found.is_lefthook(folder / hook))
@@ -165,8 +165,8 @@ def _refuse(places: Places, folder: Path, ways: Ways) -> None:
     """Raise what stands in the way, before anything is written."""
     require_folders(places.shared, places.own, places.shims, folder / chaining.FOLDER)
     for hook in ways.direct:
-        refusals.refuse_what_is_no_hook(folder / hook)
-        refusals.refuse_a_second_chained_hook(folder, hook)
+        chaining.refuse_what_is_no_hook(folder / hook)
+        chaining.refuse_a_second_chained_hook(folder, hook)
     if ways.scripts:
         require_folders(ways.scripts)
         husky.require_writable(ways.scripts, ways.scripted)
@@ -194,7 +194,7 @@ def _start_by_tools(places: Places, folder: Path, ways: Ways) -> _Started:
     if not ways.scripts:
         return _Started(changed, None)
     scripts = husky.write(ways.scripts, ways.scripted)
-    return _Started((*changed, *scripts), tuple(_shown(places, ways.scripts / hook) for hook in scripts))
+    return _Started((*changed, *scripts), tuple(_path_text(places, ways.scripts / hook) for hook in scripts))
 
 
 def _give_back(folder: Path, hook: str) -> None:
@@ -205,7 +205,7 @@ def _give_back(folder: Path, hook: str) -> None:
         lefthook.drop_leftover(folder, hook)
 
 
-def _shown(places: Places, path: Path) -> str:
+def _path_text(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
 
 
@@ -234,9 +234,9 @@ def uninstall(
     folder = found.folder(places)
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
     there = {hook for each in folders for hook in found.ours(each)} | {*found.started(places)}
-    if found.ours(folder) and not force and not refusals.inside(folder, places):
+    if found.ours(folder) and not force and not chaining.inside(folder, places):
         raise HooksRefused(
-            refusals.outside(folder),
+            chaining.outside(folder),
             hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force takes the hooks from every repository that uses it)",
             folder=str(folder),
         )
@@ -282,7 +282,7 @@ def _stop_tools(
     committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
     kept = [] if everything else committed
     husky.remove(scripts, [hook for hook in hooks if hook not in kept])
-    paths = tuple(_shown(places, scripts / hook) for hook in committed)
+    paths = tuple(_path_text(places, scripts / hook) for hook in committed)
     return (paths, ()) if everything else ((), paths)
 
 
@@ -290,7 +290,7 @@ def _is_committed(places: Places, script: Path) -> bool:
     """Whether git's index has the script with our lines."""
     if not script.is_relative_to(places.top):
         return False
-    return husky.has_lines(plumbing.blob(places, f":{_shown(places, script)}") or b"")
+    return husky.has_lines(plumbing.blob(places, f":{_path_text(places, script)}") or b"")
 
 
 def _forget(places: Places) -> bool:

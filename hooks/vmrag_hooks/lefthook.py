@@ -35,12 +35,12 @@ _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n
 
 
 def handled(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
-    """Those of the hooks that lefthook runs, or will run as soon as it is installed."""
+    """The hooks that lefthook runs, or will run as soon as it is installed."""
     team = b"\n".join(head(places.top / name, _CONFIG) for name in _TEAM)
-    return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _named(team, hook))
+    return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 
 
-def _named(config: bytes, hook: str) -> bool:
+def _has_hook(config: bytes, hook: str) -> bool:
     """Whether lefthook's configuration, in YAML, TOML or JSON, has this hook."""
     return re.search(rb"(?m)^[ \t]*[\[\"']*" + hook.encode() + rb"[\"']?[ \t]*[\].:]", config) is not None
 

@@ -14,7 +14,7 @@ from vmrag_link.git.hook_scope import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
-from vmrag_link.sync import background, current
+from vmrag_link.sync import background, binding
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
@@ -78,7 +78,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
-    if current.is_current(workspace.places, workspace.views):
+    if binding.is_current(workspace.places, workspace.views):
         return []
     from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports
 

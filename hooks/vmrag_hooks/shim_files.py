@@ -1,17 +1,24 @@
-"""Shims in a folder: written there, and taken away again, with what another tool had in their
-places chained and given back.
+"""Shims in a folder: they are written there and taken away again, and another tool's hooks in their
+places are chained and given back.
+
+The folder is that of a clone's hooks, or a template for `git clone --template`, which copies it
+into `.git`: such clones have the hooks and the merge driver from the start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_hooks import chaining, shims
-from vmrag_link.errors import FileFailed
+from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_scope import HOOKS
+from vmrag_link.git.pin_merge import DRIVER, driver_settings
+from vmrag_link.git.run import failure, git_in
+from vmrag_link.models import Record
 from vmrag_link.paths import fsync, write_atomically
 
 
@@ -78,3 +85,38 @@ def readable_failures(folder: Path) -> Iterator[None]:
         raise FileFailed(
             f"Cannot change the hooks in {folder}: {error.strerror} ({error.filename})", hint=f"ls -la '{folder}'"
         ) from error
+
+
+class TemplateReport(Record, frozen=True):
+    """`written`: the names of the hooks that were missing or others before."""
+
+    folder: str
+    interpreter: str
+    written: tuple[str, ...]
+
+
+def write_template(folder: Path) -> TemplateReport:
+    """Make the template, or extend one; what else is in it stays. A second time changes nothing.
+
+    Raises `HooksRefused`, before anything is written, where it has hooks of other tools, and
+    `FileFailed`.
+    """
+    hooks = folder / "hooks"
+    others = foreign(hooks)
+    if others:
+        raise HooksRefused(
+            f"The template {folder} has hooks of other tools: {', '.join(others)}.",
+            hint=f"Make another template, or move them aside: mv '{hooks / others[0]}' '{hooks / others[0]}.vmrag-chained'",
+            folder=str(folder),
+            hooks=others,
+        )
+    python = sys.executable
+    with readable_failures(hooks):
+        written, _ = write(hooks, HOOKS)
+        write_atomically(folder / "vmrag" / "interpreter", python.encode() + b"\n")
+    for key, value in driver_settings(shims.driver_command(python)).items():
+        arguments = ("config", "--file", str(folder / "config"), "--replace-all", f"merge.{DRIVER}.{key}", value)
+        done = git_in(folder, *arguments)
+        if done.returncode:
+            raise failure(arguments, done)
+    return TemplateReport(str(folder), python, written)

@@ -155,7 +155,7 @@ fi
 #                 hook's exit code, so that is always the chained hook's
 # The arguments are not used: `git checkout FILE` moves the pin without HEAD. What counts is HEAD's
 # name and the bytes of the pin.
-#   both as in `applied`     nothing to do. This approximates `sync.current.is_applied` by texts
+#   both as in `applied`     nothing to do. This approximates `sync.binding.is_applied` by texts
 #   another branch with the same pin, and neither uncommitted documents nor a killed commit
 #                            the same documents, the same index: the next command notes HEAD's name
 #   in a rebase, am, sequence or bisect, or in another command's hook

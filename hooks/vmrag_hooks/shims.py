@@ -1,12 +1,13 @@
-"""The text of the hooks: POSIX sh that starts Python only when there is something to do.
+"""What git is told to run: the text of the hooks, and the command line of our merge driver.
 
-In the common case a shim is one sh process that runs builtins only. It must do so in dash, busybox
-and bash.
+The hooks are POSIX sh and start Python only when there is something to do. In the common case a
+shim is one sh process that runs builtins only. It must do so in dash, busybox and bash.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 
 from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
@@ -62,3 +63,10 @@ def text(hook: str) -> bytes:
         "VARIABLES": " ".join(env.GIT_LOCAL),
     }
     return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
+
+
+def driver_command(python: str) -> str:
+    """The command line. Every failure, a missing interpreter included, ends with 1, a plain
+    conflict: git's merge dies from other exit codes.
+    """
+    return f"{shlex.quote(python).replace('%', '%%')} -P -E -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"

@@ -175,7 +175,7 @@ def _listed() -> Iterator[ToolInfo]:
         try:
             content = (toolset.folder(package) / CATALOGUE).read_bytes()
             rows = msgspec.json.decode(content, type=list[ToolInfo])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
             log(f"The tools of {package} cannot be listed: {error}. `python -m vmrag_mcp.reference {package}` does.")
             continue
         yield from (each for each in rows if not toolsets().keys().isdisjoint(each.toolsets))

@@ -14,7 +14,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
-from vmrag_link.trust import settings
+from vmrag_link.trust import agreements
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.session import Behaviour, ProcessState, Session
 
@@ -66,7 +66,7 @@ def load_settings(place: Place) -> PlaceSettings:
         places = plumbing.locate(place.directory) if place.outright or not belongs_to_nobody(place.directory) else None
         if places is None or (not place.outright and belongs_to_nobody(places.top)):
             raise refusal(place.directory)
-        loaded = settings.load(places)
+        loaded = agreements.load(places)
     except VmragError as problem:
         return PlaceSettings(_settings_without_files(), problem)
     return PlaceSettings(loaded.config)

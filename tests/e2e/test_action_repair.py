@@ -178,8 +178,8 @@ def test_a_job_that_is_killed_before_it_pushes_the_branch_leaves_no_pin_without_
 def killing(folder: Path) -> Path:
     """The Action, whose repair dies when it is about to push the branch."""
     code = (
-        "import os, sys; from vmrag_link.ops.hosting import host_commits; "
-        "host_commits.push_branch = lambda *a, **k: os.kill(os.getpid(), 9); "
+        "import os, sys; from vmrag_link.ops.hosting import update_branch; "
+        "update_branch.push_branch = lambda *a, **k: os.kill(os.getpid(), 9); "
         'from vmrag_action.__main__ import main; sys.exit(main([\\"repair\\"]))'
     )
     text = ACTION.read_text()

@@ -22,7 +22,7 @@ from vmrag_link import env
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
-from vmrag_link.trust import settings
+from vmrag_link.trust import agreements
 
 
 class Host:
@@ -133,7 +133,7 @@ def test_the_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_ch
 def settings_named(top: Repo, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in found.environment.items():
         monkeypatch.setenv(name, value)
-    return settings.load(plumbing.locate(top.top)).config.hooks.on_dirty
+    return agreements.load(plumbing.locate(top.top)).config.hooks.on_dirty
 
 
 def test_a_strangers_files_are_not_fetched(host):

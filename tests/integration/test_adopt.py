@@ -30,7 +30,7 @@ from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish import adopt
 from vmrag_link.pin import Pin
 
 pytestmark = pytest.mark.hooks("off")
@@ -448,7 +448,7 @@ class Strangers:
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
         return self.ours.vet(
-            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=validate.check
+            f"file://{self.theirs}", revisions, known=[self.known], into=into, limits=limits, sound=adopt.check
         )
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:
@@ -696,7 +696,7 @@ def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world
 
 DEATHS = {
     "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
-    "while it looks": "from vmrag_link.ops.publish import validate as sound\nsound.check = die",
+    "while it looks": "from vmrag_link.ops.publish import adopt\nadopt.check = die",
     "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
     "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.publish_to = die",
 }

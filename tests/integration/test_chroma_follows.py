@@ -28,7 +28,7 @@ from vmrag_link.chroma.build import MadeStore
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.index import directories, view
-from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import segments_beside
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
@@ -144,7 +144,7 @@ def build(project: Project, **given) -> list[str]:
     """What the process in the background does, in this one; returns its log."""
     log: list[str] = []
     with terminal.opened(project) as ws:
-        chroma_builder.build_wanted(ws.chroma, vectors=ws.vectors, progress=QUIET, log=log.append, **given)
+        chroma_builder.build_wanted(ws.chroma.local, vectors=ws.vectors, progress=QUIET, log=log.append, **given)
     return log
 
 
@@ -212,7 +212,7 @@ def test_a_request_that_names_no_process_is_nobody_at_work(project, alone):
     later = time.time() + 1000
     os.utime(request, (later, later))
     with terminal.opened(project) as ws:
-        assert not background.running(ws.chroma.job)
+        assert not background.running(ws.chroma.local.job)
 
 
 def test_failures_that_cannot_be_read_stop_no_answer(project, alone):
@@ -439,11 +439,11 @@ def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, mon
     monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
     project.vmrag("query", "rest")
     with terminal.opened(project) as ws:
-        wanted = ws.chroma.of(project.pinned)
+        wanted = ws.chroma.local.of(project.pinned)
         exchange = locks.exclusive(directories.lock_of(wanted.view), purpose="replace a view", timeout=5)
         with exchange, pytest.raises(Busy):
-            chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET)
-        assert chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET).is_dir()
+            chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET)
+        assert chroma_builder.bring(ws.chroma.local, wanted, vectors=ws.vectors, progress=QUIET).is_dir()
 
 
 def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):

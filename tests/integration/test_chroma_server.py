@@ -198,7 +198,7 @@ def test_vouchers_travel_with_pushes_and_a_colleague_downloads_what_was_paid_for
 
 def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, monkeypatch):
     """The second one's push finds the first one's there."""
-    from vmrag_link.sync import vouchers
+    from vmrag_link.sync import shared_vectors
 
     ada = world.ada
     bo = world.join("bo")
@@ -206,7 +206,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
         database.use(user)
         user.vmrag("sync")
         with user._here(), opened(user) as ws:
-            vouchers.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
+            shared_vectors.vouch(ws.engine, {contents: content_hash(contents)}, timeout=5)
         user.write_document(f"{contents[0]}.md", f"By {contents[0]}.")
         if user is bo:
             bo.git("pull", "-q", "--rebase", check=False)
@@ -215,9 +215,9 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
     cy = world.join("cy")
     cy.vmrag("sync")
     with cy._here(), opened(cy) as ws:
-        assert vouchers.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
-        assert vouchers.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
-        assert vouchers.digests(ws.engine, "c" * 32) == set()
+        assert shared_vectors.digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
+        assert shared_vectors.digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
+        assert shared_vectors.digests(ws.engine, "c" * 32) == set()
 
 
 # -- who may be asked
@@ -267,11 +267,11 @@ def test_a_key_is_never_sent_where_everybody_on_the_way_could_read_it(project, d
     database.use(project, "http://chroma.example.org:8000")
     with opened(project) as ws, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHROMA_API_KEY", "ck-secret")
-        assert ws.server is not None
-        assert (ws.server.headers, ws.server.secrets) == ({}, ())
+        assert ws.chroma.server is not None
+        assert (ws.chroma.server.headers, ws.chroma.server.secrets) == ({}, ())
         project.git("config", "vmrag.chroma.url", "https://chroma.example.org")
         ws.reload_settings()
-        assert ws.server.headers == {"X-Chroma-Token": "ck-secret"}
+        assert ws.chroma.server.headers == {"X-Chroma-Token": "ck-secret"}
 
 
 def test_what_is_no_key_is_refused_without_being_shown_and_answers_go_on(project, database):

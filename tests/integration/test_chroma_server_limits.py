@@ -19,7 +19,7 @@ from tests.support.paid import another_machine, paid_texts, share
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.server import CLOUD, ServerLimits
 from vmrag_link.settings import ChromaSettings
-from vmrag_link.trust import chroma_server as trusted
+from vmrag_link.trust import services as trusted
 
 pytestmark = pytest.mark.hooks("off")
 

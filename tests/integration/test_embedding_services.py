@@ -21,7 +21,7 @@ from tests.support.terminal import Project
 from vmrag_link import endpoint
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish import adopt
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -346,14 +346,14 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
 def test_a_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
     row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
     with pytest.raises(ContentRefused):
-        validate.check(row, allowed={function})
+        adopt.check(row, allowed={function})
 
 
 def test_a_strangers_collection_may_be_one_of_a_service():
     row = Collection(
         "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
     )
-    validate.check(row)
+    adopt.check(row)
 
 
 def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):

@@ -10,7 +10,7 @@ from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
-from vmrag_hooks import driver_command, installer
+from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import hook_scope, plumbing
 from vmrag_link.ops.upkeep import buglog
@@ -344,10 +344,10 @@ def test_a_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, p
 def test_install_registers_the_merge_driver_once_and_again_where_the_interpreter_is_another(repo, places):
     assert installer.install(places).driver is True
     assert installer.install(places).driver is False
-    assert repo.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert repo.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
     assert repo.git("config", "merge.vmrag.name")
     assert installer.install(places, python="/opt/100% mine/python").driver is True
-    assert repo.git("config", "--get-all", "merge.vmrag.driver") == driver_command.command("/opt/100% mine/python")
+    assert repo.git("config", "--get-all", "merge.vmrag.driver") == shims.driver_command("/opt/100% mine/python")
 
 
 def test_uninstall_takes_the_whole_section_of_the_driver_and_nothing_else(repo, places):
@@ -363,7 +363,7 @@ def test_uninstall_takes_the_whole_section_of_the_driver_and_nothing_else(repo, 
 def test_a_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
     repo.git("worktree", "add", "-q", "../linked")
     installer.install(plumbing.locate(tmp_path / "linked"))
-    assert repo.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert repo.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
 
 
 def test_install_says_whether_the_attributes_name_the_driver(repo, places):

@@ -8,8 +8,7 @@ import pytest
 from tests.support import terminal
 from tests.support.hooks import tree
 from tests.support.terminal import Project
-from vmrag_hooks import driver_command
-from vmrag_hooks import template as templates
+from vmrag_hooks import shim_files, shims
 from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hook_scope
 
@@ -19,7 +18,7 @@ template = terminal.template
 
 @pytest.fixture
 def folder(tmp_path):
-    templates.write(tmp_path / "git 'template'")
+    shim_files.write_template(tmp_path / "git 'template'")
     return tmp_path / "git 'template'"
 
 
@@ -37,7 +36,7 @@ def everything(folder):
 
 def test_a_second_time_nothing_changes(folder):
     before = everything(folder)
-    assert templates.write(folder).written == ()
+    assert shim_files.write_template(folder).written == ()
     assert everything(folder) == before
     assert set(before["hooks"]) == set(hook_scope.HOOKS)
 
@@ -48,7 +47,7 @@ def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project,
         project.git("config", "--global", "init.templateDir", str(folder))
     clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
     assert len(said.splitlines()) <= 1
-    assert clone.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert clone.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
     assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
     assert set(clone.ask("install")["unchanged"]) == set(hook_scope.HOOKS)
     assert clone.git("config", "core.bare") == "false"
@@ -88,7 +87,7 @@ def test_what_else_is_in_a_template_stays(tmp_path):
     (folder / "hooks" / "commit-msg").write_text("#!/bin/sh\n")
     (folder / "config").write_text("[core]\n\tignoreCase = false\n")
     (folder / "description").write_text("mine")
-    assert templates.write(folder).written == hook_scope.HOOKS
+    assert shim_files.write_template(folder).written == hook_scope.HOOKS
     assert (folder / "hooks" / "commit-msg").read_text() == "#!/bin/sh\n"
     assert (folder / "config").read_text().startswith("[core]\n\tignoreCase = false\n[merge ")
     assert (folder / "description").read_text() == "mine"
@@ -97,7 +96,7 @@ def test_what_else_is_in_a_template_stays(tmp_path):
 def test_older_shims_of_ours_are_replaced(folder):
     shim = folder / "hooks" / "post-merge"
     shim.write_bytes(shim.read_bytes() + b"# older\n")
-    assert templates.write(folder).written == ("post-merge",)
+    assert shim_files.write_template(folder).written == ("post-merge",)
 
 
 def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_chained(project, tmp_path):
@@ -106,10 +105,10 @@ def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_ch
     (folder / "hooks" / "post-checkout").write_text("#!/bin/sh\necho mine >&2\n")
     (folder / "hooks" / "post-checkout").chmod(0o755)
     with pytest.raises(HooksRefused, match="post-checkout") as raised:
-        templates.write(folder)
+        shim_files.write_template(folder)
     assert [path.name for path in folder.rglob("*")] == ["hooks", "post-checkout"]
     subprocess.run(["sh", "-c", raised.value.hint.partition(": ")[2]], check=True)
-    templates.write(folder)
+    shim_files.write_template(folder)
     _, said = cloned(project, folder, f"--template={folder}")
     assert said == "mine\nvmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
 
@@ -117,7 +116,7 @@ def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_ch
 def test_a_file_in_its_place_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileFailed):
-        templates.write(tmp_path / "file")
+        shim_files.write_template(tmp_path / "file")
 
 
 def test_the_command_works_anywhere_and_names_what_to_type(tmp_path, project):

@@ -9,7 +9,7 @@ import pytest
 from tests.support.events import checkout
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import GitFailed, RemoteMoved, RemoteRejected
-from vmrag_link.git import merged_tree, plumbing
+from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.git.transfer import Peer
 from vmrag_link.ops.hosting import update_branch
 from vmrag_link.paths import Places
@@ -158,6 +158,6 @@ def test_a_merge_that_takes_git_too_long_is_given_up(tmp_path, hub, monkeypatch)
     """Real git is given no time here; a stranger's renames take it hours."""
     repo, places = job(hub, tmp_path)
     head = repo.git("rev-parse", "HEAD")
-    monkeypatch.setattr(merged_tree, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(pin_merge, "_MOST_SECONDS", 0.0)
     with pytest.raises(GitFailed, match="git did not say within 0 s"):
-        merged_tree.merge_trees(places, head, head)
+        pin_merge.merge_trees(places, head, head)

@@ -16,7 +16,7 @@ from tests.support.terminal import Project, new_project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import At, Collection, Working
-from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish import adopt
 from vmrag_link.workspace import Workspace
 
 pytestmark = pytest.mark.hooks("off")
@@ -422,7 +422,7 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
     pages.vmrag("import", "docs", *FRESH, "--base", ".")
     assert (base(pages), ids(pages)) == (".", before)
     with pytest.raises(ContentRefused, match="import base"):
-        validate.check(Collection("fresh", embedding_function="hash", import_base=recorded))
+        adopt.check(Collection("fresh", embedding_function="hash", import_base=recorded))
 
 
 @pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])

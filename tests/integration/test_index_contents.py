@@ -20,8 +20,8 @@ from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import HashModel
-from vmrag_link.index import draft, keywords, lengths, manifest, seal, vectors, view
-from vmrag_link.index.verify import problem_of, segments_beside
+from vmrag_link.index import draft, flat_files, keywords, manifest, seal, view
+from vmrag_link.index.view import problem_of, segments_beside
 from vmrag_link.sync import adding
 
 kb = knowledge.kb
@@ -80,7 +80,7 @@ def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path)
     [segment] = segments(kb.views.path(revision))
     [damaged] = segments(copied)
     shutil.copytree(segment, damaged)
-    flip(damaged / vectors.file_name(1), 100, 2)
+    flip(damaged / flat_files.vectors_name(1), 100, 2)
     assert "vectors-1.i8 is not what was written" in problem(kb, copied, revision)
     assert problem(kb, kb.views.path(revision), revision) == ""
 
@@ -100,7 +100,7 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
     """It is proven when it becomes part of another one."""
     folder = kb.views.path(revision)
     [segment] = segments(folder)
-    flip(segment / vectors.file_name(1), 100, 2)
+    flip(segment / flat_files.vectors_name(1), 100, 2)
     unnoticed(segment)
     later = kb.commit(doc("new", "something new"))
     built = kb.index(later, base=revision)
@@ -145,7 +145,7 @@ def test_a_damaged_segment_that_is_large_enough_to_stay_is_not_read_and_found_wi
     monkeypatch.setattr(draft, "SMALL", 0)
     folder = kb.views.path(revision)
     [segment] = segments(folder)
-    flip(segment / vectors.file_name(1), 100, 2)
+    flip(segment / flat_files.vectors_name(1), 100, 2)
     unnoticed(segment)
     later = kb.commit(doc("new", "something new"))
     built = kb.index(later, base=revision)
@@ -169,7 +169,7 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     made, published = order.index("renamed segments"), order.index("renamed views")
-    for name in (vectors.file_name(1), lengths.file_name(1), keywords.FILE, manifest.FILE, seal.SEAL):
+    for name in (flat_files.vectors_name(1), flat_files.lengths_name(1), keywords.FILE, manifest.FILE, seal.SEAL):
         assert f"fsync {name}" in order[:made]
     assert order[made - 1].startswith("fsync .building-")
     assert order[made + 1] == "fsync segments"
@@ -197,7 +197,7 @@ def segment_of(folder: Path) -> Path:
 def damaged(project: Project) -> None:
     segment = segment_of(bound(project))
     for byte in range(0, 200, 3):
-        flip(segment / vectors.file_name(1), byte, 6)
+        flip(segment / flat_files.vectors_name(1), byte, 6)
     unnoticed(segment)
 
 
@@ -282,7 +282,7 @@ def test_uncommitted_documents_are_not_indexed_into_a_damaged_working_copy(proje
     [copy] = [path for path in (project.shared / "uncommitted").iterdir() if path.is_dir()]
     segment = segment_of(copy)
     for byte in range(0, 200, 3):
-        flip(segment / vectors.file_name(1), byte, 6)
+        flip(segment / flat_files.vectors_name(1), byte, 6)
     unnoticed(segment)
     assert project.answers() != before
     project.put("other.md", "Another draft.")

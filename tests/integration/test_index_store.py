@@ -15,13 +15,13 @@ from msgspec import structs
 from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
-from vmrag_link.index import contents, floats, keywords, lengths, seal, vectors, view
+from vmrag_link.index import contents, flat_files, keywords, seal, view
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.manifest import FILE
 from vmrag_link.index.metadata import chunk_id, document_metadata
 from vmrag_link.index.segment import SegmentWriter
-from vmrag_link.index.verify import problem_of, segments_beside
+from vmrag_link.index.view import problem_of, segments_beside
 from vmrag_link.models import Chunking, Working
 
 kb = knowledge.kb
@@ -188,16 +188,16 @@ def _words_row_missing(writer: SegmentWriter) -> None:
 
 
 def _vectors_cut(writer: SegmentWriter) -> None:
-    path = writer.folder / vectors.file_name(1)
+    path = writer.folder / flat_files.vectors_name(1)
     path.write_bytes(path.read_bytes()[:-1])
 
 
 def _vectors_gone(writer: SegmentWriter) -> None:
-    (writer.folder / vectors.file_name(1)).unlink()
+    (writer.folder / flat_files.vectors_name(1)).unlink()
 
 
 def _lengths_cut(writer: SegmentWriter) -> None:
-    path = writer.folder / lengths.file_name(1)
+    path = writer.folder / flat_files.lengths_name(1)
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -211,7 +211,7 @@ def _document_row_and_words_lost(writer: SegmentWriter) -> None:
 
 
 def _more_floats_than_rows(writer: SegmentWriter) -> None:
-    floats.write(writer.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
+    flat_files.write_floats(writer.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
 
 
 BREAKS = [

@@ -14,7 +14,7 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import content_hash
-from vmrag_link.sync import provide
+from vmrag_link.sync import build
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -289,7 +289,7 @@ def test_a_merge_whose_index_cannot_follow_is_made_and_says_so(notes, tools, mon
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(provide, "view", fail)
+        patch.setattr(build, "view", fail)
         done = tools("merge_branch", source="topic")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert notes.pinned == done["to_commit"]

@@ -20,7 +20,7 @@ from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.models import Working
-from vmrag_link.sync import provide
+from vmrag_link.sync import build
 from vmrag_mcp.registry import catalogue
 
 pytestmark = pytest.mark.hooks("off")
@@ -152,7 +152,7 @@ def test_a_commit_whose_index_cannot_follow_is_made_and_says_so(dirty, tools, mo
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(provide, "view", fail)
+        patch.setattr(build, "view", fail)
         done = tools("dolt_commit", message="m")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (dirty.pinned, False)
@@ -415,7 +415,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(provide, "view", fail)
+        patch.setattr(build, "view", fail)
         done = tools("dolt_checkout", target="topic")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["checkout_result"]["to_commit"], done["kb"]["in_sync"]) == (topic, False)

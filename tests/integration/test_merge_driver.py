@@ -18,7 +18,7 @@ from tests.support.knowledge import doc
 from tests.support.repos import isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
-from vmrag_hooks import driver_command
+from vmrag_hooks import shims
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
 from vmrag_link.models import RevisionInfo
@@ -784,7 +784,7 @@ def dying(story: Story, tmp_path: Path, body: str) -> None:
     python.parent.mkdir()
     python.write_text(f"#!/bin/sh\n{body}\n")
     python.chmod(0o755)
-    story.git("config", "merge.vmrag.driver", driver_command.command(str(python)))
+    story.git("config", "merge.vmrag.driver", shims.driver_command(str(python)))
 
 
 @pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
@@ -795,7 +795,7 @@ def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
 
 
 def test_an_interpreter_that_is_gone(story):
-    story.git("config", "merge.vmrag.driver", driver_command.command("/nowhere/at all/python"))
+    story.git("config", "merge.vmrag.driver", shims.driver_command("/nowhere/at all/python"))
     failed(story)
 
 

@@ -76,7 +76,7 @@ def test_forged_vectors_are_found_and_the_index_is_built_again_without_them(worl
     assert len(provided.rejected) == 1
     assert provided.sync.chunks.embedded == provided.verified.chunks > 0
     assert provided.verified.fingerprint == world.ada.fingerprint()
-    assert bob.answers() == world.ada.answers()  # `provide` has verified what it built
+    assert bob.answers() == world.ada.answers()  # `build` has verified what it built
     packed(bob, tmp_path / "next")  # nothing of them is left
     assert brought(world.join("carol"), tmp_path / "next").reused
 

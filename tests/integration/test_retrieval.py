@@ -16,7 +16,7 @@ from tests.support.knowledge import ROOT, Knowledge, collection, doc
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
-from vmrag_link.index import draft, vectors
+from vmrag_link.index import draft, flat_files
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import contents
 from vmrag_link.models import Chunking
@@ -40,7 +40,7 @@ def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str
     model = kb.models["hash"]
 
     def whole(text: str) -> list[int]:
-        return [byte - 256 if byte > 127 else byte for byte in vectors.quantise(model.embed([text])[0])]
+        return [byte - 256 if byte > 127 else byte for byte in flat_files.quantise(model.embed([text])[0])]
 
     asked = whole(query.text)
     scored = sorted(

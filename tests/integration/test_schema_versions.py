@@ -35,7 +35,7 @@ from vmrag_link.models import (
     Working,
     canonical_json,
 )
-from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish import adopt
 
 
 @pytest.fixture
@@ -568,7 +568,7 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
             known=[good],
             into=tmp_path / "vetted",
             limits=USUAL_LIMITS,
-            sound=validate.check,
+            sound=adopt.check,
         )
     other.close()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support import knowledge
 from tests.support.bits import flip
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
-from vmrag_link.index import draft, upkeep, verify
+from vmrag_link.index import draft, upkeep
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
@@ -200,7 +200,7 @@ def test_a_damaged_segment_is_built_again_alone(kb, small):
     answers = kb.answers(kb.views.path(second), QUERIES)
     base, added = parts(kb, second)
     flip(kb.views.segments.root / added / "vectors-1.i8", 5, 1)
-    verify.distrust(kb.views.path(second))
+    views.distrust(kb.views.path(second))
     assert "vectors-1.i8 is not what was written" in kb.views.problem(second)
     built = kb.index(second, base=second)
     assert (built.how, built.changes.added, built.changes.total) == ("delta", 10, 10)
@@ -224,7 +224,7 @@ def test_segments_that_no_view_counts_go_and_all_others_stay(kb, small):
     kb.views.segments.collect([kb.views.root, working.parent])
     counted = {part.segment for folder in (kb.views.path(revisions[-1]), working) for part in views.read(folder).parts}
     assert segments(kb) == counted
-    assert verify.problem_of(working, revision=revisions[-1]) == ""
+    assert views.problem_of(working, revision=revisions[-1]) == ""
 
 
 def test_nothing_is_removed_between_a_segment_and_its_view(kb):

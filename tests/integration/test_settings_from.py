@@ -17,7 +17,7 @@ from vmrag_link.ops.setup import trust as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.settings import Config
 from vmrag_link.settings_keys import KEYS
-from vmrag_link.trust import agreements, services, settings
+from vmrag_link.trust import agreements, services
 from vmrag_link.workspace import Workspace
 
 BASE = """\
@@ -61,7 +61,7 @@ def commit(repo: Repo, text: str | bytes | None) -> str:
 
 
 def loaded(repo: Repo) -> Loaded:
-    return settings.load(plumbing.locate(repo.top))
+    return agreements.load(plumbing.locate(repo.top))
 
 
 def refused(repo: Repo) -> VmragError:
@@ -72,7 +72,7 @@ def refused(repo: Repo) -> VmragError:
 
 def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, monkeypatch):
     base = commit(repo, BASE)
-    alone = settings.load(plumbing.locate(repo.top)).config
+    alone = agreements.load(plumbing.locate(repo.top)).config
     assert alone.remote == "git:"  # nobody agreed, and no commit stands for anybody
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
     trusted = loaded(repo)

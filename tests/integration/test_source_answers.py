@@ -14,7 +14,7 @@ from tests.support.repos import isolate
 from tests.support.sources import change, commit
 from tests.support.terminal import Project
 from vmrag_link.code import languages
-from vmrag_link.sources import texts
+from vmrag_link.sources import documents
 from vmrag_link.sources.readable import readable
 
 pytestmark = pytest.mark.hooks("off")
@@ -204,7 +204,7 @@ def test_a_damaged_index_of_files_is_found_and_the_fix_mends_it(project):
 def test_texts_that_are_not_those_of_the_files_are_found(project, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
-            texts,
+            documents,
             "readable",
             lambda file, data: readable(file, data.replace(b"twice", b"never")),
         )

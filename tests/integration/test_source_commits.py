@@ -12,8 +12,8 @@ from vmrag_link.errors import GitReferenceMissing, LimitExceeded
 from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.commit_tree import at_commit
-from vmrag_link.sources.texts import texts_at_commit
+from vmrag_link.sources.documents import texts_at_commit
+from vmrag_link.sources.selection import at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")
@@ -189,8 +189,8 @@ def test_too_many_files_are_refused(repo, monkeypatch):
 
 
 def test_batches_hold_few_bytes_and_leave_nothing_out(repo, monkeypatch):
-    monkeypatch.setattr("vmrag_link.sources.texts._BATCH_FILES", 3)
-    monkeypatch.setattr("vmrag_link.sources.texts._BATCH_BYTES", 20)
+    monkeypatch.setattr("vmrag_link.sources.documents._BATCH_FILES", 3)
+    monkeypatch.setattr("vmrag_link.sources.documents._BATCH_BYTES", 20)
     repo.commit(**{f"docs/{number:02}.md": "x" * (number + 1) for number in range(30)})
     files = listed(repo).files["docs"]
     assert [(file, len(said.text or "")) for file, said in texts_at_commit(locate(repo.top), files)] == [

@@ -12,13 +12,13 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
-from vmrag_link.git import beside, own_index
+from vmrag_link.git import beside, raw_changes
 from vmrag_link.git.plumbing import locate
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import disk, memory, work_tree
-from vmrag_link.sources.commit_tree import at_commit
+from vmrag_link.sources import disk, files, work_tree
+from vmrag_link.sources.documents import texts_in_work_tree
 from vmrag_link.sources.files import SourceListing, token_of
-from vmrag_link.sources.texts import texts_in_work_tree
+from vmrag_link.sources.selection import at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")
@@ -444,10 +444,10 @@ def test_a_damaged_cache_is_forgotten(committed, content):
 
 def test_times_that_tell_nothing_are_known():
     second = 10**9
-    assert memory.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 5 * second + 9)
-    assert not memory.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 6 * second)
-    assert memory.may_have_changed((1, 1, 5 * second, 5 * second), 6 * second)
-    assert memory.may_have_changed((1, 1, 1, 9 * second), 6 * second)
+    assert files.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 5 * second + 9)
+    assert not files.may_have_changed((1, 1, 5 * second + 7, 5 * second + 7), 6 * second)
+    assert files.may_have_changed((1, 1, 5 * second, 5 * second), 6 * second)
+    assert files.may_have_changed((1, 1, 1, 9 * second), 6 * second)
 
 
 def test_too_many_files_are_refused(committed, monkeypatch):
@@ -467,15 +467,15 @@ def test_untracked_files_that_nobody_can_count_hide_nothing(committed, monkeypat
 
 def test_a_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
     committed.write("README.md", "# B\n")
-    real, folder = own_index.refresh, committed.top / ".git" / "vmrag"
+    real, folder = raw_changes.refresh, committed.top / ".git" / "vmrag"
 
     def refresh(places, copy):
         for each in folder.glob("sources@*"):
             each.unlink()
-        monkeypatch.setattr(own_index, "refresh", real)
+        monkeypatch.setattr(raw_changes, "refresh", real)
         real(places, copy)
 
-    monkeypatch.setattr(own_index, "refresh", refresh)
+    monkeypatch.setattr(raw_changes, "refresh", refresh)
     assert committed.docs()["README.md"] == "modified"
     assert committed.unchanged()
 

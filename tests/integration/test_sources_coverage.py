@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.repos import make_repo
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import coverage, pathspecs
+from vmrag_link.sources import pathspecs, rules
 
 FILES = (
     "README.md",
@@ -53,13 +53,13 @@ def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     repo.commit("all", **dict.fromkeys(FILES, "text\n"))
     source = SourceSettings("docs", tuple(paths), tuple(exclude))
     listed = repo.git("ls-files", "-z", "--", *pathspecs.arguments(source)).split("\0")
-    assert [each for each in sorted(FILES) if coverage.is_named(source, each)] == sorted(filter(None, listed))
+    assert [each for each in sorted(FILES) if rules.is_named(source, each)] == sorted(filter(None, listed))
 
 
 def test_what_is_no_document_by_its_name_is_not_taken():
     sources = [SourceSettings("docs", ("docs/",)), SourceSettings("code", ("docs/",), (), "code")]
-    assert coverage.source_of(sources, "docs/a.md") is sources[0]
-    assert coverage.source_of(sources, "docs/a.py") is sources[1]
-    assert coverage.source_of(sources[:1], "docs/a.pdf") is None
-    assert coverage.source_of(sources, "docs/package-lock.json") is None
-    assert coverage.source_of(sources, "elsewhere/a.md") is None
+    assert rules.source_of(sources, "docs/a.md") is sources[0]
+    assert rules.source_of(sources, "docs/a.py") is sources[1]
+    assert rules.source_of(sources[:1], "docs/a.pdf") is None
+    assert rules.source_of(sources, "docs/package-lock.json") is None
+    assert rules.source_of(sources, "elsewhere/a.md") is None

@@ -14,7 +14,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import Project
 from vmrag_link.conversion.confined import ConvertingProcess
-from vmrag_link.documents import imported_paths
+from vmrag_link.documents import import_base
 from vmrag_link.git import versions
 from vmrag_link.ops.documents import file_changes
 from vmrag_link.ops.documents.update import DocumentUpdate, update
@@ -259,13 +259,13 @@ def test_a_commit_that_touches_no_imported_file_starts_no_python(project):
 
 def test_few_paths_stand_for_all_imported_files():
     few = [f"docs/{number}.md" for number in range(100)]
-    assert imported_paths.covering(few) == sorted(few)
-    assert imported_paths.covering([*few, "docs/deep/a.md", "README.md"]) == ["README.md", "docs", "docs/deep"]
+    assert import_base.covering(few) == sorted(few)
+    assert import_base.covering([*few, "docs/deep/a.md", "README.md"]) == ["README.md", "docs", "docs/deep"]
     many = [f"docs/{number}/a.md" for number in range(200)]
-    assert imported_paths.covering([*many, "wiki/a.md"]) == ["docs", "wiki"]
-    assert imported_paths.covering([f"{number}.md" for number in range(200)]) == ["."]
-    assert imported_paths.covering(["a\nb.md", "a.md"]) == ["."]
-    assert imported_paths.covering(["../a.md", "/etc/passwd", "https://example.org/a", ""]) == []
+    assert import_base.covering([*many, "wiki/a.md"]) == ["docs", "wiki"]
+    assert import_base.covering([f"{number}.md" for number in range(200)]) == ["."]
+    assert import_base.covering(["a\nb.md", "a.md"]) == ["."]
+    assert import_base.covering(["../a.md", "/etc/passwd", "https://example.org/a", ""]) == []
 
 
 # -- verify ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.git import plumbing, sidecar_repo, transfer
 from vmrag_link.progress import QUIET
-from vmrag_link.transport import address, guarded_fetch, local_copy, publish, segments
+from vmrag_link.transport import address, copies, direct_transport, publish, segments
 from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
@@ -224,13 +224,13 @@ PUSHING: tuple[Step, ...] = (
     segments.store,
     transfer.push,
     transfer.set_ref,
-    local_copy.note,
+    copies.note,
     sidecar_repo.tidy,
 )
 FETCHING: tuple[Step, ...] = (
     segments.restore,
-    guarded_fetch.fetch,
-    local_copy.note,
+    direct_transport.fetch,
+    copies.note,
     transfer.set_ref,
     sidecar_repo.tidy,
 )

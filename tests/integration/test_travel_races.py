@@ -22,7 +22,7 @@ from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteRejected
 from vmrag_link.git import objects, transfer
-from vmrag_link.transport import git_transport, local_copy, segments
+from vmrag_link.transport import copies, git_transport, segments
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -146,7 +146,7 @@ PUSH_STEPS = {
     "the commit is made": instead(transfer, "push"),
     "the remote has it": after(transfer, "push"),
     "the tracking ref was moved": after(transfer, "set_ref"),
-    "the note was written": after(local_copy, "note"),
+    "the note was written": after(copies, "note"),
 }
 
 FETCH_STEPS = {
@@ -155,7 +155,7 @@ FETCH_STEPS = {
     "the copy is about to be restored": instead(objects, "blobs"),
     "the copy is restored": after(segments, "restore"),
     "the engine has fetched": after(engine_remotes, "fetch"),
-    "the note was written": after(local_copy, "note"),
+    "the note was written": after(copies, "note"),
     "the tracking ref was moved": after(transfer, "set_ref"),
 }
 

@@ -15,7 +15,7 @@ from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import directories, draft, manifest, view
-from vmrag_link.index.verify import problem_of
+from vmrag_link.index.view import problem_of
 from vmrag_link.index.views import segments_of
 
 kb = knowledge.kb

@@ -12,7 +12,7 @@ from tests.support.terminal import Project
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import segments_beside
 from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query

@@ -14,7 +14,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_hooks import installer
 from vmrag_link.git import plumbing
-from vmrag_link.git.applied import encode_applied
+from vmrag_link.sync.binding import encode_applied
 
 SHELLS = {
     name: argv

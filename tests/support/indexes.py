@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.terminal import Project
 from vmrag_link.index import views
-from vmrag_link.index.verify import segments_beside
+from vmrag_link.index.view import segments_beside
 
 
 def view_of(project: Project, revision: str | None = None) -> Path:

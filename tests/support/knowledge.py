@@ -22,14 +22,14 @@ from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Write
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.verify import problem_of_view
+from vmrag_link.index.view import problem_of_view
 from vmrag_link.index.views import Views
 from vmrag_link.models import At, Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.sync.build import Base, Built, view
+from vmrag_link.sync.build import Base, Built, build_view
 from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ class Knowledge:
 
     def index(self, revision: str, *, base: str | None = None) -> Built:
         """The view of a revision; derived from that of `base`, or made from nothing."""
-        return view(
+        return build_view(
             revision,
             engine=self.engine,
             kept=self.views,

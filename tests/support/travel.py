@@ -35,7 +35,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA, ENGINE_DATA  # noqa: F401  tests of the embedded engine take DATA from here
-from vmrag_link.transport import address, connection, local_copy
+from vmrag_link.transport import address, connection, copies
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Published, PublishRequest, publish
 
@@ -144,7 +144,7 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return local_copy.path(self.places, self.at().key)
+        return copies.path(self.places, self.at().key)
 
     @property
     def store(self) -> Repo:

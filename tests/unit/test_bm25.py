@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from vmrag_link.index import flat, keywords, lengths
+from vmrag_link.index import flat_files, keywords
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.segment import CutDocument, SegmentWriter
 from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollection, IndexView
@@ -183,9 +183,9 @@ def test_words_that_are_nowhere_give_nothing(corpora):
 
 
 def test_a_file_of_lengths_of_another_size_is_refused(tmp_path):
-    lengths.append(tmp_path, 1, [[3, 4], [5]])
-    content = flat.mapped(tmp_path / lengths.file_name(1))
-    assert list(lengths.numbers(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
-    assert list(lengths.numbers(b"", slots=0)) == []
+    flat_files.append_lengths(tmp_path, 1, [[3, 4], [5]])
+    content = flat_files.mapped(tmp_path / flat_files.lengths_name(1))
+    assert list(flat_files.numbers(content, slots=3)) == [3, 7, 0, 4, 7, 1, 5, 5, 0]
+    assert list(flat_files.numbers(b"", slots=0)) == []
     with pytest.raises(ValueError, match="36 bytes for 4 slots"):
-        lengths.numbers(content, slots=4)
+        flat_files.numbers(content, slots=4)

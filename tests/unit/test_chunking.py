@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import LONGEST_CODE, chunks, joined
-from vmrag_link.documents.headings import HeaderPaths, header_path
+from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, chunks, header_path, joined
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 

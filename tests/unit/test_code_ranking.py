@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.index import names
+from vmrag_link.index import keywords
 from vmrag_link.models import IndexedPiece
 from vmrag_link.retrieval import code_ranking
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
@@ -46,17 +46,17 @@ def ranked(question: str, *pieces: RankedPiece, scores: tuple[int, ...] = (), hi
     ],
 )
 def test_parts_are_those_of_identifiers_that_are_written_as_one_word(text, parts):
-    assert names.parts(text) == parts
+    assert keywords.parts(text) == parts
 
 
 @given(st.text())
 def test_any_text_has_parts_that_stand_in_it(text):
-    assert all(part in text for part in names.parts(text).split())
+    assert all(part in text for part in keywords.parts(text).split())
 
 
 def test_a_piece_is_found_by_its_place_its_symbol_and_what_it_declares():
     declared = piece("", "Session.loadAll", "Session.loadAll", "Session.loadAll.tryIt").piece
-    parts, named = names.words_beside("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
+    parts, named = keywords.words_beside("a/b/src/auth/SessionStore.test.ts", declared, "newThing")
     assert named == "loadAll loadAll tryIt", "its own symbol counts twice where it begins"
     assert parts == "new Thing b src auth SessionStore Session Session Store load All load All try It"
 

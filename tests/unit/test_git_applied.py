@@ -1,6 +1,6 @@
 import pytest
 
-from vmrag_link.git.applied import decode_applied, encode_applied
+from vmrag_link.sync.binding import decode_applied, encode_applied
 
 
 @pytest.mark.parametrize("symbolic", [None, "refs/heads/main", "refs/heads/ü/x y", "refs/heads/\udcff"])

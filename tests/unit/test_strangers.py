@@ -24,7 +24,7 @@ from vmrag_link.errors import ConfigInvalid, PinMalformed, RemoteNotTrusted, Vmr
 from vmrag_link.git import plumbing
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import Config
-from vmrag_link.transport import address, trust
+from vmrag_link.transport import address
 
 
 def filled(text: str) -> str:
@@ -57,12 +57,12 @@ def test_a_remote_that_could_be_meant_is_read_as_it_stands_and_trusted_by_nobody
     assert pin.parse(members(dolt_remote=remote)).dolt_remote == remote
     places = plumbing.locate(repo.top)
     with pytest.raises(RemoteNotTrusted) as caught:
-        trust.require(places, remote, accepted=lambda: None)
+        address.require(places, remote, accepted=lambda: None)
     assert "was not contacted: nobody here has agreed to it" in caught.value.message
     assert caught.value.details["remote"] == remote
     fit_for_people(caught.value)
     with pytest.raises(RemoteNotTrusted):
-        trust.require_from_agent(places, remote, accepted=lambda: None, agreed=())
+        address.require_from_agent(places, remote, accepted=lambda: None, agreed=())
 
 
 @pytest.mark.parametrize("what", UNTRUSTED)

@@ -12,7 +12,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import RemoteNotTrusted
 from vmrag_link.git import plumbing
 from vmrag_link.pin_values import remote_flaw
-from vmrag_link.transport import address, trust
+from vmrag_link.transport import address
 
 URL = "git+https://kb.example/team/kb.git"
 
@@ -25,7 +25,7 @@ def repo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repo:
 
 def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNotTrusted | None:
     try:
-        trust.require(plumbing.locate(repo.top), remote, accepted=lambda: accepted)
+        address.require(plumbing.locate(repo.top), remote, accepted=lambda: accepted)
     except RemoteNotTrusted as error:
         return error
     return None
@@ -134,7 +134,7 @@ def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
         raise AssertionError("nobody needs to know")
 
     for remote in ("git:", URL):
-        trust.require(places, remote, accepted=never)
+        address.require(places, remote, accepted=never)
 
 
 @pytest.mark.parametrize(

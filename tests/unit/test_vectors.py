@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.index import flat, keywords, vectors
-from vmrag_link.index import floats as stored
+from vmrag_link.index import flat_files, keywords
 from vmrag_link.retrieval import exact as exact_vectors
 from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors, VectorPiece
 
@@ -35,10 +34,10 @@ def piece(
 ) -> VectorPiece:
     """What a view counts of a collection, the `number`th there, in its `segment`th segment."""
     (place := folder / str(segment)).mkdir()
-    vectors.append(place, number, b"".join(rows))
+    flat_files.append_vectors(place, number, b"".join(rows))
     bits = sum(1 << slot for slot in dead).to_bytes((len(rows) + 7) // 8, "little") if dead else b""
     return VectorPiece(
-        keywords.row_id(number, 0, segment), flat.mapped(place / vectors.file_name(number)), len(rows), bits
+        keywords.row_id(number, 0, segment), flat_files.mapped(place / flat_files.vectors_name(number)), len(rows), bits
     )
 
 
@@ -56,32 +55,32 @@ def in_first(scores: dict[int, int]) -> dict[int, int]:
 
 
 def test_unit_vectors_become_whole_numbers_and_large_ones_are_clipped():
-    assert vectors.quantise(floats(0.0, 0.1, -0.1, 1.0, -1.0)) == signed(0, 32, -32, 127, -127)
+    assert flat_files.quantise(floats(0.0, 0.1, -0.1, 1.0, -1.0)) == signed(0, 32, -32, 127, -127)
 
 
 def test_halves_are_rounded_as_numpy_rounds_them():
     values = [number / 4096 for number in range(-1600, 1600)]
-    expected = np.clip(np.rint(np.array(values, dtype=np.float32).astype(np.float64) * vectors.SCALE), -127, 127)
-    assert vectors.quantise(floats(*values)) == expected.astype(np.int8).tobytes()
+    expected = np.clip(np.rint(np.array(values, dtype=np.float32).astype(np.float64) * flat_files.SCALE), -127, 127)
+    assert flat_files.quantise(floats(*values)) == expected.astype(np.int8).tobytes()
 
 
 @pytest.mark.parametrize("numpy", [np, None], ids=["numpy", "no numpy"])
 def test_many_vectors_are_rounded_as_few_are(monkeypatch, numpy):
     dice = random.Random(2)
     few = [floats(*(dice.gauss(0, 0.1 * number) for _ in range(10_000))) for number in range(1, 25)]
-    assert max(map(len, few)) < vectors.MANY < len(b"".join(few))
+    assert max(map(len, few)) < flat_files.MANY < len(b"".join(few))
     monkeypatch.setitem(sys.modules, "numpy", numpy)
-    assert vectors.quantise(b"".join(few)) == b"".join(map(vectors.quantise, few))
+    assert flat_files.quantise(b"".join(few)) == b"".join(map(flat_files.quantise, few))
 
 
 def test_rows_are_appended_and_replaced_by_slot(tmp_path):
-    vectors.append(tmp_path, 1, b"aaaabbbb")
-    vectors.append(tmp_path, 1, b"")
-    vectors.append(tmp_path, 1, b"cccc")
-    assert (tmp_path / vectors.file_name(1)).read_bytes() == b"aaaabbbbcccc"
-    assert [flat.size(tmp_path / vectors.file_name(number)) for number in (1, 2)] == [12, 0]
-    vectors.replace(tmp_path, 1, {2: b"CCCC", 0: b"AAAA"})
-    assert (tmp_path / vectors.file_name(1)).read_bytes() == b"AAAAbbbbCCCC"
+    flat_files.append_vectors(tmp_path, 1, b"aaaabbbb")
+    flat_files.append_vectors(tmp_path, 1, b"")
+    flat_files.append_vectors(tmp_path, 1, b"cccc")
+    assert (tmp_path / flat_files.vectors_name(1)).read_bytes() == b"aaaabbbbcccc"
+    assert [flat_files.size(tmp_path / flat_files.vectors_name(number)) for number in (1, 2)] == [12, 0]
+    flat_files.replace_vectors(tmp_path, 1, {2: b"CCCC", 0: b"AAAA"})
+    assert (tmp_path / flat_files.vectors_name(1)).read_bytes() == b"AAAAbbbbCCCC"
 
 
 @pytest.mark.parametrize(("rows", "dimensions"), [(1, 3), (50, 256), (20, EXACT_IN_FLOAT32), (20, 1536)])
@@ -131,10 +130,10 @@ def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
 
 def test_a_large_file_is_mapped_a_small_one_is_read_and_both_outlive_their_file(tmp_path, monkeypatch):
     for large in (3, 4):
-        monkeypatch.setattr(flat, "LARGE", large)
-        vectors.append(tmp_path, large, signed(5, -3, 9))
-        path = tmp_path / vectors.file_name(large)
-        content = flat.mapped(path)
+        monkeypatch.setattr(flat_files, "LARGE", large)
+        flat_files.append_vectors(tmp_path, large, signed(5, -3, 9))
+        path = tmp_path / flat_files.vectors_name(large)
+        content = flat_files.mapped(path)
         path.unlink()
         assert isinstance(content, mmap.mmap if large == 3 else bytes)
         exact = ExactVectors([VectorPiece(row(0), content, 3, b"")], dimensions=1)
@@ -195,16 +194,16 @@ def test_how_rows_are_shared_out_to_segments_does_not_show(tmp_path, monkeypatch
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=300))
 def test_any_components_become_what_rounding_and_clipping_one_by_one_gives(numbers):
-    expected = [max(-vectors.LIMIT, min(vectors.LIMIT, round(vectors.SCALE * number))) for number in numbers]
-    assert vectors.quantise(floats(*numbers)) == signed(*expected)
+    expected = [max(-flat_files.LIMIT, min(flat_files.LIMIT, round(flat_files.SCALE * number))) for number in numbers]
+    assert flat_files.quantise(floats(*numbers)) == signed(*expected)
 
 
 @pytest.mark.parametrize(
     "edge", [127, -127, 127.49, -127.49, 127.5, -127.5, 128, -128, 129, -129, 255, -255, 317, -317]
 )
 def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alone(edge):
-    whole = max(-vectors.LIMIT, min(vectors.LIMIT, round(edge)))
-    assert vectors.quantise(floats(0.1, edge / vectors.SCALE, -0.1)) == signed(32, whole, -32)
+    whole = max(-flat_files.LIMIT, min(flat_files.LIMIT, round(edge)))
+    assert flat_files.quantise(floats(0.1, edge / flat_files.SCALE, -0.1)) == signed(32, whole, -32)
 
 
 # -- float32 ---------------------------------------------------------------------------------------
@@ -212,22 +211,25 @@ def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alo
 
 def held(folder: Path, slots: Iterable[int]) -> dict[int, bytes]:
     """The vectors of three numbers that the file holds for these slots."""
-    path = folder / stored.file_name(1)
-    return stored.found(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
+    path = folder / flat_files.floats_name(1)
+    return flat_files.find_floats(path.read_bytes() if path.exists() else b"", slots, dimensions=3)
 
 
 def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
     assert held(tmp_path, range(9)) == {}
-    stored.write(tmp_path, 1, {7: one})
-    stored.write(tmp_path, 1, {2: other})
+    flat_files.write_floats(tmp_path, 1, {7: one})
+    flat_files.write_floats(tmp_path, 1, {2: other})
     assert held(tmp_path, range(9)) == {2: other, 7: one}
     assert held(tmp_path, [0, 7]) == {7: one}
-    mapped = flat.mapped(tmp_path / stored.file_name(1))
-    assert stored.found(mapped, range(9), dimensions=3) == {2: other, 7: one}
-    assert [flat.size(tmp_path / stored.file_name(number)) for number in (1, 2)] == [8 * 3 * stored.FLOAT32, 0]
+    mapped = flat_files.mapped(tmp_path / flat_files.floats_name(1))
+    assert flat_files.find_floats(mapped, range(9), dimensions=3) == {2: other, 7: one}
+    assert [flat_files.size(tmp_path / flat_files.floats_name(number)) for number in (1, 2)] == [
+        8 * 3 * flat_files.FLOAT32,
+        0,
+    ]
 
 
 def test_one_given_vector_among_many_takes_the_space_of_one(tmp_path):
-    stored.write(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
-    assert (tmp_path / stored.file_name(1)).stat().st_blocks * 512 < 100_000
+    flat_files.write_floats(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
+    assert (tmp_path / flat_files.floats_name(1)).stat().st_blocks * 512 < 100_000

@@ -20,7 +20,7 @@ from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import vectors
+from vmrag_link.index import flat_files
 from vmrag_link.index.metadata import chroma_name, chunk_id, parse_chunk_id
 from vmrag_link.index.view import IndexedCollection
 
@@ -132,9 +132,9 @@ class _Comparison(NamedTuple):
 
     def _near(self, wanted: ChunkRow, row: StoredRow) -> bool:
         whole, floats = self.source.reader.vector(wanted.row), array.array("f", row.vector)
-        if math.isfinite(sum(floats)) and vectors.quantise(floats.tobytes()) == whole:
+        if math.isfinite(sum(floats)) and flat_files.quantise(floats.tobytes()) == whole:
             return True  # nearly always, and ten times as fast
-        return vectors.near(whole, floats)
+        return flat_files.near(whole, floats)
 
 
 def _other_number(held: IndexedCollection, number: int) -> str:

@@ -26,7 +26,7 @@ from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
 from vmrag_link.index.seal import SEAL, sha256_of
-from vmrag_link.index.verify import directory_suffix
+from vmrag_link.index.view import directory_suffix
 from vmrag_link.models import Collection as CollectionDefinition
 from vmrag_link.models import Record
 

@@ -9,8 +9,7 @@ from typing import get_args
 
 import click
 
-from vmrag_hooks import installer
-from vmrag_hooks import template as templates
+from vmrag_hooks import installer, shim_files
 from vmrag_link import settings_edit
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
@@ -191,7 +190,7 @@ def _no_sources(ws: Workspace) -> AlreadyInitialized | NothingSelected:
 def _template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
     if no_hooks:
         raise UsageInvalid("A template is made of hooks.", hint=f"vmrag init --template {template}")
-    report = templates.write(invocation.directory / template)
+    report = shim_files.write_template(invocation.directory / template)
     lines = [f"Wrote {', '.join(report.written)} to {report.folder}" if report.written else "Nothing to write."]
     lines.append(
         f"Next: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"

@@ -283,7 +283,7 @@ def _place(hit: PlacedPassage, top: Path, directory: Path, commit: str) -> str:
 
 
 def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
-    from vmrag_link.git import editor
+    from vmrag_link.git import programs
 
     if number > len(results):
         raise UsageInvalid(f"There is no answer {number}, only {plural(len(results), 'answer')}.", hint="-k NUMBER")
@@ -291,4 +291,4 @@ def _open(ws: Workspace, results: Sequence[PlacedPassage], number: int) -> None:
     if hit.file is None or not (ws.places.top / hit.file).is_file():  # a commit's may be gone
         name = f"{hit.collection}/{hit.doc_id}"
         raise UsageInvalid(f"{name} came from no file in this work tree.", hint=f"vmrag show {quoted(name)}")
-    editor.open_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
+    programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)

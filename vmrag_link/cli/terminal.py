@@ -126,9 +126,9 @@ def paged(places: Places) -> Iterator[None]:
     """What is printed within goes through git's pager, if standard output is a terminal; returns
     when the person has left it.
     """
-    from vmrag_link.git import pager  # most output is not paged
+    from vmrag_link.git import programs  # most output is not paged
 
-    process = pager.start(places) if sys.stdout.isatty() else None
+    process = programs.start_pager(places) if sys.stdout.isatty() else None
     if process is None:
         yield
         return

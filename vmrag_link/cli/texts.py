@@ -16,7 +16,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.documents import given
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git import editor, mergetool
+from vmrag_link.git import programs
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.models import text_of
 from vmrag_link.workspace import Workspace
@@ -44,7 +44,7 @@ def edited(ws: Workspace, text: str, *, name: str = "conflict", suffix: str = _D
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}{suffix}"
         path.write_bytes(text.encode())
-        editor.open_file(ws.places, path)
+        programs.edit_file(ws.places, path)
         after = given.file_text(path)
     return after if after != text else None
 
@@ -55,7 +55,7 @@ def merged_by_tool(ws: Workspace, conflict: Conflict, tool: str) -> str | None:
     `tool`: as `git mergetool` names it; empty for the configured one.
     """
     versions = [text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs)]
-    return mergetool.merge(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)
+    return programs.merge_by_tool(ws.places, f"conflict{suffix_of(conflict)}", versions, tool=tool)
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,19 +1,43 @@
-"""The import base of a collection: the folder from which the ids of its imported documents count.
+"""Which document an imported file becomes: its id, counted from the import base of the collection.
 
-It is recorded with the collection, so that a file becomes the same document whoever imports it, on
-whatever machine, and whether the file is named or a folder above it. A base decides names only:
-what is read is what the person named.
+The base is a folder, recorded with the collection, so that a file becomes the same document whoever
+imports it, on whatever machine, and whether the file is named or a folder above it. A base decides
+names only: what is read is what the person named.
+
+The hooks' shims need to know which paths were imported: a commit or a push that touches none of
+them starts no program. They get a few paths that cover all of them. A path that covers others, too,
+costs only a look.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.errors import FileFailed
 from vmrag_link.models import Record
+from vmrag_link.paths import write_atomically
+
+MAX_ID = 255
+"""Characters."""
+
+
+def id_problem(text: str) -> str | None:
+    """The reason why a text cannot be part of an id, to follow a subject; None for one that can."""
+    if len(text) > MAX_ID:
+        return f"is longer than {MAX_ID} characters"
+    for character in text:
+        match unicodedata.category(character):
+            case "Cs":
+                return "is not UTF-8"
+            case "Cc":
+                return "has control characters"
+    return None
+
 
 ROOT = "."
 OUTSIDE = ".."
@@ -172,3 +196,32 @@ def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
             if folder.startswith("/") or problem(folder) is None:
                 found[folder] += 1
     return found
+
+
+MOST = 100
+"""Paths in the list: arguments of a git command."""
+
+
+def remember(file: Path, sources: Iterable[str]) -> None:
+    """Write the list, an empty one where nothing was imported. `sources`: below the root."""
+    listed = "".join(f"{each}\n" for each in covering(sources)).encode(errors="surrogateescape")
+    with contextlib.suppress(OSError, FileFailed):  # derived: without it nothing is said at a commit
+        if _content(file) != listed:
+            write_atomically(file, listed, durable=False)
+
+
+def covering(sources: Iterable[str]) -> list[str]:
+    """At most `MOST` paths, as short a list as needs be: files, their folders, or all."""
+    paths = {each for each in sources if each and not leads_out(each) and "://" not in each}
+    if any("\n" in each for each in paths):
+        return ["."]
+    folders = {os.path.dirname(each) or each for each in paths}  # noqa: PTH120  thousands of them
+    tops = {each.partition("/")[0] for each in folders}
+    return sorted(next((some for some in (paths, folders, tops) if len(some) <= MOST), {"."}))
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None

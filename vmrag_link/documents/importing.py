@@ -17,8 +17,7 @@ from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
 from vmrag_link.documents import given
-from vmrag_link.documents.doc_ids import id_problem
-from vmrag_link.documents.import_base import ImportBase, located
+from vmrag_link.documents.import_base import ImportBase, id_problem, located
 from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
@@ -85,7 +84,7 @@ def scan(sources: Sequence[Path], base: ImportBase, leave_out: LeaveOut = _nothi
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
-    level, named = [_named(existing(source)) for source in sources], True
+    level, named = [_entry_of(existing(source)) for source in sources], True
     while level:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
@@ -190,7 +189,7 @@ class _Entry(NamedTuple):
     is_folder: bool
 
 
-def _named(path: Path) -> _Entry:
+def _entry_of(path: Path) -> _Entry:
     return _Entry(path, path, True) if path.is_dir() else _Entry(path, path.parent, False)
 
 

@@ -41,7 +41,7 @@ LINKS_BRANCH = "vmrag_links"
 MIGRATED_BRANCH = "vmrag_migrated"
 """Which revisions of another engine became which ones here (`engines.migrated`)."""
 VECTORS_BRANCH = "vmrag_vectors"
-"""What vectors a Chroma server has to serve (`sync.vouchers`). It is pushed, and never pinned."""
+"""What a Chroma server has to serve (`sync.shared_vectors`). It is pushed, and never pinned."""
 
 UNFINISHED_BRANCH = "vmrag_unfinished"
 """The branch on which an engine makes a revision. It counts as none: a kill leaves nothing that it

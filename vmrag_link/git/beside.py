@@ -1,7 +1,8 @@
 """git that only looks: it takes no lock, fetches nothing, replaces no object, and starts no program
 that the repository or the configuration names.
 
-For what is read beside the person's own git commands, of trees that strangers wrote.
+It reads what is needed beside the person's own git commands, of trees that strangers wrote. Blobs
+that a partial clone lacks stay missing: nothing is fetched for them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def one_deadline() -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """For the next call of git, or of what works on its answers."""
+    """The seconds that the next call of git has, or the work on its answers."""
     until = _UNTIL.get()
     return SECONDS if until is None else max(until - time.monotonic(), 0.0)
 
@@ -184,7 +185,8 @@ def filter_drivers(places: Places) -> list[str]:
 
 
 def _without_filters(drivers: Iterable[str]) -> list[tuple[str, str]]:
-    """For a file whose times tell nothing git would start its `clean` filter, to compare it.
+    """Settings that turn these filters off: for a file whose times tell nothing git would start its
+    `clean` filter, to compare it.
 
     An empty command is none; a required one that is none would be an error.
     """
@@ -197,3 +199,61 @@ def _too_long(what: str) -> LimitExceeded:
         f"{what} took more than {SECONDS:.0f} seconds, with what was looked at before.",
         hint="Name fewer files in `sources` of .vmrag.yaml, or leave folders out by `exclude`.",
     )
+
+
+# What `--missing=print` would print are the missing ones that another object names; of the names
+# themselves those are left out that are missing.
+_HERE = ("rev-list", "--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
+
+
+def sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
+    """The sizes in bytes of the blobs that are here; others are left out. Raises as
+    `beside.look`.
+    """
+    asked = [*dict.fromkeys(blobs)]
+    if not asked:
+        return {}
+    answer = _cat_file(places, "--batch-check", asked)
+    found = (line.split(b" ") for line in answer.splitlines())
+    return {each[0].decode(): int(each[2]) for each in found if len(each) == 3 and each[1] == b"blob"}  # noqa: PLR2004
+
+
+def contents(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
+    """The contents of the blobs that are here; all are in memory at once. Raises as
+    `beside.look`.
+    """
+    asked = [*dict.fromkeys(blobs)]
+    if not asked:
+        return {}
+    answer = _cat_file(places, "--batch", asked)
+    found: dict[str, bytes] = {}
+    at = 0
+    while (end := answer.find(b"\n", at)) >= 0:
+        match answer[at:end].split(b" "):
+            case [name, kind, size]:
+                at = end + 1 + int(size)
+                if kind == b"blob":
+                    found[name.decode()] = answer[end + 1 : at]
+                at += 1
+            case _:  # `NAME missing`
+                at = end + 1
+    return found
+
+
+def _cat_file(places: Places, how: str, names: Sequence[str]) -> bytes:
+    """What `git cat-file` says of these objects: in a partial clone the first missing object ends
+    git, so the others are found first.
+    """
+    done = look(places, "cat-file", how, stdin=_lines(names), fine=(0, _FATAL))
+    if done.returncode == 0:
+        return done.stdout
+    here = set(look(places, *_HERE, stdin=_lines(names)).text.split())
+    left = [name for name in names if name in here]
+    return look(places, "cat-file", how, stdin=_lines(left)).stdout if left else b""
+
+
+_FATAL = 128
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()

@@ -197,8 +197,8 @@ def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
 
 
 class Description(NamedTuple):
-    """Of a commit: `author` with the address, `date` the author's day (ISO 8601), `subject` the
-    first paragraph of its message on one line.
+    """What people see of a commit: `author` with the address, `date` the author's day (ISO 8601),
+    `subject` the first paragraph of its message on one line.
     """
 
     author: str
@@ -280,7 +280,7 @@ def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | N
 
 
 def _small(places: Places, names: Iterable[str]) -> list[str]:
-    """Those of these blobs that are small enough for a pin.
+    """The blobs that are small enough for a pin.
 
     Raises `GitFailed` for a missing one.
     """
@@ -295,7 +295,9 @@ def _small(places: Places, names: Iterable[str]) -> list[str]:
 
 
 def _parents(places: Places, commits: Iterable[str]) -> dict[str, list[str]]:
-    """Of the commits that are there, in the order given; as a shallow clone sees them."""
+    """The parents of the commits that are there, in the order given; as a shallow clone sees
+    them.
+    """
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
     options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "--parents")

@@ -1,13 +1,19 @@
-"""Which files a work tree has, as git lists them."""
+"""Which files a work tree has, as git lists them: tracked, ignored, generated.
+
+A folder that is imported may hold other repositories, as submodules, or lie in one, or in none. So
+each path is a question to the repository that it lies in, and all paths of one repository are asked
+at once.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import env
+from vmrag_link import env, proc, terminal_text
+from vmrag_link.errors import AccessDenied
 from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.paths import Places
 from vmrag_link.proc import Finished
@@ -44,7 +50,7 @@ def files_below(places: Places, folders: Sequence[str]) -> list[str]:
 
 def index(places: Places) -> IndexListing:
     """Raises `GitFailed`."""
-    return _listed(git(places, *_INDEX, extra=env.GIT_OFFLINE))
+    return _parse_listing(git(places, *_INDEX, extra=env.GIT_OFFLINE))
 
 
 def removed_from_index(places: Places) -> set[str]:
@@ -55,15 +61,15 @@ def removed_from_index(places: Places) -> set[str]:
 
 
 def not_checked_out(places: Places, paths: Collection[str]) -> set[str]:
-    """Those of these paths, from the top, that may be missing though git has them: a sparse
-    checkout hides them, here or in a submodule, or their submodule is not checked out.
+    """The paths, from the top, that may be missing though git has them: a sparse checkout hides
+    them, here or in a submodule, or their submodule is not checked out.
 
     Raises `GitFailed`.
     """
-    return _left_out(index(places), places.top, paths) if paths else set()
+    return _not_checked_out(index(places), places.top, paths) if paths else set()
 
 
-def _left_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
+def _not_checked_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:
     found = {each for each in paths if each in listing.hidden}
     for submodule in listing.submodules:
         start, folder = f"{submodule}/", top / submodule
@@ -71,12 +77,12 @@ def _left_out(listing: IndexListing, top: Path, paths: Collection[str]) -> set[s
         if inside and not os.path.lexists(folder / ".git"):
             found.update(inside.values())
         elif inside:
-            own = _listed(git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
-            found.update(inside[each] for each in _left_out(own, folder, inside))
+            own = _parse_listing(git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
+            found.update(inside[each] for each in _not_checked_out(own, folder, inside))
     return found
 
 
-def _listed(done: Finished) -> IndexListing:
+def _parse_listing(done: Finished) -> IndexListing:
     if done.returncode != 0:
         raise failure(_INDEX[2:], done)
     tracked, hidden, submodules = set[str](), set[str](), set[str]()
@@ -90,3 +96,133 @@ def _listed(done: Finished) -> IndexListing:
             if about[:1] == b"S":
                 hidden.add(path)
     return IndexListing(frozenset(tracked), frozenset(hidden), frozenset(submodules))
+
+
+def tracked_files(places: Places) -> list[str]:
+    """The regular files, by their paths from the top: no links, no submodules."""
+    # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
+    entries = demand(places, "-c", "core.fsmonitor=false", "ls-files", "--stage", "-z").stdout.split(b"\0")
+    found = (each.partition(b"\t") for each in entries if each.startswith(b"100"))
+    return [*dict.fromkeys(os.fsdecode(path) for _, _, path in found)]
+
+
+def read(places: Places, paths: Sequence[Path]) -> bytes:
+    """The index's entries of these files at the top of the work tree, for `put_back`."""
+    return demand(places, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", *_names(paths)).stdout
+
+
+def put_back(places: Places, paths: Sequence[Path], entries: bytes) -> None:
+    """Raises `GitFailed`, as while another git command holds the index."""
+    if read(places, paths) != entries:
+        demand(places, "update-index", "--force-remove", "--", *_names(paths))
+        demand(places, "update-index", "-z", "--index-info", stdin=entries)
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+_GENERATED = "linguist-generated"
+"""The attribute by which GitHub's and others' diffs fold files that nobody wrote."""
+
+
+def refuse_ignored(
+    places: Places, paths: Iterable[Path], *, hint: str, agreed: Collection[str] = (), ask: bool = False
+) -> None:
+    """Raise `AccessDenied` for a path of the work tree that git ignores, which nobody but a person
+    takes into the knowledge base: what is stored is pushed. Raises `GitFailed`.
+
+    `agreed`: paths to which the person said yes. `ask`: they may be asked.
+    """
+    top = Path(os.path.realpath(places.top))
+    real = (Path(os.path.realpath(each.parent), each.name) for each in paths)  # git looks behind no link
+    for path in Repositories(places).hidden(each for each in real if each.is_relative_to(top)):
+        if str(path) not in agreed:
+            raise ignored_failure(path, hint=hint, ask=ask)
+
+
+def ignored_failure(path: Path, *, hint: str, ask: bool = False) -> AccessDenied:
+    name = terminal_text.one_line(str(path))
+    message = f"{name} was not taken: git ignores it, and what the knowledge base holds is pushed."
+    asking = {"ask": True, "ignored": str(path)} if ask else {}
+    return AccessDenied(message, hint=hint, path=name, **asking)
+
+
+class Repositories:
+    """The work tree `places` and all others around paths; remembers where each folder belongs."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._top = Path(os.path.realpath(places.top))
+        self._roots: dict[Path, Path | None] = {}
+
+    def ignored(self, paths: Iterable[Path]) -> set[Path]:
+        """The paths that git ignores: by a `.gitignore`, `info/exclude`, or the person's own list.
+        A tracked file is none. Raises `GitFailed`.
+        """
+        found: set[Path] = set()
+        for root, names in self._by_root(paths):
+            done = self._ask(root, ("check-ignore", "-z", "--stdin"), names, fine=(0, 1))  # 1: none is ignored
+            found.update(root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name)
+        return found
+
+    def hidden(self, paths: Iterable[Path]) -> set[Path]:
+        """As `ignored`, and those in a repository whose folder is ignored by the one around it.
+
+        Raises `GitFailed`.
+        """
+        asked = list(paths)
+        within = {root for each in asked if (root := self._root(each.parent)) and root != self._top}
+        hidden_roots = self.hidden(within) if within else set()
+        return self.ignored(asked) | {each for each in asked if self._root(each.parent) in hidden_roots}
+
+    def generated(self, files: Iterable[Path]) -> dict[Path, bool]:
+        """The files of which `.gitattributes` says whether they are generated.
+
+        Raises `GitFailed`.
+        """
+        found: dict[Path, bool] = {}
+        for root, names in self._by_root(files):
+            said = self._ask(root, ("check-attr", "-z", "--stdin", _GENERATED), names).stdout.split(b"\0")
+            for name, value in zip(said[::3], said[2::3], strict=False):
+                if value != b"unspecified":
+                    found[root / os.fsdecode(name)] = value in (b"set", b"true")
+        return found
+
+    def _ask(
+        self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)
+    ) -> proc.Finished:
+        # A repository that a stranger packed must not name a program. The monitor of its files is
+        # one, and so is the ssh that would fetch a `.gitattributes` of which it has only the name.
+        safely = ("-c", "core.fsmonitor=false", *arguments)
+        stdin = b"".join(name + b"\0" for name in names)
+        if root == self._top:  # named outright: a work tree of core.worktree has no .git of its own
+            done = git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        else:
+            done = git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+        if done.returncode not in fine:
+            raise failure(arguments, done)
+        return done
+
+    def _by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+        names: dict[Path, list[bytes]] = {}
+        for path in paths:
+            if root := self._root(path.parent):
+                name = os.fsencode(path.relative_to(root))
+                names.setdefault(root, []).append(b"./" + name)  # a name that begins with ":" would be a pattern
+        yield from names.items()
+
+    def _root(self, folder: Path) -> Path | None:
+        """The top of the work tree that a folder lies in; None in no repository."""
+        above: list[Path] = []
+        root: Path | None = None
+        for each in (folder, *folder.parents):
+            if each in self._roots:
+                root = self._roots[each]
+                break
+            above.append(each)
+            if each == self._top or os.path.lexists(each / ".git"):
+                root = each
+                break
+        self._roots.update(dict.fromkeys(above, root))
+        return root

@@ -101,7 +101,7 @@ def tree_with_file(places: Places, tree: str, name: str, blob: str) -> str:
 
 
 def missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
-    """Those of these full names that name no commit here.
+    """The full names that name no commit here.
 
     A partial clone would fetch such a commit with its whole history as soon as it is looked at, so
     git is asked in the one way that fetches nothing.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from vmrag_link.git.configuration import config_entries
 from vmrag_link.git.run import demand, git
-from vmrag_link.git.settings import config_entries
 from vmrag_link.paths import Places
 
 _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")

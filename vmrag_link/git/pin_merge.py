@@ -1,14 +1,21 @@
-"""The configuration of our merge driver, and the commits and pins of a merge."""
+"""Merges: the configuration of our merge driver, the commits and pins of a merge under way, and
+what git makes of two commits as on a code's host, where nobody has configured anything.
+
+The two commits may be strangers'. Nothing of them is checked out; no driver, filter or hook runs,
+and no attributes count, neither theirs nor this work tree's.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from vmrag_link import env
+from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed
 from vmrag_link.git.heads import head
-from vmrag_link.git.run import demand, failure, git
+from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 DRIVER = "vmrag"
@@ -26,7 +33,9 @@ def driver_settings(command: str) -> dict[str, str]:
 
 
 def register_driver(places: Places, command: str) -> bool:
-    """In the repository's own configuration; returns whether that changed anything."""
+    """Write the driver's section to the repository's own configuration; returns whether that
+    changed anything.
+    """
     wanted = driver_settings(command)
     if driver(places) == wanted:
         return False
@@ -146,3 +155,43 @@ def coming_parents(places: Places) -> list[str]:
 def merge_bases(places: Places, commits: list[str]) -> list[str]:
     """All best common ancestors of the first commit and the others."""
     return git(places, "merge-base", "--all", *commits).text.split()
+
+
+_CONFLICT = 1
+_MOST_SECONDS = 300.0
+"""Thousands of renamed files are compared with each other: a stranger's commit may take hours."""
+
+
+class MergedTree(NamedTuple):
+    """A tree, which holds git's markers where it has `conflicts`, paths as git names them."""
+
+    name: str
+    conflicts: tuple[str, ...]
+
+
+def merge_trees(places: Places, ours: str, theirs: str) -> MergedTree:
+    """The tree of a merge of two commits, given by their hashes; no ref moves.
+
+    Their history must be here as far back as their merge bases. Raises `GitFailed`, also where it
+    is not done after five minutes.
+    """
+    arguments = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+    with tempfile.TemporaryDirectory(prefix="vmrag-merge-") as folder:  # a work tree without attributes
+        where = (f"--git-dir={places.git_dir}", f"--work-tree={folder}")
+        settings = ("-c", f"core.attributesFile={os.devnull}", "-c", "merge.renormalize=false")
+        done = _merged(Path(folder), *where, *settings, *arguments)
+    if done.returncode not in (0, _CONFLICT):
+        raise failure(arguments, done)
+    tree, *paths = os.fsdecode(done.stdout).removesuffix("\0").split("\0")
+    return MergedTree(tree, tuple(paths) if done.returncode else ())
+
+
+def _merged(folder: Path, *arguments: str) -> proc.Finished:
+    extra = env.unattended() | {"GIT_ATTR_NOSYSTEM": "1"}
+    try:
+        return git_in(folder, *arguments, index_file=folder / "index", extra=extra, timeout=_MOST_SECONDS)
+    except TimeoutError as error:
+        raise GitFailed(
+            f"git did not say within {_MOST_SECONDS:g} s whether they can be merged.",
+            hint="git merge, in a clone",
+        ) from error

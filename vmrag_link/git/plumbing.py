@@ -9,9 +9,7 @@ import time
 from pathlib import Path
 
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, quoted
-from vmrag_link.git.heads import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
-from vmrag_link.git.run import demand, failure, git, git_in
-from vmrag_link.git.settings import (
+from vmrag_link.git.configuration import (
     config_section,
     forget_kb_branch,
     kb_branch_of,
@@ -19,6 +17,8 @@ from vmrag_link.git.settings import (
     kb_mappings,
     set_kb_branch,
 )
+from vmrag_link.git.heads import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
+from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 __all__ = [

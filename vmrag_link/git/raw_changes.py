@@ -1,13 +1,30 @@
-"""git's raw format of changes, of trees, of the index and of the work tree."""
+"""What differs between commits, git's index and the work tree, in git's raw format, and the copy of
+the index by which the work tree is compared.
+
+git knows by a file's times that it is unchanged, and learns them when it rewrites the index. We
+never rewrite the person's, so after a `touch` of all files each look would read them all again. Our
+copy learns instead. It is derived: named by the state of the index that it copies, and thrown away
+with the next one.
+
+**The racy rule is git's own**: a file that is not older than the index file may have changed since,
+with the same size and times, and is compared by its content. So a copy keeps the time of what it
+was copied from, and gets a later one only when every file in it was seen later.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.git.beside import fields, require_fewer
-from vmrag_link.paths import Places
+from vmrag_link import permissions
+from vmrag_link.errors import GitFailed
+from vmrag_link.file_stamp import FileStamp, file_stamp
+from vmrag_link.git.beside import fields, look, require_fewer
+from vmrag_link.paths import Places, sweep_temporaries
 
 MOST_FILES = 200_000
 """In one list."""
@@ -114,3 +131,137 @@ def changed_files(listed: Sequence[bytes]) -> dict[str, str]:
 def names_at(places: Places, ref: str) -> list[str]:
     """The paths of all files in a commit's tree. Raises as `beside.fields`."""
     return [os.fsdecode(name) for name in fields(places, "ls-tree", "-r", "-z", "--name-only", ref, most=MOST_FILES)]
+
+
+_CHECKSUM = 32
+"""Bytes at the end of an index; two have the same ones only if they are the same."""
+
+_NEEDS_UPDATE = 1
+_SECOND = 10**9
+
+_KEPT = 3
+"""Copies beside the one that is made: other processes may use them, with other questions."""
+
+_SETTLED = 1
+"""Nanoseconds of the time of a copy in which no file needs to be compared: later ones differ by
+their times. Seconds decide, as in most builds of git.
+"""
+
+
+class IndexState(NamedTuple):
+    """Another one after git has written the index. No stamp: there is none yet."""
+
+    stamp: FileStamp | None
+    checksum: bytes
+
+
+def index_state(places: Places) -> IndexState:
+    path = places.git_dir / "index"
+    stamp = file_stamp(path)
+    try:
+        with path.open("rb") as opened:
+            opened.seek(-min(_CHECKSUM, os.fstat(opened.fileno()).st_size), os.SEEK_END)
+            return IndexState(stamp, opened.read(_CHECKSUM))
+    except FileNotFoundError:
+        return IndexState(None, b"")
+
+
+def clock(folder: Path) -> int:
+    """The time, in nanoseconds, that a file gets which is written there now."""
+    path = folder / f".clock.{os.urandom(6).hex()}.tmp"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"\0")
+        return os.fstat(descriptor).st_mtime_ns
+    finally:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+
+
+def make(places: Places, copy: Path) -> None:
+    """Copy the index as it is, and remove the oldest copies beside it."""
+    source = places.git_dir / "index"
+    permissions.make_folder(copy.parent)
+    with contextlib.suppress(FileNotFoundError):  # no index yet: git takes a missing one for an empty one
+        _temporary_of(source, copy).replace(copy)
+    sweep_temporaries(copy.parent)
+    name = copy.name.rpartition("@")[0]
+    others = [
+        (stamp[3], each) for each in copy.parent.glob(f"{name}@*") if (stamp := file_stamp(each)) and each != copy
+    ]
+    for _, each in sorted(others)[:-_KEPT]:
+        each.unlink(missing_ok=True)
+
+
+def refresh(places: Places, copy: Path) -> None:
+    """Let it know the times of all files that are unchanged. Raises as `beside.look`."""
+    try:
+        temporary = _temporary_of(copy, copy)
+    except FileNotFoundError:  # no index yet, or removed by another process
+        return
+    try:
+        options = ("-q", "--refresh", "--unmerged", "--ignore-missing", "--ignore-submodules")
+        look(places, "update-index", *options, index_file=temporary, fine=(0, _NEEDS_UPDATE))
+        temporary.replace(copy)
+    finally:
+        for leftover in (temporary, temporary.with_name(f"{temporary.name}.lock")):
+            leftover.unlink(missing_ok=True)
+
+
+def _temporary_of(source: Path, copy: Path) -> Path:
+    """A temporary file with the content and the time of `source`. git takes a lock beside an index
+    that it writes: each process has its own.
+    """
+    temporary = copy.with_name(f".{copy.name[:50]}.{os.urandom(6).hex()}.tmp")
+    try:
+        with source.open("rb") as opened, temporary.open("xb") as out:
+            permissions.adjust(out.fileno(), temporary)
+            # Its time first: what is written meanwhile replaces the file, so the content fits.
+            written = os.fstat(opened.fileno()).st_mtime_ns
+            shutil.copyfileobj(opened, out)
+        os.utime(temporary, ns=(written, written))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def changed(places: Places, copy: Path, pathspecs: Sequence[str]) -> dict[str, str] | None:
+    """Which files are not as the index has them, with git's status (`M`, `D`, `T`, `A`, `U`).
+
+    `M` may be wrong where only the times of a file differ, until `refresh`. None: the copy was
+    removed meanwhile, or was damaged and is removed now. Raises as `beside.fields`.
+    """
+    seen = file_stamp(copy)
+    arguments = ("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all", "--", *pathspecs)
+    try:
+        listed = fields(places, *arguments, most=4 * MOST_FILES, index_file=copy)
+    except GitFailed:
+        fields(places, *arguments, most=4 * MOST_FILES)  # raises if the copy is not what is wrong
+        copy.unlink(missing_ok=True)  # it is written without waiting for the disk: a power cut tears it
+        return None
+    found = changed_files(listed)
+    # git takes a missing index for an empty one.
+    removed = (seen is None or file_stamp(copy) is None) and (places.git_dir / "index").exists()
+    return None if removed else found
+
+
+def settle(copy: Path, seen: FileStamp | None, now: int, newest: int) -> None:
+    """Spare git to compare again what was unchanged when it looked after `now`, by `clock`.
+
+    `seen`: the copy's stamp before that. `newest`: the time of the newest file that is changed:
+    with the copy's own second it may be one that only its content tells.
+    """
+    if seen is None:
+        return
+    inode, _, written, made = seen
+    if written % _SECOND == _SETTLED or now // _SECOND <= made // _SECOND or newest // _SECOND >= written // _SECOND:
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(copy, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_ino == inode:
+                settled = now // _SECOND * _SECOND + _SETTLED
+                os.utime(descriptor, ns=(settled, settled))
+        finally:
+            os.close(descriptor)

@@ -37,13 +37,13 @@ def commit(path: Path, ref: str) -> CodeCommit:
         raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
     _require_own_configuration(path)
     places = None if bare.text.strip() == "true" else locate(path)
-    found = _asked(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    found = _answer(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not found or ref.startswith("-"):
         raise GitReferenceMissing(
             f"{ref!r} names no commit of {path}.", hint=f"git -C '{path}' log --oneline --all", ref=ref, path=str(path)
         )
-    head = _asked(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    branch = _asked(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
+    head = _answer(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    branch = _answer(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
     return CodeCommit(found, branch or None, _origin(path), places)
 
 
@@ -83,9 +83,9 @@ def origin(places: Places) -> str:
 
 
 def _origin(path: Path) -> str:
-    return _CREDENTIALS.sub(r"\1", _asked(path, "config", "--get", "remote.origin.url"))
+    return _CREDENTIALS.sub(r"\1", _answer(path, "config", "--get", "remote.origin.url"))
 
 
-def _asked(path: Path, *arguments: str) -> str:
+def _answer(path: Path, *arguments: str) -> str:
     done = git_in(path, *arguments)
     return done.text.strip() if done.returncode == 0 else ""

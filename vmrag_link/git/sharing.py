@@ -78,7 +78,7 @@ def too_open(places: Places) -> list[Path]:
 
 
 def _more_open(folders: Iterable[Path], mode: int) -> list[Path]:
-    """Those that give group or others more than `mode` does."""
+    """The paths that give group or others more than `mode` does."""
     return [each for each in folders if each.stat().st_mode & _OTHERS & ~mode]
 
 

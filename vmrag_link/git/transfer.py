@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import credentials, heads, remote_errors
+from vmrag_link.git import credentials, heads, remotes
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
@@ -136,7 +136,7 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         return tip(places, into)
     if _NO_REF in done.complaint:
         return None
-    raise remote_errors.of_answer(peer.where, done)
+    raise remotes.of_answer(peer.where, done)
 
 
 def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str) -> None:
@@ -147,7 +147,7 @@ def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str)
     fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
     done = _talk(places, peer, "fetch", *fixed, *options, "--", peer.where, *commits)
     if done.returncode != 0:
-        raise remote_errors.of_answer(peer.where, done)
+        raise remotes.of_answer(peer.where, done)
 
 
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
@@ -167,7 +167,7 @@ def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = No
     """Commits by the refs of the other side."""
     done = _talk(places, peer, "ls-remote", "--quiet", *what, within=within)
     if done.returncode != 0:
-        raise remote_errors.of_answer(peer.where, done)
+        raise remotes.of_answer(peer.where, done)
     lines = (line.partition("\t") for line in done.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
@@ -191,7 +191,7 @@ def push(
         except RemoteMoved as again:
             if advertised(places, peer, ref) != expected:
                 raise
-            raise remote_errors.stuck(peer.where, ref, str(again.details["told"])) from again
+            raise remotes.stuck(peer.where, ref, str(again.details["told"])) from again
 
 
 def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> bool:
@@ -204,7 +204,7 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | 
     done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
         return not any(line.startswith(_UP_TO_DATE) for line in done.text.splitlines())
-    raise remote_errors.of_push(peer.where, ref, done, content)
+    raise remotes.of_push(peer.where, ref, done, content)
 
 
 def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:

@@ -1,15 +1,17 @@
-"""What files were and are in commits and in git's index: blobs, by path from the top.
+"""The blobs that files were and are, in commits and in git's index, by path from the top; and where
+files went that are gone, as git detects renames.
 
 Nothing is fetched: what a partial clone does not have counts as not there.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link.git.run import failure, git
+from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 from vmrag_link.proc import Finished
 
@@ -32,43 +34,43 @@ def versions(places: Places, commit: str, paths: Collection[str]) -> dict[str, l
     found: dict[str, dict[str, None]] = {}
     asked = list(paths)
     for start in range(0, len(asked), _PATHS):
-        for path, blobs in _raw(_asked(places, "log", *_RAW, *options, "--", *asked[start : start + _PATHS])):
+        for path, blobs in _raw(_run(places, "log", *_RAW, *options, "--", *asked[start : start + _PATHS])):
             found.setdefault(path, {}).update(dict.fromkeys(blobs))
     return {path: [*blobs] for path, blobs in found.items()}
 
 
 def staged(places: Places, *, index_file: Path | None = None) -> dict[str, str]:
     """The files of the coming commit that differ from HEAD."""
-    done = _asked(places, "diff", "--cached", *_RAW, index_file=index_file)
+    done = _run(places, "diff", "--cached", *_RAW, index_file=index_file)
     return {path: blobs[0] for path, blobs in _raw(done) if blobs}
 
 
 def unstaged(places: Places, path: str, *, index_file: Path | None = None) -> bool:
     """Whether a file is there that is not what the index has, or that git does not track."""
-    listed = _asked(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
+    listed = _run(places, "ls-files", "--modified", "--others", "-z", "--", path, index_file=index_file)
     return bool(listed.stdout) and (places.top / path).is_file()
 
 
 def staged_file(places: Places, path: str, *, index_file: Path | None = None) -> bytes | None:
     """What the index has of a file; None for none, or one in conflict."""
-    entries = _asked(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
+    entries = _run(places, "ls-files", "--stage", "-z", "--", path, index_file=index_file).stdout.split(b"\0")
     blobs = [each.split()[1].decode() for each in entries if each.split()[2:3] == [b"0"]]
     return dict(contents(places, blobs)).get(blobs[0]) if blobs else None
 
 
 def between(places: Places, before: str, after: str) -> set[str]:
     """The paths of the files that differ between two commits."""
-    return {path for path, _ in _raw(_asked(places, "diff-tree", "-r", *_RAW, before, after))}
+    return {path for path, _ in _raw(_run(places, "diff-tree", "-r", *_RAW, before, after))}
 
 
 def touched(places: Places, *reached: str) -> set[str]:
     """The paths of the files that commits change; `reached`: which, as `git log` takes them."""
-    return {path for path, _ in _raw(_asked(places, "log", *_RAW, "--format=", "-m", *reached, "--"))}
+    return {path for path, _ in _raw(_run(places, "log", *_RAW, "--format=", "-m", *reached, "--"))}
 
 
 def tree(places: Places, commit: str) -> dict[str, str]:
     """The files of a commit's tree."""
-    listed = _asked(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
+    listed = _run(places, "ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
     found = (each.partition(b"\t") for each in listed if each)
     return {os.fsdecode(path): about.split()[2].decode() for about, _, path in found if about[:6].decode() in _FILES}
 
@@ -76,14 +78,14 @@ def tree(places: Places, commit: str) -> dict[str, str]:
 def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The blobs that are here, as far as they have at most `MOST_BYTES` together."""
     asked = dict.fromkeys(blobs)
-    sizes = _asked(places, "cat-file", "--batch-check", stdin=_lines(asked)).text.splitlines()
+    sizes = _run(places, "cat-file", "--batch-check", stdin=_lines(asked)).text.splitlines()
     left, wanted = MOST_BYTES, list[str]()
     for line in sizes:
         match line.split(" "):
             case [name, "blob", size] if int(size) <= left:
                 left -= int(size)
                 wanted.append(name)
-    answer = _asked(places, "cat-file", "--batch", stdin=_lines(wanted)).stdout
+    answer = _run(places, "cat-file", "--batch", stdin=_lines(wanted)).stdout
     at = 0
     for name in wanted:
         start = answer.index(b"\n", at) + 1
@@ -95,12 +97,12 @@ def contents(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]
 def converted_on_checkout(places: Places, paths: Sequence[str]) -> set[str]:
     """Which of these files git changes on checkout by more than line ends (`filter`, encodings)."""
     asked = b"".join(os.fsencode(each) + b"\0" for each in paths)
-    said = _asked(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
+    said = _run(places, "check-attr", "-z", "--stdin", *_CHANGES_CONTENT, stdin=asked).stdout.split(b"\0")
     answers = zip(said[::3], said[2::3], strict=False)  # path, attribute, value
     return {os.fsdecode(path) for path, value in answers if value not in (b"unspecified", b"unset")}
 
 
-def _asked(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> Finished:
+def _run(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> Finished:
     # A repository that a stranger packed must not name a program: core.fsmonitor would be one.
     options = ("--literal-pathspecs", "--no-optional-locks", "-c", "core.fsmonitor=false")
     done = git(places, *options, *arguments, stdin=stdin, index_file=index_file, extra={"GIT_NO_LAZY_FETCH": "1"})
@@ -123,3 +125,49 @@ def _raw(done: Finished) -> Iterator[tuple[str, list[str]]]:
 
 def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}\n" for name in names).encode()
+
+
+_MOST = 32
+"""Commits that are compared with: files that went one by one, each in its own, cost one each."""
+
+
+def renamed(places: Places, gone: Collection[str]) -> dict[str, str]:
+    """The paths of today of these paths that are gone, from the top of the work tree.
+
+    The index counts as today: `git mv` says it there, and `mv` alone says it after `git add`. A
+    file that was removed in a commit is looked for by what it was right before. Raises `GitFailed`.
+    """
+    found: dict[str, str] = {}
+    left = set(gone)
+    for before in _states_with(places, left):
+        for old, new in _compared(places, before):
+            if old in left:
+                found[old] = new
+                left.remove(old)
+        if not left:
+            break
+    return found
+
+
+def _states_with(places: Places, paths: Collection[str]) -> Iterator[str]:
+    """Commits that had some of the paths: HEAD, then those before each removal, newest first.
+
+    The paths may get fewer meanwhile.
+    """
+    if git(places, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
+        return  # no commit yet
+    yield "HEAD"
+    asked = "".join(f"{line}\n" for line in ("HEAD", "--", *paths))
+    # What a merge removed, one of its parents had removed. The names are no patterns.
+    options = ("--no-merges", "--diff-filter=D", "--no-renames", "--name-only", "-z", "--format=%x01%H", "--stdin")
+    said = demand(places, "--literal-pathspecs", "log", *options, stdin=asked.encode()).text if paths else ""
+    removals = (each.split("\0") for each in said.split("\1") if each)
+    states = (f"{commit}^" for commit, *names in removals if any(name.strip("\n") in paths for name in names))
+    yield from itertools.islice(states, _MOST)
+
+
+def _compared(places: Places, before: str) -> Iterator[tuple[str, str]]:
+    """The renames from a commit to the index."""
+    options = ("--cached", "-M", "--diff-filter=R", "--name-status", "-z", "--no-ext-diff", "--ignore-submodules")
+    said = demand(places, "diff", *options, before, "--").text.split("\0")
+    yield from zip(said[1::3], said[2::3], strict=False)  # a score, the old path, the new one

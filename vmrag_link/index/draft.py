@@ -18,12 +18,11 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import no_space, unusable
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import flat_files, keywords, seal
 from vmrag_link.index import view as views
 from vmrag_link.index.reader import IndexReader, Key
 from vmrag_link.index.segment import CutDocument, SegmentWriter, is_full
-from vmrag_link.index.verify import FORMAT
-from vmrag_link.index.view import CountedSegment, IndexedCollection, IndexView
+from vmrag_link.index.view import FORMAT, CountedSegment, IndexedCollection, IndexView
 from vmrag_link.index.views import Segments, segments_of
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.paths import fsync, size_of
@@ -47,7 +46,7 @@ class ChunkedDocument(Record, frozen=True):
 
 
 class Size(NamedTuple):
-    """Of a part: documents and chunks that count, and slots of its segment."""
+    """The size of a part: documents and chunks that count, and slots of its segment."""
 
     documents: int
     chunks: int
@@ -148,7 +147,7 @@ class Draft:
         return self._reader.headers()
 
     def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
-        """Those of these documents that are in the view that it is derived from."""
+        """The headers of these documents, as far as the view has them that this is derived from."""
         return self._reader.headers_of(keys)
 
     def count(self) -> int:
@@ -221,7 +220,7 @@ class Draft:
         rows = [vector for each in documents for vector in each.vectors]
         entries = [CutDocument(each.document.header, [chunk.text for chunk in each.chunks]) for each in documents]
         kept = dict(enumerate(rows)) if keep_floats else None
-        self._write(collection, entries, vectors.quantise(b"".join(rows)), kept)
+        self._write(collection, entries, flat_files.quantise(b"".join(rows)), kept)
         return len(rows)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
@@ -239,7 +238,7 @@ class Draft:
             self.remove(collection, [doc_id for _, doc_id in keys])
             entries = [CutDocument(headers[key], [texts[places[key].start]]) for key in keys]
             new = [given[doc_id] for _, doc_id in keys]
-            self._write(collection, entries, vectors.quantise(b"".join(new)), dict(enumerate(new)))
+            self._write(collection, entries, flat_files.quantise(b"".join(new)), dict(enumerate(new)))
         self._given = True
 
     def _write(

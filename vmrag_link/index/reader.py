@@ -17,12 +17,11 @@ from typing import NamedTuple, Self
 import msgspec
 
 from vmrag_link.errors import unusable
-from vmrag_link.index import floats, keywords, lengths
+from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
 from vmrag_link.index.manifest import PlacedDocument
 from vmrag_link.index.segment import Segment
-from vmrag_link.index.verify import segments_beside
-from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView
+from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
 from vmrag_link.models import DocumentHeader
 
 Key = tuple[str, str]
@@ -149,7 +148,7 @@ class IndexReader:
         return {header.key: header for name in self.collections for header, _ in self.placed(name)}
 
     def headers_of(self, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:
-        """Those of the given documents that the index holds."""
+        """The headers of the given documents that the index holds."""
         return {key: _header(key[0], each) for key, (_, each) in self._find(keys).items()}
 
     def rows_of(self, keys: Iterable[Key]) -> dict[Key, range]:
@@ -260,16 +259,16 @@ class IndexReader:
         found: dict[int, bytes] = {}
         for number, some in _by(keywords.piece_of, rows).items():
             held = self._by_row[number]
-            content = held.segment.mapped(floats.file_name(held.piece.id))
+            content = held.segment.mapped(flat_files.floats_name(held.piece.id))
             size = self.collections[held.collection].collection.embedding_dimensions
-            kept = floats.found(content, map(keywords.slot_of, some), dimensions=size)
+            kept = flat_files.find_floats(content, map(keywords.slot_of, some), dimensions=size)
             found |= {held.first_row + slot: row for slot, row in kept.items()}
         return found
 
     # -- words -------------------------------------------------------------------------------------
 
     def lengths(self, collection: str) -> dict[int, Sequence[int]]:
-        """What `lengths.numbers` gives, by piece (`keywords.piece_of`)."""
+        """What `flat_files.numbers` gives, by piece (`keywords.piece_of`)."""
         return {
             keywords.piece_of(held.first_row): held.segment.lengths(held.piece.id, slots=held.piece.slots)
             for held in self.pieces(collection)
@@ -284,7 +283,7 @@ class IndexReader:
             if piece not in numbers:
                 held = self._by_row[piece]
                 numbers[piece] = held.segment.lengths(held.piece.id, slots=held.piece.slots)
-            total += numbers[piece][lengths.NUMBERS * keywords.slot_of(each.start) + lengths.DOCUMENT]
+            total += numbers[piece][flat_files.NUMBERS * keywords.slot_of(each.start) + flat_files.DOCUMENT]
         return total
 
     def occurrences(
@@ -306,7 +305,7 @@ class IndexReader:
 
 
 def _alive(held: OpenPiece, rows: Sequence[int]) -> Sequence[int]:
-    """Those of a segment's rows, ascending, that a piece counts."""
+    """The rows of a segment, ascending, that a piece counts."""
     first, dead = held.first_row, held.piece.dead
     some = rows[bisect.bisect_left(rows, first) : bisect.bisect_left(rows, first + held.piece.slots)]
     if not dead:

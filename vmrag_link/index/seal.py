@@ -100,7 +100,7 @@ def mismatch(folder: Path) -> str:
 
 
 def distrust(folder: Path) -> None:
-    """From now on the contents are looked at before they are served."""
+    """Look at the contents before they are served, from now on."""
     if (folder / PROVEN).exists():
         _write_proven(folder, b"")
 

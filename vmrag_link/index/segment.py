@@ -23,10 +23,9 @@ from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import unusable
-from vmrag_link.index import flat, floats, keywords, lengths, names, seal, vectors
+from vmrag_link.index import flat_files, keywords, seal
 from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.verify import FORMAT
-from vmrag_link.index.view import CollectionPiece
+from vmrag_link.index.view import FORMAT, CollectionPiece
 from vmrag_link.models import DocumentHeader, pieces_of
 from vmrag_link.thread_task import ThreadTask
 
@@ -43,7 +42,7 @@ def code_rows(entries: Iterable[CutDocument]) -> Iterator[tuple[str, str, str]]:
     for each in entries:
         pieces = pieces_of(each.header)
         for text, piece in zip(each.texts, pieces, strict=True):
-            yield text, *names.words_beside(each.header.doc_id, piece, text)
+            yield text, *keywords.words_beside(each.header.doc_id, piece, text)
 
 
 class Written(NamedTuple):
@@ -122,9 +121,11 @@ class SegmentWriter:
         self._adding = ThreadTask(
             lambda: self._add_words(collection, written.id, entries, rows_of_words, range(written.slots, slot))
         )
-        vectors.append(self.folder, written.id, rows)
+        flat_files.append_vectors(self.folder, written.id, rows)
         if kept:
-            floats.write(self.folder, written.id, {written.slots + number: row for number, row in kept.items()})
+            flat_files.write_floats(
+                self.folder, written.id, {written.slots + number: row for number, row in kept.items()}
+            )
 
     def _add_words(
         self,
@@ -138,7 +139,7 @@ class SegmentWriter:
         keywords.add(self._words, ((row, *each) for row, each in zip(rows, words, strict=True)))
         counts = keywords.token_counts(self._words, rows)
         tokens = iter(counts)
-        lengths.append(self.folder, number, ([next(tokens) for _ in each.texts] for each in entries))
+        flat_files.append_lengths(self.folder, number, ([next(tokens) for _ in each.texts] for each in entries))
         written = self._written[collection]
         self._written[collection] = written._replace(tokens=written.tokens + sum(counts))
 
@@ -150,8 +151,10 @@ class SegmentWriter:
         slots = {each.doc_id: each.first for each in self._manifest.find(written.id, given)} if written else {}
         if written and slots:
             rows = {slot: given[doc_id] for doc_id, slot in slots.items()}
-            vectors.replace(self.folder, written.id, {slot: vectors.quantise(row) for slot, row in rows.items()})
-            floats.write(self.folder, written.id, rows)
+            flat_files.replace_vectors(
+                self.folder, written.id, {slot: flat_files.quantise(row) for slot, row in rows.items()}
+            )
+            flat_files.write_floats(self.folder, written.id, rows)
         return given.keys() - slots.keys()
 
     def written(self) -> dict[str, Written]:
@@ -193,13 +196,16 @@ class SegmentWriter:
         """What is wrong with the numbers of a collection's vectors and lengths."""
         dimensions = self._dimensions[name]
         for what, file, row in (
-            ("vectors", vectors.file_name(each.id), dimensions),
-            ("lengths", lengths.file_name(each.id), lengths.ROW),
+            ("vectors", flat_files.vectors_name(each.id), dimensions),
+            ("lengths", flat_files.lengths_name(each.id), flat_files.ROW),
         ):
-            size = flat.size(self.folder / file)
+            size = flat_files.size(self.folder / file)
             if size != each.slots * row:
                 return f"the {what} of {name!r} have {size} bytes, which are not those of {each.slots} rows"
-        if flat.size(self.folder / floats.file_name(each.id)) > each.slots * dimensions * floats.FLOAT32:
+        if (
+            flat_files.size(self.folder / flat_files.floats_name(each.id))
+            > each.slots * dimensions * flat_files.FLOAT32
+        ):
             return f"{name!r} has more vectors as float32 than its {each.slots} rows"
         return ""
 
@@ -230,8 +236,8 @@ class Segment:
         _ = self.manifest.chunks(), keywords.count(self.words)  # SQLite opens a file with the first statement
         for number in pieces:
             self.vectors(number)
-            self.mapped(lengths.file_name(number))
-            self.mapped(floats.file_name(number))
+            self.mapped(flat_files.lengths_name(number))
+            self.mapped(flat_files.floats_name(number))
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -247,15 +253,15 @@ class Segment:
 
     def vectors(self, number: int) -> mmap.mmap | bytes:
         """The vectors of a collection, one behind the other."""
-        return self.mapped(vectors.file_name(number))
+        return self.mapped(flat_files.vectors_name(number))
 
     def lengths(self, number: int, *, slots: int) -> Sequence[int]:
-        """As `lengths.numbers`."""
-        return lengths.numbers(self.mapped(lengths.file_name(number)), slots=slots)
+        """As `flat_files.numbers`."""
+        return flat_files.numbers(self.mapped(flat_files.lengths_name(number)), slots=slots)
 
     def mapped(self, name: str) -> mmap.mmap | bytes:
         """A file of rows; empty where none was written."""
         if name not in self._maps:
             path = self.folder / name
-            self._maps[name] = flat.mapped(path) if path.exists() else b""
+            self._maps[name] = flat_files.mapped(path) if path.exists() else b""
         return self._maps[name]

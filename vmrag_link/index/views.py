@@ -21,7 +21,7 @@ from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, lock_of
-from vmrag_link.index.verify import SUFFIX, problem_of
+from vmrag_link.index.view import SUFFIX, problem_of
 from vmrag_link.models import Record
 
 MOST_SPARE = 100

@@ -20,8 +20,7 @@ from typing import Literal
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index.directories import remove
-from vmrag_link.index.verify import SUFFIX, problem_of
-from vmrag_link.index.view import has_given_vectors
+from vmrag_link.index.view import SUFFIX, has_given_vectors, problem_of
 
 Standing = Literal["current", "behind", "gone"]
 """Whether a copy holds all documents that are stored, not yet some, or nothing that can be used."""

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.index import lengths
+from vmrag_link.index import flat_files
+from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
-from vmrag_link.index.lengths import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.view import IndexedCollection
 
 K1, B = 1.2, 0.75
@@ -54,7 +54,7 @@ class Corpus(NamedTuple):
 class WordScores:
     """The scores of a collection's chunks by the words of a query.
 
-    `numbers`: what `lengths.numbers` gives, by piece. The loops hold no calls: a query of common
+    `numbers`: what `flat_files.numbers` gives, by piece. The loops hold no calls: a query of common
     words goes through them ten thousand times.
     """
 
@@ -86,7 +86,7 @@ class WordScores:
 
     def of(self, row: int) -> int:
         """The score of any chunk, in billionths."""
-        document = self._documents.get(lengths.first_row(self._lengths, row), 0.0)
+        document = self._documents.get(flat_files.first_row(self._lengths, row), 0.0)
         return round((self._chunks.get(row, 0.0) + self._document_weight * document) * BILLION)
 
     @property

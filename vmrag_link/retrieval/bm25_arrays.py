@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
-from vmrag_link.index.lengths import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.retrieval.bm25 import BILLION, Corpus, WordScores
 
 Floats = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.index import keywords, names
+from vmrag_link.index import keywords
 from vmrag_link.models import IndexedPiece
 from vmrag_link.retrieval.narrowing import dotted
 
@@ -100,7 +100,7 @@ class CodeQuestion:
         self._named = frozenset(self.names)
         self._named_alike = frozenset(map(_in_small_letters, self.names if self.is_name else ()))
         self._parts = sorted({len(each) for each in self.names})
-        found = names.words_of([text])
+        found = keywords.words_of([text])
         self.words = [each for each in sorted(found) if len(each) >= _SHORTEST and each not in keywords.STOP_WORDS]
         self._lengths = sorted({len(each) for each in self.words if len(each) >= _SHORTEST_PREFIX})
         self._whole = frozenset(self.words)
@@ -111,7 +111,7 @@ class CodeQuestion:
     def terms(self, text: str) -> list[list[str]]:
         """The words of the question, and the parts of those that are written as one."""
         found = keywords.words(text)
-        parts = [each for each in names.parts(text).lower().split() if each not in keywords.STOP_WORDS]
+        parts = [each for each in keywords.parts(text).lower().split() if each not in keywords.STOP_WORDS]
         more = [part for word in found if "_" in word for part in word.split("_") if part]
         asked = [*dict.fromkeys((*found, *parts, *more))][: keywords.MOST_WORDS]
         unique: dict[tuple[str, ...], None] = dict.fromkeys(map(tuple, keywords.terms_of(asked)))
@@ -227,7 +227,7 @@ def _shares(scores: Mapping[int, int], question: CodeQuestion, pieces: Mapping[i
     for row, (path, _, piece) in pieces.items():
         share = TOGETHER * together[path] // most if first[path] == row else 0
         if asked:
-            symbol = question.among(names.words_of([piece.symbol])) if piece.symbol else 0
+            symbol = question.among(keywords.words_of([piece.symbol])) if piece.symbol else 0
             share += IN_FILE_NAME * files[path] // asked + IN_SYMBOL * symbol // asked
         shares[row] = share
     return shares
@@ -235,7 +235,7 @@ def _shares(scores: Mapping[int, int], question: CodeQuestion, pieces: Mapping[i
 
 def _of_file(path: str, question: CodeQuestion) -> int:
     folders, _, name = path.rpartition("/")
-    return question.among(names.words_of([folders.rpartition("/")[2], names.stem(name)]))
+    return question.among(keywords.words_of([folders.rpartition("/")[2], keywords.stem(name)]))
 
 
 def _spread(scores: Mapping[int, int], pieces: Mapping[int, RankedPiece]) -> dict[int, int]:

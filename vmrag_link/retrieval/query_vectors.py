@@ -11,7 +11,7 @@ from vmrag_link import models
 from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache import EmbeddingCache, vectors_for
 from vmrag_link.errors import EmbeddingMismatch, IndexFailed
-from vmrag_link.index import vectors
+from vmrag_link.index import flat_files
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import content_hash
@@ -51,7 +51,7 @@ class QueryVectors:
     def _embed(self, model: Model, texts: list[str]) -> None:
         found = model.embed_queries(texts) if texts else []
         for text, vector in zip(texts, found, strict=True):
-            self._known.setdefault(text, {})[model.fingerprint] = vectors.quantise(vector)
+            self._known.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
 
     def stored_with(self, held: IndexedCollection) -> Model:
         """The model that made the collection's vectors.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vmrag_link.index import keywords, lengths, vectors
+from vmrag_link.index import flat_files, keywords
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, pieces_of
@@ -29,7 +29,7 @@ DEPTH = 100
 MOST_NAMED = 1_000
 """How many pieces of code with a name are looked at for one that declares it."""
 
-UNIT = vectors.SCALE**2
+UNIT = flat_files.SCALE**2
 """The score of two equal unit vectors."""
 
 Rows = Mapping[str, Sequence[int]]
@@ -129,7 +129,7 @@ class Ranker:
         return scores, fusion.UNIT
 
     def _piece(self, row: int) -> RankedPiece:
-        first = lengths.first_row(self._lengths, row)
+        first = flat_files.first_row(self._lengths, row)
         if first not in self._code:
             chunk = self._index.chunk(first)
             self._code[first] = chunk.doc_id, pieces_of(chunk)
@@ -188,7 +188,7 @@ class Ranker:
         kept: Scores = {}
         taken: Counter[int] = Counter()
         for row in sorted(scores, key=lambda row: (-scores[row], row)):  # within a document, rows are in its order
-            document = lengths.first_row(self._lengths, row)
+            document = flat_files.first_row(self._lengths, row)
             if taken[document] < number:
                 taken[document] += 1
                 kept[row] = scores[row]

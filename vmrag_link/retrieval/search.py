@@ -13,7 +13,7 @@ import msgspec
 
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid, unusable
-from vmrag_link.index import verify
+from vmrag_link.index import view
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
@@ -180,11 +180,11 @@ class Searcher:
             yield
         except sqlite3.Error as error:
             for each in self._folders:
-                verify.distrust(each)
+                view.distrust(each)
             raise unusable(self._folders[0], str(error)) from error
         except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
             for each in self._folders:
-                if problem := verify.mismatch(each):
+                if problem := view.mismatch(each):
                     raise unusable(each, problem) from error
             raise
 

@@ -61,8 +61,8 @@ class AttributeRule(NamedTuple):
 
 
 class TreeAttributes:
-    """Of files below the top. A rule counts more than those above it, and than those of the folders
-    around.
+    """The attributes of files below the top. A rule counts more than those above it, and than those
+    of the folders around.
 
     `files`: contents by path. `names`: which attributes matter. Raises `LimitExceeded` for too many
     rules.

@@ -1,17 +1,27 @@
 """Files of the work tree, read as a stranger may have left them: no link is followed in any part of
-a path, no pipe or device is waited for.
+a path, and no pipe or device is waited for.
+
+A file is named by what git would store of it, so that it has one name here and there. Line ends and
+encodings count as attributes and `core.autocrlf` say; no filter runs, and `ident` is not applied.
+Where git knows better, as with line ends that the index has already, the name is another one than
+git's: that costs one more look at an equal text. Whether a file is changed at all is asked of git.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from vmrag_link.conversion.limits import ContentUnreadable
+from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.file_stamp import FileStamp
+from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -96,3 +106,52 @@ class Disk:
 
 def _state(found: os.stat_result) -> FileState:
     return FileState(found.st_mode, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+
+
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_CONVERTING = ("true", "input", "yes", "on", "1")
+
+
+def stored_form(data: bytes, values: Mapping[str, Value], autocrlf: str) -> bytes:
+    """`values` of `attributes.FOR_STORING`. Raises `ContentUnreadable` for another encoding than is
+    stated.
+    """
+    encoding = values.get(ENCODING)
+    if isinstance(encoding, str):
+        data = in_utf8(data, encoding)
+    text = values.get(TEXT)
+    if text is None and EOL in values:
+        text = True
+    if text is True:
+        return _with_newlines(data)
+    guessed = text == "auto" or (text is None and autocrlf.lower() in _CONVERTING)
+    if guessed and b"\0" not in data and not _LONE_RETURN.search(data):
+        return _with_newlines(data)
+    return data
+
+
+def possible_forms(data: bytes, encoding: str) -> Iterator[bytes]:
+    """All that `stored_form` may give for these bytes, whatever attributes say of line ends.
+
+    Raises `ContentUnreadable`.
+    """
+    if encoding:
+        data = in_utf8(data, encoding)
+    yield data
+    if b"\r\n" in data:
+        yield _with_newlines(data)
+
+
+def in_utf8(data: bytes, encoding: str) -> bytes:
+    """Raises `ContentUnreadable`."""
+    name = encoding.upper().removesuffix("-BOM")
+    if name in ("UTF-8", "UTF8"):
+        return data
+    try:
+        return decode(data, name).encode()
+    except UnicodeEncodeError:
+        raise ContentUnreadable(f"is not {encoding}") from None
+
+
+def _with_newlines(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n")

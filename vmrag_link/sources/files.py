@@ -1,14 +1,22 @@
-"""Which files a source has, at a commit or in the work tree."""
+"""Which files a source has, at a commit or in the work tree, and what is remembered of the last
+list.
+
+What is remembered is derived; what is damaged is forgotten.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from vmrag_link.file_stamp import FileStamp
 from vmrag_link.models import Record
+from vmrag_link.paths import write_atomically
 
 
 class TreeFile(NamedTuple):
@@ -62,3 +70,75 @@ def token_of(listing: SourceListing) -> str:
     """Names what is listed, but for the number of untracked files: equal listings have one."""
     counted = msgspec.structs.replace(listing, untracked=0)
     return hashlib.sha256(msgspec.msgpack.encode(counted, order="deterministic")).hexdigest()
+
+
+_TICK = 50_000_000
+_COARSE = 2_000_000_000
+"""Nanoseconds within which two changes of a file may have one time; the other for disks that know
+seconds only.
+"""
+
+
+class ChangedFile(NamedTuple):
+    """A file that differs from the index: by git's status, or `?` where git does not track it.
+
+    `listed`: a source names it, or it holds attributes, so each change of it matters. `blob` is
+    empty for what was not read.
+    """
+
+    path: bytes
+    status: str
+    listed: bool
+    stamp: FileStamp | None
+    blob: str
+
+
+class Seen(Record, frozen=True):
+    """`question`: what was asked; `place`: which index, HEAD and configuration; `storing`: what
+    decided blobs. `at`: when, by the disk's clock, in nanoseconds, before a file was read.
+    """
+
+    question: str
+    place: str
+    storing: str
+    at: int
+    changed: list[ChangedFile]
+    token: str
+
+
+class StoredListing(Record, frozen=True):
+    """The listing that `token` names."""
+
+    token: str
+    listing: SourceListing
+
+
+def may_have_changed(stamp: FileStamp, at: int) -> bool:
+    """Whether a file with an unchanged stamp may be another one than when it was read after `at`:
+    git's racy rule.
+    """
+    coarse = not any(time % 1_000_000_000 for time in stamp[2:])
+    return max(stamp[2:]) >= at - (_COARSE if coarse else _TICK)
+
+
+def recall(cache: Path) -> Seen | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        return msgspec.msgpack.decode(cache.read_bytes(), type=Seen)
+    return None
+
+
+def recall_listing(cache: Path) -> StoredListing | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        return msgspec.msgpack.decode(_listing(cache).read_bytes(), type=StoredListing)
+    return None
+
+
+def remember(cache: Path, seen: Seen, listing: SourceListing) -> None:
+    """Raises OSError."""
+    stored = StoredListing(seen.token, listing)
+    write_atomically(_listing(cache), msgspec.msgpack.encode(stored), durable=False)
+    write_atomically(cache, msgspec.msgpack.encode(seen), durable=False)
+
+
+def _listing(cache: Path) -> Path:
+    return cache.with_name(f"{cache.name}.listing")

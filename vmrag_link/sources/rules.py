@@ -1,6 +1,8 @@
-"""Which files are no documents, by what is known of them without reading them.
+"""Which files are documents of a source, as far as that is known without reading them: by their
+paths, modes, attributes and sizes.
 
-A reason completes `PATH is left out: it …`.
+A path alone says it before git tracks the file, and after it is gone. A reason completes `PATH is
+left out: it …`.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ import functools
 import posixpath
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from vmrag_link.conversion.formats import by_suffix
-from vmrag_link.documents.doc_ids import MAX_ID, id_problem
+from vmrag_link.documents.import_base import MAX_ID, id_problem
 from vmrag_link.git.raw_changes import LINK, REGULAR, SUBMODULE
+from vmrag_link.settings import SourceSettings
+from vmrag_link.sources import wildmatch
 from vmrag_link.sources.attributes import DIFF, FILTER, GENERATED, TEXT, VENDORED, Value
 
 _LOCKS = frozenset(
@@ -109,3 +113,27 @@ def flaw_of_size(size: int, most: int) -> str:
 def folded(path: str) -> str:
     """Equal for paths that a file system may take for one."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path.casefold())
+
+
+def source_of(sources: Iterable[SourceSettings], path: str) -> SourceSettings | None:
+    """The first source that names a path, which its name does not keep from being a document."""
+    return next((each for each in sources if _takes(each, path)), None)
+
+
+def is_named(source: SourceSettings, path: str) -> bool:
+    """Whether a source names a path, whatever becomes of it then."""
+    named = any(_matches(each, path) for each in source.paths)
+    return named and not any(_matches(each, path) for each in source.exclude)
+
+
+def _takes(source: SourceSettings, path: str) -> bool:
+    flaw = flaw_of_name(path) or flaw_of_kind(path, source.kind, by_hand=False)
+    return is_named(source, path) and not flaw
+
+
+def _matches(pathspec: str, path: str) -> bool:
+    """As git's `glob` magic has it: a folder means all that is in it."""
+    below = f"{pathspec.rstrip('/')}/"
+    if path == pathspec or path.startswith(below):
+        return True
+    return wildmatch.translate(pathspec).fullmatch(wildmatch.as_bytes(path)) is not None

@@ -11,20 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.git import blobs_here, configuration, own_index, raw_changes
+from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.objects import blob_name
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, memory, pathspecs
+from vmrag_link.sources import attributes, files, pathspecs
 from vmrag_link.sources.attributes import TreeAttributes
-from vmrag_link.sources.commit_tree import attribute_contents, empty_tree
-from vmrag_link.sources.disk import Disk, FileState
-from vmrag_link.sources.files import SourceListing
-from vmrag_link.sources.memory import ChangedFile, Seen, StoredListing
-from vmrag_link.sources.selection import Candidate, Uncommitted, select
-from vmrag_link.sources.stored_form import stored_form
-from vmrag_link.sources.untracked import untracked_count, untracked_files
+from vmrag_link.sources.disk import Disk, FileState, stored_form
+from vmrag_link.sources.files import ChangedFile, Seen, SourceListing, StoredListing
+from vmrag_link.sources.pathspecs import untracked_count, untracked_files
+from vmrag_link.sources.selection import Candidate, Uncommitted, attribute_contents, empty_tree, select
 
 UNTRACKED = "?"
 """The status of a file that git does not know, beside git's own."""
@@ -49,7 +46,7 @@ class Before(NamedTuple):
 class Survey:
     """Files are looked at by `disk`. Raises as `beside.look`, and `HistoryMissing`.
 
-    `copy`: of the index, for `own_index`. `commit`: HEAD's, None before the first one.
+    `copy`: of the index, for `raw_changes`. `commit`: HEAD's, None before the first one.
     """
 
     def __init__(
@@ -124,16 +121,18 @@ class Survey:
         if not read:
             return True
         self._attributes()
-        return all((self._stated.get(path) or self._named(path, max_bytes)[1]) == blob for path, blob in read.items())
+        return all(
+            (self._stated.get(path) or self._read_file(path, max_bytes)[1]) == blob for path, blob in read.items()
+        )
 
     def _look(self) -> dict[str, str] | None:
         """Which files differ from the index. Times alone make no difference: the copy learns."""
         wanted = pathspecs.looked_at(self._sources)
-        statuses = own_index.changed(self._places, self._copy, wanted)
+        statuses = raw_changes.changed(self._places, self._copy, wanted)
         if statuses is None or not any(self._is_news(path) for path, status in statuses.items() if status == _MODIFIED):
             return statuses
-        own_index.refresh(self._places, self._copy)
-        return own_index.changed(self._places, self._copy, wanted)
+        raw_changes.refresh(self._places, self._copy)
+        return raw_changes.changed(self._places, self._copy, wanted)
 
     def _is_news(self, path: str) -> bool:
         known, state = self._known.get(path), self._disk.state(path)
@@ -205,12 +204,12 @@ class Survey:
             and state
             and seen.storing == self.storing
             and known.stamp == state.stamp
-            and not memory.may_have_changed(state.stamp, seen.at)
+            and not files.may_have_changed(state.stamp, seen.at)
         ):
             return state, known.blob, state.size, ""
-        return self._named(path, max_bytes)
+        return self._read_file(path, max_bytes)
 
-    def _named(self, path: str, max_bytes: int) -> tuple[FileState | None, str, int, str]:
+    def _read_file(self, path: str, max_bytes: int) -> tuple[FileState | None, str, int, str]:
         """The file as it is now: state, blob, size, and why there is none."""
         try:
             data, state = self._disk.read(path, max_bytes)
@@ -223,7 +222,9 @@ class Survey:
         return state, blob_name(stored, like=self._like), len(stored), ""
 
     def _attributes(self) -> TreeAttributes:
-        """Of the files that git tracks, as they stand; of one that is not there, the index's."""
+        """The attributes of the files that git tracks, as they stand; of one that is not there, the
+        index's.
+        """
         contents: dict[str, bytes] = {}
         blobs: dict[str, str] = {}
         for entry in raw_changes.entries(self._places, (attributes.PATHSPEC,)):
@@ -253,10 +254,10 @@ class Survey:
         stored = self._before.stored
         known = {each.blob: each.size for files in stored.listing.files.values() for each in files} if stored else {}
         asked = dict.fromkeys(blobs)
-        return known | blobs_here.sizes(self._places, [blob for blob in asked if blob not in known])
+        return known | beside.sizes(self._places, [blob for blob in asked if blob not in known])
 
     def _removed(self, entries: Iterable[Iterable[IndexEntry]], staged: Mapping[str, RawChange]) -> set[str]:
-        """Those of HEAD's files that are not there, or that git does not track any more."""
+        """The files of HEAD that are not there, or that git does not track any more."""
         found = set()
         absent = {_DELETED, _UNMERGED} & set(self._statuses.values())
         for entry in (each for some in entries for each in some) if absent else ():

@@ -33,13 +33,15 @@ class PatternInvalid(ValueError):
 
 
 def as_bytes(text: str) -> str:
-    """With a character for each byte, because git's `?` is a byte."""
+    """The text with a character for each byte, because git's `?` is a byte."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 @lru_cache(maxsize=4096)
 def translate(pattern: str) -> re.Pattern[str]:
-    """For `fullmatch` of a path as `as_bytes` gives it, from the folder of the pattern."""
+    """A regular expression for `fullmatch` of a path as `as_bytes` gives it, from the folder of the
+    pattern.
+    """
     try:
         return re.compile(_translated(as_bytes(pattern).removeprefix("/").split("/")), re.DOTALL)
     except (PatternInvalid, re.error):

@@ -1,7 +1,7 @@
 """Which files the sources have in the work tree: tracked ones, as they stand on the disk.
 
 git is asked beside the person's own commands: the index is read and neither refreshed nor locked.
-What differs from it is found by a copy (`git.own_index`), and hashed here once for each change.
+What differs from it is found by a copy (`git.raw_changes`), and hashed here once for each change.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.errors import GitBusy
 from vmrag_link.file_stamp import file_stamp
-from vmrag_link.git import beside, configuration, own_index
+from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.heads import head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import memory, pathspecs
+from vmrag_link.sources import files, pathspecs
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.files import SourceListing, token_of
-from vmrag_link.sources.memory import Seen
+from vmrag_link.sources.files import Seen, SourceListing, token_of
+from vmrag_link.sources.pathspecs import untracked_count, untracked_files
 from vmrag_link.sources.survey import UNTRACKED, Before, Survey
-from vmrag_link.sources.untracked import untracked_count, untracked_files
 
 __all__ = ["in_work_tree", "unchanged", "untracked_count"]
 
@@ -50,23 +49,23 @@ def in_work_tree(
     `GitBusy` while git goes on writing the index.
     """
     token = unchanged(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    if token and (stored := memory.recall_listing(cache)) and stored.token == token:
+    if token and (stored := files.recall_listing(cache)) and stored.token == token:
         return stored.listing
     question = _question(sources, max_bytes, untracked=untracked)
-    known, before = memory.recall(cache), memory.recall_listing(cache)
+    known, before = files.recall(cache), files.recall_listing(cache)
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
         if not where.copy.exists():
-            own_index.make(places, where.copy)
+            raw_changes.make(places, where.copy)
         permissions.make_folder(cache.parent)
-        at = own_index.clock(cache.parent)
+        at = raw_changes.clock(cache.parent)
         with Disk(places.top) as disk:
             survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(at, known, before))
             listing = survey.listing(max_bytes=max_bytes, untracked=untracked)
             if listing is None or _where(places, cache, question) != where:
                 continue
             changed = survey.changed_files()
-        memory.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
+        files.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
         return listing
     raise GitBusy("git goes on writing the index while the files of the sources are listed.", hint="Call again.")
 
@@ -80,7 +79,7 @@ def unchanged(
     One git process, and a look at each file that differs from the index; with `untracked` another
     one. None: something may have changed. Raises as `in_work_tree`.
     """
-    seen = memory.recall(cache)
+    seen = files.recall(cache)
     question = _question(sources, max_bytes, untracked=untracked)
     if seen is None or seen.question != question:
         return None
@@ -88,8 +87,8 @@ def unchanged(
     stamp = file_stamp(where.copy)
     if seen.place != where.name:
         return None
-    now = own_index.clock(cache.parent)
-    statuses = own_index.changed(places, where.copy, pathspecs.looked_at(sources))
+    now = raw_changes.clock(cache.parent)
+    statuses = raw_changes.changed(places, where.copy, pathspecs.looked_at(sources))
     if statuses is not None and untracked:
         statuses |= {path: UNTRACKED for named in untracked_files(places, sources) for path in named}
     if statuses != {os.fsdecode(each.path): each.status for each in seen.changed}:
@@ -99,17 +98,17 @@ def unchanged(
         pairs = [(each, state) for each, state in zip(seen.changed, states, strict=True) if each.listed]
         if any((state and state.stamp) != each.stamp for each, state in pairs):
             return None
-        doubtful = [each for each, state in pairs if state and memory.may_have_changed(state.stamp, seen.at)]
+        doubtful = [each for each, state in pairs if state and files.may_have_changed(state.stamp, seen.at)]
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None
-    own_index.settle(where.copy, stamp, now, max((state.newest for state in states if state), default=0))
+    raw_changes.settle(where.copy, stamp, now, max((state.newest for state in states if state), default=0))
     return seen.token
 
 
 class _Where(NamedTuple):
     """`name`: of index, HEAD and configuration together. `copy`: of this index, for this
-    configuration and question, because `own_index.settle` knows of no other files.
+    configuration and question, because `raw_changes.settle` knows of no other files.
     """
 
     name: str
@@ -121,7 +120,7 @@ def _where(places: Places, cache: Path, question: str) -> _Where:
     settings = [
         each for each in configuration.entries(places) if each.key.startswith(("core.", "filter.", "extensions."))
     ]
-    index = _digest(question, own_index.index_state(places), settings)
+    index = _digest(question, raw_changes.index_state(places), settings)
     commit = head(places).commit
     copy = cache.absolute().with_name(f"{cache.name}@{index[:24]}")
     return _Where(_digest(index, commit), copy, commit)

@@ -1,3 +1,3 @@
-"""From the pin to documents and index: `current` (is anything to do?), `target` (what should be),
-`provide` and `build` (its index), `apply` (go there).
+"""From the pin to documents and index: `binding` (is anything to do?), `target` (what should be),
+`build` (its index), `apply` (go there).
 """

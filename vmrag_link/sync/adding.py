@@ -12,9 +12,8 @@ from vmrag_link.embedding.cache import Counts, EmbeddingCache, vectors_for
 from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.draft import ChunkedDocument, Draft
-from vmrag_link.models import Chunk, Chunking, Collection, Document, content_hash
+from vmrag_link.models import Chunk, ChunkCounts, Chunking, Collection, Document, content_hash
 from vmrag_link.progress import Progress, Task
-from vmrag_link.sync.counts import ChunkCounts
 
 BATCH_CHUNKS = 1_000
 

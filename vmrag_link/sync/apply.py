@@ -14,17 +14,25 @@ from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Journal
-from vmrag_link.models import ChangeCounts, KbBranch, Record
+from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import current, lease, sentences
+from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.context import SyncContext
-from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.target import Attachment, State, Target, dirty_elsewhere, read_trigger, resolve
+from vmrag_link.sync.target import (
+    Attachment,
+    State,
+    Target,
+    dirty_elsewhere,
+    left_revision,
+    read_trigger,
+    resolve,
+    stay_behind,
+)
 
 ATTEMPTS = 5
 INDEX_LOCK_SECONDS = 2.0
@@ -65,7 +73,7 @@ def move(context: SyncContext) -> tuple[str, ...]:
     tree.
     """
     for _ in range(ATTEMPTS):
-        if current.is_applied(context.places, read_trigger(context.places)):
+        if bindings.is_applied(context.places, read_trigger(context.places)):
             return ()
         sharing.prepare(context.places)
         wait_for_git(context)
@@ -84,7 +92,7 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
 
     `rebuild`: with a view that is built anew, even if there is one.
     """
-    from vmrag_link.sync import eviction, provide
+    from vmrag_link.sync import build, eviction
 
     started = time.perf_counter()
     sharing.prepare(context.places)
@@ -96,9 +104,9 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
         if target.state != "pinned":
             return _stay(context, target)
         built = (
-            provide.rebuilt_view(context, target.revision)
+            build.rebuilt_view(context, target.revision)
             if rebuild
-            else provide.view(context, target.revision, bases=provide.bases(context, target))
+            else build.view(context, target.revision, bases=build.bases(context, target))
         )
         rebuild = False
         changes = _changes(context.engine, bound, target, built)
@@ -209,7 +217,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if current.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
+    if bindings.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
         # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
         # (`left_behind`).
         return target.attachment, ()
@@ -230,7 +238,7 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
         return "attached", (carried.note,)
     with context.engine.writing("move a branch", timeout=context.lock_timeout):
         context.engine.move_branch(branch.name, target.revision, expected=branch.head)
-    notes = (sentences.left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
+    notes = (left_revision(branch),) if _leaves_documents(context.engine, branch, target.revision) else ()
     return "attached", notes
 
 
@@ -268,7 +276,7 @@ def _documents_that_stay(context: SyncContext, target: Target) -> tuple[str, ...
         return ()
     if plumbing.kb_branch_of(context.places, before.branch) not in elsewhere:
         return ()
-    return (sentences.stay_behind(before.branch),)
+    return (stay_behind(before.branch),)
 
 
 def _restless(meanwhile: str) -> GitBusy:

@@ -1,13 +1,25 @@
-"""What a work tree stands at.
+"""What a work tree stands at, and whether that is current.
 
-`applied`: HEAD's name and the pin that the knowledge base followed; the shims compare it without
-starting Python. `workspace.json`: the index that answers. It is written after `applied`, because an
-index may take minutes to build.
+`applied` holds HEAD's name and the pin that the knowledge base followed:
+
+    refs/heads/main | detached
+    pin | nopin
+    <the pin's bytes, verbatim>
+
+The shims of git's hooks compare it with nothing but `read`, without starting Python: hence lines,
+and no JSON. `workspace.json` names the index that answers. It is written after `applied`, because
+an index may take minutes to build.
+
+A work tree is current when HEAD's name and the pin are as they were applied last, and the bound
+index stands at the pinned revision and verifies. Hooks, sync, queries and status all ask here. The
+shims answer the first half (`vmrag_hooks.shim_parts.SYNC`). An index that lags behind starts no
+Python there: the next query brings it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -15,10 +27,10 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.git.applied import decode_applied, encode_applied
+from vmrag_link.index.views import Views
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.sync.target import Trigger, pinned
+from vmrag_link.sync.target import Target, Trigger, pinned, read_trigger
 
 WORKSPACE = "workspace.json"
 BINDING_FORMAT: Literal[2] = 2
@@ -112,3 +124,72 @@ def _read(path: Path) -> Binding | None:
         return msgspec.json.decode(path.read_bytes(), type=Binding)
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return None
+
+
+DETACHED = b"detached"
+PIN = b"pin"
+NO_PIN = b"nopin"
+
+
+def encode_applied(symbolic: str | None, pin: bytes | None) -> bytes:
+    """`symbolic`: a full name such as `refs/heads/main`, None for a detached HEAD.
+
+    `pin`: None for no pin.
+    """
+    head = DETACHED if symbolic is None else os.fsencode(symbolic)
+    return b"\n".join((head, NO_PIN if pin is None else PIN, pin or b""))
+
+
+def decode_applied(data: bytes) -> tuple[str | None, bytes | None] | None:
+    """The pair that was encoded. None for any other bytes: then nothing counts as applied."""
+    head, _, rest = data.partition(b"\n")
+    kind, separator, pin = rest.partition(b"\n")
+    if not separator or not (head == DETACHED or head.startswith(b"refs/")):
+        return None
+    symbolic = None if head == DETACHED else os.fsdecode(head)
+    if kind == PIN:
+        return symbolic, pin
+    return (symbolic, None) if kind == NO_PIN and not pin else None
+
+
+Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
+
+
+def gap(places: Places, views: Views, trigger: Trigger, bound: Binding | None) -> Gap | None:
+    """What a work tree lacks to be current; None: it is current. `trigger`: HEAD's name and pin;
+    `bound`: its index.
+
+    `unbound`: no index was ever bound. `index_elsewhere`: it stands at another revision than the
+    pinned one. `index_unusable`: it does not verify. `moved`: HEAD or the pin is not what was
+    applied last. The first that holds is returned.
+    """
+    if bound is None:
+        return "unbound"
+    if pinned(places, trigger) not in (None, bound.revision):
+        return "index_elsewhere"
+    if views.problem(bound.revision):
+        return "index_unusable"
+    return None if is_applied(places, trigger) else "moved"
+
+
+def is_current(places: Places, views: Views) -> bool:
+    """Whether a sync has nothing to do."""
+    return gap(places, views, read_trigger(places), read(places)) is None
+
+
+def is_applied(places: Places, trigger: Trigger) -> bool:
+    """Whether the knowledge base has followed HEAD and the pin there; the index may be behind."""
+    return applied(places) == trigger
+
+
+def renamed(places: Places, trigger: Trigger) -> bool:
+    """Whether HEAD has another name than was applied last, and the pin is the same: where no
+    uncommitted documents are involved, hooks leave that to the next command.
+    """
+    before = applied(places)
+    return before is not None and before.pin == trigger.pin and before != trigger
+
+
+def is_pinned(target: Target, revision: str) -> bool:
+    """Whether what is read at `revision` is the knowledge that the checked-out code pins."""
+    return target.state == "pinned" and target.revision == revision

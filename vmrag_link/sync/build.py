@@ -6,21 +6,91 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import view as views
-from vmrag_link.index.verify import damaged_segments
-from vmrag_link.index.view import IndexView
-from vmrag_link.index.views import Views
-from vmrag_link.models import ChangeCounts, Record
-from vmrag_link.sync.counts import ChunkCounts
+from vmrag_link.index.view import IndexView, damaged_segments, problem_of_view
+from vmrag_link.index.views import RevisionView, Views, segments_of
+from vmrag_link.models import ChangeCounts, ChunkCounts, Record
+from vmrag_link.sync import binding as bindings
+from vmrag_link.sync.context import SyncContext
+from vmrag_link.sync.target import Target
 
 if TYPE_CHECKING:
     from vmrag_link.sync.indexer import Indexer, IndexUpdate
+
+
+def view(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
+    """A usable view of the revision; where there is none, or a damaged one, it is derived from the
+    nearest of `bases`.
+    """
+    problem = context.views.problem(revision)
+    if problem and context.views.path(revision).is_dir():
+        context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
+    return build_view(revision, engine=context.engine, kept=context.views, bases=bases, indexer=context.indexer)
+
+
+def rebuilt_view(context: SyncContext, revision: str) -> Built:
+    """A view that is built from the documents alone.
+
+    The one that it replaces answers until then; others that no work tree is bound to and that count
+    its segments go, too. Raises `Busy`.
+    """
+    replaced = segments_of(context.views.path(revision)).keys()
+    built = build_view(
+        revision,
+        engine=context.engine,
+        kept=context.views,
+        bases=[],
+        indexer=context.indexer,
+        instead=context.lock_timeout,
+    )
+    for path in context.views.newest():
+        if not replaced.isdisjoint(segments_of(path)):
+            context.views.discard(path, unless=lambda: bindings.bound_views(context.places))
+    return built
+
+
+def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
+    """Views to start from, the likeliest first. The listing costs nothing unless something has to
+    be built.
+
+    With a `target`, the working copy of its KB branch comes first if its documents were committed
+    as that revision.
+    """
+
+    def holding(each: RevisionView) -> Callable[[], contextlib.AbstractContextManager[str]]:
+        @contextlib.contextmanager
+        def hold() -> Iterator[str]:
+            with context.views.reading(each.path):
+                yield problem_of_view(each.path, revision=each.revision)
+
+        return hold
+
+    bound = bindings.read(context.places)
+    usable = context.views.all()
+    usable.sort(key=lambda each: bound is None or each.path.name != bound.view)
+    if target and (copy := _committed_working_copy(context, target)):
+        yield copy
+    yield from (Base(each.path, each.revision, holding(each)) for each in usable)
+
+
+def _committed_working_copy(context: SyncContext, target: Target) -> Base | None:
+    """The working copy whose uncommitted documents were committed as the target revision: it has
+    its chunks already.
+    """
+    if target.kb_branch is None or target.attachment != "attached":
+        return None
+    for parent in context.engine.info(target.revision).parents[:1]:
+        copy = context.working_copy(target.kb_branch.name, parent)
+        if copy.path.is_dir() and not copy.problem() and not copy.altered:
+            return Base(copy.path, parent, copy.reading)
+    return None
+
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100
@@ -64,7 +134,7 @@ class Stopwatch:
         return {**self._steps, "total": round(time.perf_counter() - self._start, 4)}
 
 
-def view(
+def build_view(
     revision: str,
     *,
     engine: Engine,

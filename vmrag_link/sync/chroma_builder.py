@@ -14,7 +14,7 @@ from vmrag_link.chroma.bindings import require_supported
 from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.open_index import OpenIndex, Vectors
 from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
-from vmrag_link.index import seal, verify
+from vmrag_link.index import seal, view
 from vmrag_link.progress import FOLLOWING, Progress
 from vmrag_link.sync import background
 from vmrag_link.sync.chroma_state import ChromaStores, Wanted
@@ -77,7 +77,7 @@ def _open(chroma: ChromaStores, wanted: Wanted) -> OpenIndex:
     Its lock is not held longer than this takes: who builds it again waits for nobody.
     """
     with chroma.views.reading(wanted.view):
-        if problem := chroma.views.problem(wanted.revision) or verify.mismatch(wanted.view):
+        if problem := chroma.views.problem(wanted.revision) or view.mismatch(wanted.view):
             raise _Dropped(f"the index does not verify: {problem}")
         return OpenIndex(wanted.view)
 

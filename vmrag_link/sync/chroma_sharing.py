@@ -77,7 +77,7 @@ class Sharing(NamedTuple):
         """The bound revisions of which nothing is known to be on the server or to have failed."""
         if self.address is None or self.mode == "off":
             return []
-        noted = self._noted()
+        noted = self._read_notes()
         return [each for each in self._bound() if self._key(each) not in noted and not self.views.problem(each)]
 
     def state(self) -> SharingState:
@@ -85,7 +85,7 @@ class Sharing(NamedTuple):
         bound = bindings.read(self.places)
         if self.address is None or self.mode == "off":
             return SharingState("off", self.address.shown if self.address else "")
-        found = self._noted().get(self._key(bound.revision)) if bound else None
+        found = self._read_notes().get(self._key(bound.revision)) if bound else None
         revision = bound.revision if bound else None
         if found is None:
             return SharingState("following", self.address.shown, revision)
@@ -96,7 +96,7 @@ class Sharing(NamedTuple):
     def note(self, revision: str, failure: NotShared | None) -> None:
         """Remember of a bound revision how it went; None: it is to be tried again."""
         names = {self._key(each) for each in self._bound()} | {self._key(revision)}
-        before = self._noted()
+        before = self._read_notes()
         after = {name: each for name, each in before.items() if name in names and name != self._key(revision)}
         if failure:
             after[self._key(revision)] = failure
@@ -123,13 +123,13 @@ class Sharing(NamedTuple):
     def _notes(self) -> Path:
         return self.places.builder / "shared.json"
 
-    def _noted(self) -> Mapping[str, NotShared]:
+    def _read_notes(self) -> Mapping[str, NotShared]:
         with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # then it is asked for again
             return msgspec.json.decode(self._notes.read_bytes(), type=dict[str, NotShared])
         return {}
 
 
-class Shelf(NamedTuple):
+class Publisher(NamedTuple):
     """What puts an index on a server: `engine` tells whose it is, `vectors` its float32 vectors."""
 
     engine: Engine
@@ -139,7 +139,7 @@ class Shelf(NamedTuple):
 
 
 @contextlib.contextmanager
-def contents_of(sharing: Sharing, revision: str, shelf: Shelf) -> Iterator[list[SharedContents]]:
+def contents_of(sharing: Sharing, revision: str, publisher: Publisher) -> Iterator[list[SharedContents]]:
     """The collections of a view as they are on a server.
 
     Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
@@ -149,25 +149,25 @@ def contents_of(sharing: Sharing, revision: str, shelf: Shelf) -> Iterator[list[
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.engines.base import root_of
 
-    owner = names.owner_of(root_of(shelf.engine))
+    owner = names.owner_of(root_of(publisher.engine))
     path = sharing.views.path(revision)
     with sharing.views.reading(path):  # not longer than this takes: who builds it again waits for nobody
         index = OpenIndex(path)
     with contextlib.closing(index):
         yield [
-            SharedContents(index, held, owner, shelf.vectors, shelf.with_texts)
+            SharedContents(index, held, owner, publisher.vectors, publisher.with_texts)
             for held in index.collections.values()
             if held.chunks and held.collection.name not in index.stand_ins
         ]
 
 
 def share_bound(
-    sharing: Sharing, shelf: Shelf, *, progress: Progress, log: Callable[[str], None] = lambda _: None
+    sharing: Sharing, publisher: Publisher, *, progress: Progress, log: Callable[[str], None] = lambda _: None
 ) -> None:
     """Share what is lacking; why something cannot be is remembered, and the next one follows."""
     for revision in sharing.lacking():
         try:
-            share_revision(sharing, revision, shelf, progress=progress, log=log)
+            share_revision(sharing, revision, publisher, progress=progress, log=log)
         except VmragError as error:
             log(f"not shared: {error.message}")
             sharing.note(revision, NotShared(error.message, f"{error.hint}; then: {RETRY}" if error.hint else RETRY))
@@ -176,7 +176,7 @@ def share_bound(
 def share_revision(
     sharing: Sharing,
     revision: str,
-    shelf: Shelf,
+    publisher: Publisher,
     *,
     progress: Progress,
     log: Callable[[str], None] = lambda _: None,
@@ -191,28 +191,28 @@ def share_revision(
         return
     client = ChromaClient(sharing.address)
     client.require_database()
-    with file_failures(), contents_of(sharing, revision, shelf) as collections:
+    with file_failures(), contents_of(sharing, revision, publisher) as collections:
         made = set[str]()
         for contents in collections:
             how = _shared(client, contents, progress)
             log(f"{how}: {contents.name} ({contents.label!r})")
             made |= {contents.name} if how == "made" else set()
-        vouch(collections, shelf, made)
+        vouch(collections, publisher, made)
     sharing.note(revision, NotShared())
 
 
-def vouch(collections: Iterable[SharedContents], shelf: Shelf, made: AbstractSet[str] = frozenset()) -> None:
+def vouch(collections: Iterable[SharedContents], publisher: Publisher, made: AbstractSet[str] = frozenset()) -> None:
     """Note in the knowledge base what vectors of services a server has to serve: those that were
     just `made` there, and those for which nobody vouches.
     """
     from vmrag_link.embedding.protocols import SERVICES
-    from vmrag_link.sync import vouchers
+    from vmrag_link.sync import shared_vectors
 
     paid = (each for each in collections if each.held.collection.embedding_function in SERVICES)
-    new = [each for each in paid if each.name in made or not vouchers.digests(shelf.engine, each.contents)]
+    new = [each for each in paid if each.name in made or not shared_vectors.digests(publisher.engine, each.contents)]
     if new:
         digests = {each.contents: each.vectors_digest() for each in new}
-        vouchers.vouch(shelf.engine, digests, timeout=shelf.lock_timeout)
+        shared_vectors.vouch(publisher.engine, digests, timeout=publisher.lock_timeout)
 
 
 def _shared(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:

@@ -203,7 +203,7 @@ class ChromaStores(NamedTuple):
         return self.places.builder / "failures.json"
 
     def failures(self) -> Mapping[str, Failure]:
-        """By the name of the store."""
+        """Why stores could not be made, by the name of the store."""
         with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # no answer waits for it
             return msgspec.json.decode(self._failures.read_bytes(), type=dict[str, Failure])
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import Busy
-from vmrag_link.index import verify, working
+from vmrag_link.index import view, working
 from vmrag_link.paths import sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
@@ -66,7 +66,7 @@ def throw_away(context: SyncContext, target: Target, revision: str) -> None:
 def distrust(context: SyncContext, revision: str) -> None:
     """As `throw_away`, of the revision's view alone."""
     path = context.views.path(revision)
-    verify.distrust(path)
+    view.distrust(path)
     if not context.views.problem(revision) and not context.views.discard(path):
         raise Busy(
             f"The index of {revision[:7]} cannot be built again now: another process reads it.",

@@ -18,6 +18,7 @@ from vmrag_link.index.draft import Draft
 from vmrag_link.models import (
     At,
     ChangeCounts,
+    ChunkCounts,
     Collection,
     Document,
     DocumentHeader,
@@ -27,9 +28,7 @@ from vmrag_link.models import (
 from vmrag_link.progress import BUILDING, Progress
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.adding import DocumentIndexer, Elsewhere
-from vmrag_link.sync.assumed_collections import assumed, collections_at, rows_at
-from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.plan import Key, Plan
+from vmrag_link.sync.plan import Key, Plan, assumed, collections_at, rows_at
 
 if TYPE_CHECKING:
     from vmrag_link.sync.shared_vectors import SharedVectors

@@ -1,17 +1,23 @@
 """Vectors of services that a team computed once: from a Chroma server into the cache of vectors.
 
-What a server serves counts as far as it belongs to the rows that are here, and somebody vouches for
-it. Vectors that this machine computes itself are never asked for: to believe them, it would have to
+What a server serves counts as far as it belongs to the rows that are here, and somebody who may
+write this knowledge base vouches for it: a service's vectors cannot be made again to compare them.
+Vouchers are digests, rows of the reserved branch `vmrag_vectors`, one per collection and its
+contents. No pin names them, no document changes, and they travel with every push.
+
+Vectors that this machine computes itself are never asked for: to believe them, it would have to
 compute them.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from vmrag_link import clock
 from vmrag_link.chroma_server import contents, names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.contents import Expected
@@ -21,11 +27,73 @@ from vmrag_link.chroma_server.share import is_current, problem
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.engines.base import Engine, root_of
+from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, root_of
 from vmrag_link.errors import ChromaServerFailed, plural
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 from vmrag_link.progress import DOWNLOADING, Progress
-from vmrag_link.sync import vouchers
+from vmrag_link.transport import quarantine
+
+COLLECTION = "vectors"
+_AUTHOR = "vmrag <vmrag@localhost>"
+_MESSAGE = "Vouch for vectors on a Chroma server"
+_DIGEST = r"[0-9a-f]{64}"
+
+
+def digests(engine: Engine, contents: str) -> set[str]:
+    """The digests of the vectors of these contents (`names.contents_of`) that somebody vouches for:
+    here, or in what was last fetched. A fork that is only looked at vouches for nothing.
+    """
+    rows = (engine.ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
+    found = (each.partition("-")[2] for ids in rows for each in ids)
+    return {each for each in found if re.fullmatch(_DIGEST, each)}
+
+
+def vouch(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
+    """Note digests by contents, unless they are noted already."""
+    with engine.writing("vouch for vectors", timeout=timeout):
+        new = [f"{each}-{digest}" for each, digest in vectors.items() if digest not in digests(engine, each)]
+        if not new:
+            return
+        branch = engine.branch(VECTORS_BRANCH)
+        if branch is None:
+            engine.create_branch(VECTORS_BRANCH, root_of(engine))
+        head = branch.head if branch else root_of(engine)
+        engine.write(VECTORS_BRANCH, _rows(new), expected=head)
+        engine.commit(VECTORS_BRANCH, message=_MESSAGE, author=_AUTHOR, date=clock.now(), expected=head)
+
+
+def head_for(engine: Engine, there: str | None) -> str | None:
+    """The head to push to a remote whose branch stands at `there`: with its rows and ours. None
+    where it has all of ours.
+    """
+    branch = engine.branch(VECTORS_BRANCH)
+    if branch is None or (there and engine.is_ancestor(branch.head, there)):
+        return None
+    if there is None or engine.is_ancestor(there, branch.head):
+        return branch.head
+    known = set(_ids(engine, there))
+    lacking = [each for each in _ids(engine, branch.head) if each not in known]
+    if not lacking:
+        return None
+    with engine.writing("vouch for vectors"):
+        return engine.commit_onto(there, [_rows(lacking)], message=_MESSAGE, author=_AUTHOR, date=clock.now())
+
+
+def _heads(engine: Engine) -> list[str]:
+    branch = engine.branch(VECTORS_BRANCH)
+    found = engine.known_heads(VECTORS_BRANCH) - {engine.remote_heads(quarantine.KEY).get(VECTORS_BRANCH, "")}
+    return [each for each in sorted(found | ({branch.head} if branch else set())) if engine.has_revision(each)]
+
+
+def _ids(engine: Engine, head: str) -> list[str]:
+    return [each.doc_id for each in engine.headers(head, collection=COLLECTION)]
+
+
+def _rows(ids: Iterable[str]) -> Write:
+    now, nothing = clock.now(), content_hash("")
+    documents = [Document(COLLECTION, each, "", "", nothing, created_at=now, updated_at=now) for each in ids]
+    return Write(put_collections=[Collection(COLLECTION, created_at=now)], put_documents=documents)
+
 
 WAIT_SECONDS = 60.0
 """How long a client waits for another one that is building the collection."""
@@ -72,8 +140,8 @@ class SharedVectors:
         if asked not in self._asked:
             self._asked[asked] = False  # also if it fails: the next batch would wait again
             contents = names.contents_of(collection, self._engine.headers(revision, collection=collection.name))
-            digests = vouchers.digests(self._engine, contents)
-            if digests:
+            expected = digests(self._engine, contents)
+            if expected:
                 name = names.collection_name(names.owner_of(root_of(self._engine)), contents)
                 wanted = _expected(self._engine.documents(revision, collection=collection.name), chunking)
                 have = self._cache.get(
@@ -81,7 +149,7 @@ class SharedVectors:
                     [*{each.hash for each in wanted.values()}],
                     dimensions=model.dimensions,
                 )
-                self._asked[asked] = self._downloaded(_Lookup(collection, name, model, wanted, have, digests))
+                self._asked[asked] = self._downloaded(_Lookup(collection, name, model, wanted, have, expected))
         return self._asked[asked]
 
     def _downloaded(self, lookup: _Lookup) -> bool:

@@ -20,8 +20,7 @@ from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import lock_of, remove_orphaned_lock
-from vmrag_link.index.verify import SUFFIX, damaged_segments
-from vmrag_link.index.view import IndexView, indexes_equally
+from vmrag_link.index.view import SUFFIX, IndexView, damaged_segments, indexes_equally
 from vmrag_link.index.views import Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
@@ -230,7 +229,7 @@ def _nearest(kept: Views, wanted: SourceContents, held: contextlib.ExitStack) ->
     total = sum(map(len, wanted.tags.values()))
     for each in kept.all()[:MOST_BASES]:
         with contextlib.suppress(IndexFailed):
-            differing = _differing(read(each.path).tags, wanted.tags)
+            differing = _count_differing(read(each.path).tags, wanted.tags)
             if best is None or differing < best[0]:
                 best = (differing, each.path)
             if differing <= max(NEAR, total // 10):
@@ -260,7 +259,7 @@ def _part(wanted: SourceContents, there: Tags, most: int) -> tuple[SourceContent
     return msgspec.structs.replace(wanted, tags=part), left
 
 
-def _differing(one: Tags, other: Tags) -> int:
+def _count_differing(one: Tags, other: Tags) -> int:
     names = one.keys() | other.keys()
     return sum(len(one.get(name, {}).items() ^ other.get(name, {}).items()) for name in names)
 

@@ -1,4 +1,6 @@
-"""From HEAD and the pin to what a work tree should stand at. Reads only."""
+"""What a work tree should stand at, by HEAD and the pin, and how it stands to that, in sentences
+for a person. Reads only.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Literal
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
-from vmrag_link.errors import KnowledgeRefused, PinMalformed
+from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import KbBranch, Record
@@ -124,3 +126,36 @@ def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
     """KB branches with uncommitted documents, but for the target's own."""
     own = target.kb_branch.name if target.kb_branch else None
     return [each.name for each in engine.branches() if each.dirty and each.name != own]
+
+
+def left_behind(target: Target) -> tuple[str, ...]:
+    """What of HEAD's KB branch the pin does not show, with the command that brings it back."""
+    branch = target.kb_branch
+    if branch is None or target.attachment not in ("held", "behind"):
+        return ()
+    what = held(branch, target.revision) if target.attachment == "held" else unpinned(branch, target.revision)
+    return (f"{what} To go back there: {way_back(branch)} (and here again: vmrag pin {target.revision})",)
+
+
+def held(branch: KbBranch, pinned: str) -> str:
+    return f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
+
+
+def unpinned(branch: KbBranch, pinned: str) -> str:
+    return f"KB branch {branch.name!r} is at {branch.head[:7]}, while the pin names {pinned[:7]}."
+
+
+def way_back(branch: KbBranch) -> str:
+    """The command after which the pin names the branch's head again."""
+    return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
+
+
+def left_revision(branch: KbBranch) -> str:
+    """A reset is gone back on by a pin; a rebase that dropped knowledge is mended by a merge."""
+    back = f"To go back: vmrag pin {branch.head}; to have what it holds here, too: vmrag merge {branch.head}"
+    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {back}"
+
+
+def stay_behind(code_branch: str) -> str:
+    there = quoted(code_branch)
+    return f"uncommitted documents stay with {code_branch!r}; they are there again after: git switch {there}"

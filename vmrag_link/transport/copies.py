@@ -13,8 +13,8 @@ from typing import Protocol
 from vmrag_link import permissions
 from vmrag_link.engines.base import EngineName
 from vmrag_link.engines.limits import Limits
-from vmrag_link.paths import Places
-from vmrag_link.transport import local_copy, segments
+from vmrag_link.paths import Places, fsync, remove_temporaries, write_atomically
+from vmrag_link.transport import segments
 
 
 class Copy(Protocol):
@@ -70,7 +70,7 @@ def of(engine: EngineName, folder: Path, git: Places) -> Copy:
         from vmrag_link.transport.dolt_copy import DoltCopy  # most knowledge bases are the embedded engine's
 
         return DoltCopy(folder, git)
-    return FileCopy(folder / local_copy.NAME, git)
+    return FileCopy(folder / NAME, git)
 
 
 class FileCopy:
@@ -97,14 +97,14 @@ class FileCopy:
         segments.restore(there, commit, self._file)
 
     def stands_at(self, commit: str) -> bool:
-        return local_copy.stands_at(self._file, commit)
+        return stands_at(self._file, commit)
 
     def note(self, commit: str) -> None:
-        local_copy.note(self._file, commit)
+        note(self._file, commit)
 
     def unnote(self) -> None:
         permissions.make_folder(self._file.parent)
-        local_copy.note_path(self._file).unlink(missing_ok=True)
+        note_path(self._file).unlink(missing_ok=True)
 
     def store(self, before: str | None) -> str:
         return segments.store(self._git, self._file, before)
@@ -112,8 +112,51 @@ class FileCopy:
     def fresh(self) -> Copy:
         file = self._file.with_name("new.doltlite")
         permissions.make_folder(file.parent)  # it may never have held anything that is sound
-        local_copy.discard_file(file)
+        discard_file(file)
         return FileCopy(file, self._git)
 
     def discard(self) -> None:
-        local_copy.discard_file(self._file)
+        discard_file(self._file)
+
+
+NAME = "remote.doltlite"
+
+
+def path(places: Places, key: str) -> Path:
+    return places.remotes / key / NAME
+
+
+def note_path(file: Path) -> Path:
+    return file.with_name("stands-at")
+
+
+def stands_at(file: Path, commit: str) -> bool:
+    """Whether the file is what was noted for the commit."""
+    try:
+        return note_path(file).read_bytes() == _note(file, commit)
+    except FileNotFoundError:
+        return False
+
+
+def note(file: Path, commit: str) -> None:
+    """Note that the file stands for the commit, once it would survive a power cut.
+
+    A push adds to the file: what it lacked then would be gone from the remote.
+    """
+    fsync(file)
+    permissions.settle(file.parent)  # doltlite's lock lies beside it
+    noted = note_path(file)
+    remove_temporaries(noted)
+    write_atomically(noted, _note(file, commit), durable=False)
+
+
+def _note(file: Path, commit: str) -> bytes:
+    # Any other writer of the file changes its time.
+    found = file.stat()
+    return f"{commit} {found.st_size} {found.st_mtime_ns}".encode()
+
+
+def discard_file(file: Path) -> None:
+    """Remove a doltlite file with its lock."""
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}-lock").unlink(missing_ok=True)

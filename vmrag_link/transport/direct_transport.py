@@ -1,13 +1,14 @@
-"""A remote that the engine reaches by itself: a file or a server."""
+"""A remote that the engine reaches by itself, a file or a server; and the fetch that takes nothing
+of another knowledge base, which every transport uses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from vmrag_link.engines.base import Engine
-from vmrag_link.errors import RemoteMissing
-from vmrag_link.transport import guarded_fetch
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, root_of
+from vmrag_link.errors import RemoteMissing, RemoteRejected, quoted
 from vmrag_link.transport.address import Address
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class DirectTransport:
     def fetch(self) -> bool:
         self._asked = True
         try:
-            guarded_fetch.fetch(self._engine, self._key, self._url)
+            fetch(self._engine, self._key, self._url)
         except RemoteMissing:
             self._engine.forget_remote(self._key)
             return False
@@ -43,3 +44,36 @@ class DirectTransport:
     def push(self, write: Callable[[str], T]) -> T:
         self._asked = False
         return write(self._url)
+
+
+def fetch(engine: Engine, key: str, url: str) -> None:
+    """As `Engine.fetch`. Raises `RemoteRejected` for another knowledge base than ours."""
+    there = engine.peek(url)
+    if there is not None and not _is_ours(engine, there):
+        raise _another(engine)
+    before = engine.remote_heads(key)
+    engine.fetch(key, url)
+    if there is None and not _is_ours(engine, engine.remote_heads(key)):
+        for head in before.values():  # nothing else may reach what came from there
+            engine.anchor(head, reason="what a remote held")
+        engine.forget_remote(key)
+        engine.collect_garbage()
+        raise _another(engine)
+
+
+def start_over(engine: Engine) -> str:
+    """The command that replaces the knowledge base that is here by the pinned one."""
+    kb = engine.folder
+    away = kb.with_name(f"{kb.name}-before")
+    return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
+
+
+def _is_ours(engine: Engine, heads: Mapping[str, str]) -> bool:
+    return heads.get(ROOT_BRANCH) == root_of(engine)
+
+
+def _another(engine: Engine) -> RemoteRejected:
+    return RemoteRejected(
+        "The remote holds another knowledge base, which has no history in common with this one. Nothing of it was taken.",
+        hint=f"vmrag remote (shows where that is); to go on with what is there: {start_over(engine)}",
+    )

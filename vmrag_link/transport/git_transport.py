@@ -38,7 +38,7 @@ from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.pin_values import DATA, DOLT_DATA
-from vmrag_link.transport import copies, guarded_fetch
+from vmrag_link.transport import copies, direct_transport
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ class GitTransport:
     def _bring(self, commit: str, there: Places) -> None:
         self._copy.unnote()
         self._copy.show(there, commit)
-        guarded_fetch.fetch(self._engine, self._key, self._copy.url)
+        direct_transport.fetch(self._engine, self._key, self._copy.url)
         self._copy.note(commit)
 
     def _stands_at(self, commit: str) -> bool:

@@ -1,7 +1,8 @@
-"""What this person agreed to, repository by repository, in a folder outside of every work tree.
+"""What this person agreed to, and the settings that count in a work tree by that.
 
-A random id below `.git/vmrag`, which no clone carries, tells a repository from another one at the
-same path. Without an id nothing was agreed to, and nothing outside of the repository is read.
+Agreements are kept repository by repository, in a folder outside of every work tree. A random id
+below `.git/vmrag`, which no clone carries, tells a repository from another one at the same path.
+Without an id nothing was agreed to, and nothing outside of the repository is read.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link import clock, env
-from vmrag_link.errors import ConfigInvalid, FileFailed, quoted, system_failure
+from vmrag_link import clock, config, env, settings_file
+from vmrag_link.config import Loaded
+from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, quoted, shortened, system_failure
 from vmrag_link.formats import require_known
+from vmrag_link.git import plumbing
+from vmrag_link.git.configuration import config_section
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, read_regular, write_atomically
+from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
+from vmrag_link.settings import Config
+from vmrag_link.settings_keys import CORE, Schema
 
 FORMAT = 1
 """The format of a file, which a newer program's exceeds."""
@@ -38,7 +45,8 @@ class Agreement(Record, frozen=True):
 
 
 class Agreements(Record, frozen=True):
-    """Of one repository (its common git directory), and the embedding services that it may ask.
+    """What was agreed to for one repository (its common git directory), and the embedding services
+    that it may ask.
 
     `agreed` is the latest agreement alone. Files of older programs hold earlier ones before it,
     which do not count: a branch with an older file would bring back what was given up since.
@@ -160,3 +168,74 @@ def _repository(places: Places) -> str:
 
 def _folder() -> Path:
     return env.data_home() / "vmrag" / "trust"
+
+
+def load(places: Places) -> Loaded[Config]:
+    """The settings of the environment, git config, and `.vmrag.yaml` as far as this person agreed
+    to it.
+
+    Raises `ConfigInvalid`.
+    """
+    return _load(places, config.own_text(places.config), CONFIG_NAME)
+
+
+def load_sections(places: Places, schema: Schema) -> Loaded[Any]:
+    """As `load`, of sections that toolsets bring. Raises `ConfigInvalid`."""
+    return _load(places, config.own_text(places.config), CONFIG_NAME, schema)
+
+
+def load_at(places: Places, ref: str) -> Loaded[Config]:
+    """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
+
+    Raises `ConfigInvalid`, `GitReferenceMissing`.
+    """
+    spec = f"{plumbing.resolve(places, ref)}:{CONFIG_NAME}"
+    return _load(places, plumbing.blob(places, spec, limit=settings_file.MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+
+
+def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE) -> Loaded[Any]:
+    def known(remote: str) -> bool:
+        from vmrag_link.transport import address
+
+        return address.named_here(places, remote)
+
+    return config.load(
+        text,
+        path_label=label,
+        overrides=config_section(places, "vmrag"),
+        environ=os.environ,
+        agreed=agreed(places, schema),
+        known_remote=known,
+        stand_in=env.settings_from(),
+        schema=schema,
+    )
+
+
+def agreed(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
+    """What counts as agreed to in this repository, by name; None: nobody has agreed to anything.
+
+    In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
+    as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
+    """
+    commit = env.settings_from()
+    if commit is None:
+        return read(places).settings
+    label = f"{commit[:12]}:{CONFIG_NAME}"
+    return {each.name: each.value for each in config.stated(_committed(places, commit), label, schema)}
+
+
+def _committed(places: Places, commit: str) -> bytes | None:
+    if not re.fullmatch(COMMIT_NAME, commit):  # a name would be a stranger's to move
+        raise ConfigInvalid(
+            f"{env.SETTINGS_FROM} must be the full hash of a commit; found {shortened(commit)!r}.",
+            hint=f"unset {env.SETTINGS_FROM}   (or: git rev-parse BRANCH)",
+            variable=env.SETTINGS_FROM,
+        )
+    try:
+        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
+    except GitReferenceMissing as missing:
+        raise ConfigInvalid(
+            f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
+            hint=f"git fetch origin {commit}",
+            variable=env.SETTINGS_FROM,
+        ) from missing

@@ -1,4 +1,4 @@
-"""Whole documents, made of what an index holds of them."""
+"""Whole documents, put together from what an index holds of them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class IndexedRows:
     ) -> Generator[DocumentHeader, None, None]:
         """Sorted by (collection, doc_id)."""
         del at
-        for name in self._named(collection):
+        for name in self._names(collection):
             with contents.opened(self._folder) as reader:
-                found = [header for header, _ in _placed(reader, name, ids)]
+                found = [header for header, _ in _locate_documents(reader, name, ids)]
             yield from sorted(found, key=lambda each: each.doc_id)
 
     def documents(
@@ -54,9 +54,9 @@ class IndexedRows:
     ) -> Generator[Document, None, None]:
         """Sorted by (collection, doc_id)."""
         del at
-        for name in self._named(collection):
+        for name in self._names(collection):
             with contents.opened(self._folder) as reader:
-                for header, rows in sorted(_placed(reader, name, ids), key=lambda each: each[0].doc_id):
+                for header, rows in sorted(_locate_documents(reader, name, ids), key=lambda each: each[0].doc_id):
                     yield self._document(header, list(reader.texts(rows).values()))
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
@@ -71,7 +71,7 @@ class IndexedRows:
         found = (each.doc_id for each in self.headers(at, collection=collection))
         return sorted((each for each in found if each.startswith(prefix)), key=str.encode)
 
-    def _named(self, collection: str | None) -> list[str]:
+    def _names(self, collection: str | None) -> list[str]:
         return sorted(self._held) if collection is None else [collection] if collection in self._held else []
 
     def _is_source(self, collection: str) -> bool:
@@ -92,7 +92,9 @@ class IndexedRows:
         )
 
 
-def _placed(reader: IndexReader, name: str, ids: Iterable[str] | None) -> Iterator[tuple[DocumentHeader, range]]:
+def _locate_documents(
+    reader: IndexReader, name: str, ids: Iterable[str] | None
+) -> Iterator[tuple[DocumentHeader, range]]:
     if ids is None:
         yield from reader.placed(name)
         return

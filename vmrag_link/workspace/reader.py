@@ -183,7 +183,7 @@ class Reader:
 
         If one was built, the spares beyond the limit go when this one was read.
         """
-        from vmrag_link.sync import eviction, provide
+        from vmrag_link.sync import build, eviction
 
         found = self._ws.views
         path = found.path(revision)
@@ -196,7 +196,7 @@ class Reader:
                         yield path
                         return
                 context = self._ws.sync_context
-                provide.view(context, revision, bases=provide.bases(context))
+                build.view(context, revision, bases=build.bases(context))
                 built = True
         finally:
             if built:

@@ -21,8 +21,8 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.pin_values import written_by
-from vmrag_link.sync import background, current, sentences
-from vmrag_link.sync.target import Target
+from vmrag_link.sync import background, binding
+from vmrag_link.sync.target import Target, left_behind
 from vmrag_link.workspace.worktree import WorkTree
 
 
@@ -95,10 +95,10 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
     """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
     code pins; empty if it is.
     """
-    if current.is_pinned(target, revision):
+    if binding.is_pinned(target, revision):
         if ws.offline:
             return (f"{ws.offline.message} The index answers as the pin has it, without what is not committed.",)
-        return sentences.left_behind(target)
+        return left_behind(target)
     why = {
         "no_pin": "This code commit pins no knowledge",
         "malformed": "The pin cannot be read",
@@ -118,12 +118,12 @@ def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:
     """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
     not help. Contacts nobody.
     """
-    from vmrag_link.transport import trust  # only where something is wrong already
+    from vmrag_link.transport import address
 
     try:
         data = plumbing.pin_bytes(ws.places)
         if data is not None:
-            trust.require(ws.places, pins.parse(data).dolt_remote, accepted=ws.settings.accepted_remote)
+            address.require(ws.places, pins.parse(data).dolt_remote, accepted=ws.settings.accepted_remote)
     except RemoteNotTrusted as why:
         return why
     except PinMalformed:

@@ -1,4 +1,6 @@
-"""The settings that count in a work tree, and what follows from them."""
+"""The settings that count in a work tree, and what follows from them: its limits, its permissions,
+the embedding models of its collections.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from vmrag_link import env, settings_keys
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
-from vmrag_link.models import Record
+from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
-from vmrag_link.trust import settings as trusted
+from vmrag_link.trust import agreements as trusted
 
 if TYPE_CHECKING:
-    from vmrag_link.embedding.registry import Permission
+    from vmrag_link.embedding.base import Model
+    from vmrag_link.embedding.registry import ModelChoice, Permission
+
 
 MOST_DOCUMENTS = 10_000_000
 """In one revision that others pushed: ten times what was tried."""
@@ -86,3 +90,42 @@ class WorkspaceSettings:
         from vmrag_link.trust import services
 
         return services.permitted(self._places, self.loaded)
+
+
+# What embeds is imported where it is used: going back to a view that is there takes a tenth of
+# a second in all.
+
+
+class Models:
+    """Each is loaded once. `loaded` may be shared by several work trees, one after the other."""
+
+    def __init__(self, settings: WorkspaceSettings, loaded: dict[ModelChoice, Model]) -> None:
+        self._settings = settings
+        self._loaded = loaded
+
+    def of(self, collection: Collection) -> Model:
+        """The model that the collection was made with.
+
+        Raises `UsageInvalid`, `EmbeddingMismatch`.
+        """
+        from vmrag_link.embedding import registry
+
+        permission = self._permission_for(collection.embedding_function)
+        return self._load(registry.choose_for(collection, self._settings.config.embedding, permission))
+
+    def named(self, name: str) -> Model:
+        """The model of that name for new collections. Raises `UsageInvalid`."""
+        from vmrag_link.embedding import registry
+
+        return self._load(registry.choose(name, self._settings.config.embedding, self._permission_for(name)))
+
+    def _permission_for(self, model: str) -> Permission:
+        """A model of this machine needs none, and git need not be asked about it."""
+        from vmrag_link.embedding import registry
+
+        return registry.NOTHING if model in registry.LOCAL else self._settings.permission
+
+    def _load(self, choice: ModelChoice) -> Model:
+        if choice not in self._loaded:
+            self._loaded[choice] = choice.load()
+        return self._loaded[choice]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.workspace.beside import StoreBesideWorkTree
+from vmrag_link.workspace.local_store import StoreBesideWorkTree
 from vmrag_link.workspace.reader import View
 
 if TYPE_CHECKING:

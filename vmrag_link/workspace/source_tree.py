@@ -60,14 +60,14 @@ class SourceTree:
         return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
 
     def documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
-        """Those of these files that are documents. All are in memory.
+        """The files that are documents. All are in memory.
 
         Raises `FileFailed` for a file of the work tree that changed meanwhile, and as
         `git.beside.look`.
         """
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
 
-        of_place = texts.texts_at_commit if self.commit else texts.texts_in_work_tree
+        of_place = documents.texts_at_commit if self.commit else documents.texts_in_work_tree
         wanted: dict[str, list[TreeFile]] = defaultdict(list)
         for key in keys:
             if file := self.files.get(key):
@@ -98,7 +98,7 @@ def at_commit(
 ) -> SourceTree | None:
     """As `in_work_tree`, of a commit by its full hash; by default its own settings name the
     sources. `stored`: other collections than `Sources.stored_at` gives. Raises as
-    `commit_tree.at_commit`, and `ConfigInvalid`.
+    `selection.at_commit`, and `ConfigInvalid`.
     """
     config = config or ws.sources.config_at(commit)
     if not config.sources:

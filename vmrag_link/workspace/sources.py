@@ -31,13 +31,12 @@ from vmrag_link.errors import (
     plural,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index import verify
 from vmrag_link.index import view as views
 from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.trust import settings as trusted
+from vmrag_link.trust import agreements as trusted
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.worktree import WorkTree
 
-PROGRAM = f"{__version__} {verify.FORMAT}"
+PROGRAM = f"{__version__} {views.FORMAT}"
 """What was read by another program is read again."""
 
 AT_ONCE = 3_000
@@ -69,7 +68,7 @@ class Sources:
 
     @property
     def configured(self) -> tuple[SourceSettings, ...]:
-        """Those of the checked-out `.vmrag.yaml`; before anything is set up, those that
+        """The sources of the checked-out `.vmrag.yaml`; before anything is set up, those that
         `vmrag init` would propose. Raises `ConfigInvalid`.
         """
         return self.config.sources
@@ -92,9 +91,9 @@ class Sources:
         ):
             return config
         from vmrag_link.git import raw_changes
-        from vmrag_link.sources import proposals
+        from vmrag_link.sources import pathspecs
 
-        return msgspec.structs.replace(config, sources=proposals.propose(raw_changes.names_at(places, ref)))
+        return msgspec.structs.replace(config, sources=pathspecs.propose(raw_changes.names_at(places, ref)))
 
     @property
     def proposed(self) -> bool:
@@ -104,11 +103,11 @@ class Sources:
     def proposals(self) -> tuple[SourceSettings, ...]:
         """What `vmrag init` proposes."""
         if self._proposals is None:
-            from vmrag_link.git import index_entries
-            from vmrag_link.sources import proposals
+            from vmrag_link.git import listing
+            from vmrag_link.sources import pathspecs
 
-            tracked = index_entries.tracked_files(self._ws.places)
-            self._proposals = proposals.propose(tracked, stored=self._ws.stored_collections())
+            tracked = listing.tracked_files(self._ws.places)
+            self._proposals = pathspecs.propose(tracked, stored=self._ws.stored_collections())
         return self._proposals
 
     def stored_at(self, commit: str) -> Collection[str]:
@@ -222,13 +221,13 @@ class Sources:
         source_views.evict(self._ws.places, keep_bytes=keep_bytes)
 
     def distrust(self) -> None:
-        """From now on the view that answers for this work tree is looked at whole; damaged, it is
-        made again.
+        """Look at the view that answers for this work tree whole from now on; damaged, it is made
+        again.
         """
         from vmrag_link.sync import source_views
 
         if bound := source_views.bound(self._ws.places):
-            verify.distrust(self.views.root / bound.view)
+            views.distrust(self.views.root / bound.view)
 
     # -- commits -----------------------------------------------------------------------------------
 
@@ -275,9 +274,9 @@ class Sources:
         return work_tree.in_work_tree(places, sources, max_bytes=most, untracked=untracked, cache=cache)
 
     def listing_at(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
-        from vmrag_link.sources import commit_tree
+        from vmrag_link.sources import selection
 
-        return commit_tree.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes)
+        return selection.at_commit(self._ws.places, commit, sources, max_bytes=config.sources_max_bytes)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -313,7 +312,7 @@ class Sources:
     def _indexer(
         self, sources: Sequence[SourceSettings], listing: SourceListing, *, commit: str | None
     ) -> SourceIndexer:
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
         from vmrag_link.sync.source_views import SourceIndexer
 
         by_name = {each.collection: each for each in sources}
@@ -321,7 +320,7 @@ class Sources:
         def read(collection: str, paths: Sequence[str]) -> Iterator[tuple[str, Document | NoDocument]]:
             wanted = set(paths)
             files: list[TreeFile] = [each for each in listing.files[collection] if each.path in wanted]
-            of_place = texts.texts_at_commit if commit else texts.texts_in_work_tree
+            of_place = documents.texts_at_commit if commit else documents.texts_in_work_tree
             return documents.documents(by_name[collection], of_place(self._ws.places, files))
 
         return SourceIndexer(self.views, read, self._document_indexer, self._ws.progress)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing, ServerUnreachable
 from vmrag_link.models import WITHOUT_FILES, At
 from vmrag_link.models import Collection as CollectionRow
-from vmrag_link.trust import settings as trusted
+from vmrag_link.trust import agreements as trusted
 
 # Each checkout imports this module, and hardly one needs what is imported below.
 
@@ -29,7 +29,7 @@ def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
     """Stored documents of the files that answer. Mostly nothing was imported, which a small file
     tells.
     """
-    if not _imported(ws):
+    if not _has_imports(ws):
         return ()
     from vmrag_link.sync import source_views
 
@@ -40,7 +40,7 @@ def of_files(ws: WorkTree, at: At, opened: OpenSources) -> tuple[Key, ...]:
         return ()  # the index answers without the knowledge base
 
 
-def _imported(ws: WorkTree) -> bool:
+def _has_imports(ws: WorkTree) -> bool:
     try:
         return bool(ws.places.imported.read_bytes())
     except OSError:
@@ -64,7 +64,9 @@ def files_of(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
 
 
 def _base(collection: CollectionRow, top: Path) -> ImportBase | None:
-    """From where the files of a collection's documents count; None where none is of this tree."""
+    """The folder from which the files of a collection's documents count; None where none is of this
+    tree.
+    """
     from vmrag_link.documents import import_base
     from vmrag_link.documents.import_base import OUTSIDE, ROOT
 
@@ -97,9 +99,9 @@ def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
 
     @functools.cache
     def paths() -> set[str]:
-        from vmrag_link.git import index_entries, pin_merge, raw_changes
+        from vmrag_link.git import listing, pin_merge, raw_changes
 
-        found = set() if commits else set(index_entries.tracked_files(ws.places))
+        found = set() if commits else set(listing.tracked_files(ws.places))
         for commit in commits or pin_merge.coming_parents(ws.places):
             with contextlib.suppress(GitFailed):
                 found.update(raw_changes.names_at(ws.places, commit))
@@ -107,10 +109,10 @@ def derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
 
     def is_derived(collection: CollectionRow, source: str) -> bool:
         from vmrag_link.documents import import_base
-        from vmrag_link.sources import coverage
+        from vmrag_link.sources import rules
 
         base = _base(collection, import_base.located(ws.places.top))
         stored = base.stored_sources([("", source)]) if base else []
-        return any(coverage.source_of(sources(), path) and path in paths() for _, path in stored)
+        return any(rules.source_of(sources(), path) and path in paths() for _, path in stored)
 
     return is_derived

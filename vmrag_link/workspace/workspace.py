@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vmrag_link.chroma.stores import Stores
 from vmrag_link.config import Loaded
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
@@ -22,21 +21,18 @@ from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import current
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
+from vmrag_link.workspace.chroma import WorkspaceChroma
 from vmrag_link.workspace.local_store import LocalStore
-from vmrag_link.workspace.models import Models
 from vmrag_link.workspace.reader import Reader
-from vmrag_link.workspace.settings import WorkspaceSettings
+from vmrag_link.workspace.settings import Models, WorkspaceSettings
 from vmrag_link.workspace.source_store import SourceStore
 from vmrag_link.workspace.sources import Sources
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from vmrag_link.index.view import IndexedCollection
     from vmrag_link.retrieval.fusion import Ranking
     from vmrag_link.sync.apply import SyncReport
-    from vmrag_link.sync.chroma_sharing import Sharing, Shelf
     from vmrag_link.sync.indexer import Indexer
 
 
@@ -175,34 +170,9 @@ class Workspace:
         return Views(self.places.views)
 
     @property
-    def chroma(self) -> ChromaStores:
-        """Chroma's stores, for its own clients."""
-        index = self.config.index
-        stores = Stores(self.places.chroma, store_documents=index.store_documents)
-        return ChromaStores(self.places, self.views, stores, index.chroma)
-
-    @property
-    def server(self) -> ServerAddress | None:
-        """The Chroma server through which indexes are shared, if there is one."""
-        if self.config.chroma.mode == "embedded":
-            return None
-        from vmrag_link.trust import chroma_server
-
-        return chroma_server.server(self.settings.loaded)
-
-    @property
-    def sharing(self) -> Sharing:
-        """How the bound views stand to the Chroma server."""
-        from vmrag_link.sync.chroma_sharing import Sharing
-
-        return Sharing(self.places, self.views, self.server, self.config.chroma.share)
-
-    @property
-    def shelf(self) -> Shelf:
-        """What puts indexes on the Chroma server."""
-        from vmrag_link.sync.chroma_sharing import Shelf
-
-        return Shelf(self.engine, self.vectors, self.config.index.store_documents, self.lock_timeout)
+    def chroma(self) -> WorkspaceChroma:
+        """Chroma's stores here, and the server that shares indexes."""
+        return WorkspaceChroma(self.places, self.views, self.settings, lambda: self.engine, self.vectors)
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
@@ -223,7 +193,7 @@ class Workspace:
             index_file=self.index_file,
             engine=self.engine,
             views=self.views,
-            chroma=self.chroma,
+            chroma=self.chroma.local,
             keep_bytes=self.config.index.keep_mb * 1_000_000,
             lock_timeout=self.lock_timeout,
             indexer=self.indexer,
@@ -242,7 +212,7 @@ class Workspace:
     def indexer(self) -> Indexer:
         from vmrag_link.sync.indexer import Indexer
 
-        cache, address = self.embedding_cache, self.server
+        cache, address = self.embedding_cache, self.chroma.server
         shared = None
         if address:
             from vmrag_link.sync.shared_vectors import SharedVectors
@@ -281,7 +251,7 @@ class Workspace:
             return self.target()
         except ServerUnreachable as why:
             trigger, bound = self.trigger(), self.binding
-            if trigger.pin is None or not bound or current.gap(self.places, self.views, trigger, bound):
+            if trigger.pin is None or not bound or bindings.gap(self.places, self.views, trigger, bound):
                 raise
             self.offline = why
             return Target(trigger, "pinned", read_pin(self.places.kb, trigger.pin))
@@ -345,13 +315,13 @@ class Workspace:
         """
         from vmrag_link.sync import apply
 
-        if not rebuild and current.is_current(self.places, self.views):
-            self._follow()
+        if not rebuild and bindings.is_current(self.places, self.views):
+            self.chroma.follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
-        self._follow()
+        self.chroma.follow()
         if report.to and (report.plan.added or report.plan.removed or not self.places.imported.exists()):
             self.remember_imported(report.to)
         for note in report.notes:
@@ -360,19 +330,13 @@ class Workspace:
 
     def remember_imported(self, at: At) -> None:
         """Tell the shims of git's hooks of which files the documents at a place were imported."""
-        from vmrag_link.documents import imported_paths  # not of each checkout, which waits for imports
+        from vmrag_link.documents import import_base
         from vmrag_link.documents.import_base import OUTSIDE
 
         ours = (each for each in self.engine.collections(at) if each.kind not in WITHOUT_FILES)
         inside = (each.name for each in ours if each.import_base != OUTSIDE)
         sources = (source for name in inside for _, source in self.engine.sources(at, name))
-        imported_paths.remember(self.places.imported, sources)
-
-    def _follow(self) -> None:
-        """Let Chroma's stores, here and on a server, come after the bound index."""
-        self.chroma.follow()
-        if self.config.chroma.mode != "embedded":
-            self.sharing.follow(self.chroma.start)
+        import_base.remember(self.places.imported, sources)
 
     def move(self) -> None:
         """As `reconcile`, for the documents alone: reading and writing rows needs no index.

@@ -21,7 +21,7 @@ from vmrag_link.workspace.settings import WorkspaceSettings
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.sync.indexer import Indexer
-    from vmrag_link.workspace.models import Models
+    from vmrag_link.workspace.settings import Models
 
 
 STORED = "the knowledge base stores a collection of that name"

@@ -1,4 +1,6 @@
-"""`mode: link`: which pushed commit belongs to which revision is on the knowledge's remote, too."""
+"""`mode: link`: push the links of the code commits that were pushed, so that the knowledge's remote
+says which commit belongs to which revision.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,43 @@ from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.ops.publish.links import push_links
+from vmrag_link.models import Record
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.links import share
+from vmrag_link.ops.publish.push import publish_to
+from vmrag_link.ops.remotes import destinations, shared_links
+from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.transport.publish import PublishRequest
+from vmrag_link.workspace import Workspace
+
+
+class LinksPushed(Record, frozen=True):
+    """`commits` that introduce a pin; `changed`: rows that are new on the remote, or others."""
+
+    commits: int
+    changed: int
+
+
+def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: str = "") -> LinksPushed:
+    """Push the links of the commits that the tip reaches, and `without` does not.
+
+    `branch`: that of the tip. Ours have them, too, afterwards. However many do so at the same time,
+    the remote has the links of all in the end. Raises `RemoteEmpty`, `PinMissing`, `PinMalformed`,
+    `PinRevisionMissing`, and as `ops.remotes.fetch.fetch`.
+    """
+    found = share.pins(ws.places, tip, without=without)
+    if not found:
+        return LinksPushed(0, 0)
+    lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
+    places = destinations.to_push(ws, None)
+    changed = set()
+    for each in places:
+        fetch_from(ws, each)  # links alone are no knowledge base
+        done = publish_to(ws, each, PublishRequest({}, links=share.rows(ws, found, branch=branch)))
+        changed |= {link.git_commit for link in done.links}
+        shared_links.take_in(ws, each)
+    return LinksPushed(len(found), len(changed))
+
 
 TITLE = "Links of the code commits"
 

@@ -10,7 +10,7 @@ from vmrag_link.errors import AccessDenied, UsageInvalid, quoted
 from vmrag_link.ops.links import link
 from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.transport import trust
+from vmrag_link.transport import address
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolResult
@@ -60,10 +60,10 @@ def _allowed(call: Call, git_repo_path: str) -> Path:
         raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)
     path = places.top / git_repo_path
     real = Path(os.path.realpath(path))  # a ring of links is not followed
-    if real.is_relative_to(os.path.realpath(places.top)) or trust.below_root(places, path):
+    if real.is_relative_to(os.path.realpath(places.top)) or address.below_root(places, path):
         return path
     raise AccessDenied(
         f"{git_repo_path!r} lies outside of the work tree.",
-        hint=f"git config --add {trust.ROOTS_KEY} {quoted(real)}   (lets agents name what lies there)",
+        hint=f"git config --add {address.ROOTS_KEY} {quoted(real)}   (lets agents name what lies there)",
         path=str(path),
     )

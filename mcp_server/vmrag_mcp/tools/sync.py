@@ -160,7 +160,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
         commit=found.commit,
         collections=rows,
         in_sync=found.in_sync,
-        chroma=call.ws.chroma.state(),
+        chroma=call.ws.chroma.local.state(),
         message=message,
     )
 

@@ -20,7 +20,7 @@ from vmrag_link.errors import (
     RevisionMissing,
     quoted,
 )
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git import plumbing, refs
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
@@ -104,7 +104,7 @@ def _owner(ws: Workspace, kb_branch: str) -> str | None:
     """The code branch that writes on a KB branch. Drops the entry of one that is gone: `git
     update-ref -d` leaves it.
     """
-    existing = worktrees.code_branches(ws.places)
+    existing = refs.code_branches(ws.places)
     for owner, kb in plumbing.kb_mappings(ws.places):
         if kb == kb_branch and owner not in existing:
             plumbing.forget_kb_branch(ws.places, owner)

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vmrag_link import clock
-from vmrag_link.documents.doc_ids import MAX_ID, id_problem
-from vmrag_link.documents.import_base import ROOT
+from vmrag_link.documents.import_base import MAX_ID, ROOT, id_problem
 from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.settings_flaws import is_collection_name

@@ -13,7 +13,7 @@ from vmrag_link import terminal_text
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
-from vmrag_link.git import settings
+from vmrag_link.git import configuration
 from vmrag_link.models import At, Collection, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.workspace import Workspace
@@ -55,8 +55,8 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
 
 def remember(ws: Workspace, collection: str, base: ImportBase) -> None:
     """Let this machine know where a base outside of the repository lies."""
-    if base.recorded == OUTSIDE and settings.import_folder(ws.places, collection) != base.folder:
-        settings.set_import_folder(ws.places, collection, base.folder)
+    if base.recorded == OUTSIDE and configuration.import_folder(ws.places, collection) != base.folder:
+        configuration.set_import_folder(ws.places, collection, base.folder)
 
 
 def described(base: ImportBase) -> str:
@@ -95,7 +95,7 @@ def _require_same_outside(ws: Workspace, collection: Collection, question: _Ques
     """
     if not base.recorded == collection.import_base == OUTSIDE or question.request.replace:
         return
-    before = settings.import_folder(ws.places, collection.name)
+    before = configuration.import_folder(ws.places, collection.name)
     if before and before.is_dir() and import_base.located(before) != base.folder:
         raise question.error(
             f"The documents of collection {collection.name!r} come from {terminal_text.one_line(str(before))}, which "
@@ -110,7 +110,7 @@ def _base_recorded(ws: Workspace, at: At, collection: Collection, question: _Que
         raise question.which(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
     if recorded != OUTSIDE:
         return import_base.of_record(recorded, question.top)
-    folder = settings.import_folder(ws.places, collection.name)
+    folder = configuration.import_folder(ws.places, collection.name)
     if folder is None:
         raise question.elsewhere(source for _, source in ws.engine.sources(at, collection.name))
     return ImportBase(OUTSIDE, import_base.located(folder), question.top)

@@ -49,10 +49,10 @@ def of_moved_folders(
     """
     if not folders:
         return [], set()
-    from vmrag_link.git import renames
+    from vmrag_link.git import versions
 
     gone = {each.path: each for each in changes if each.kind == "removed" and any(is_in(each.path, f) for f in folders)}
-    there = renames.renamed(ws.places, list(gone)) if gone else {}
+    there = versions.renamed(ws.places, list(gone)) if gone else {}
     followed: set[FileDifference] = set()
     commands = []
     for folder, selection in folders.items():

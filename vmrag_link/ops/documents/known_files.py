@@ -15,7 +15,7 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped, SourceFile
 from vmrag_link.documents.seen_files import FileRecord
-from vmrag_link.git import heads, listing, renames, versions
+from vmrag_link.git import heads, listing, versions
 from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Working
 from vmrag_link.ops.documents import collections, import_commands, leaving_out, placing, writing
 from vmrag_link.ops.documents.earlier_texts import imported_before
@@ -158,7 +158,7 @@ class _KnownFiles:
 
     def _moved(self) -> set[str]:
         """Where files went that are gone, as git knows."""
-        found = renames.renamed(self._ws.places, self._lost) if self._inside else {}
+        found = versions.renamed(self._ws.places, self._lost) if self._inside else {}
         return {now for now in found.values() if now not in self._ids and (self._base.origin / now).is_file()}
 
     def _gone(self, sources: set[str], *, tracked: bool) -> set[str]:

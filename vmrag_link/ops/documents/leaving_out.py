@@ -65,7 +65,7 @@ class LeavingOut:
     """
 
     def __init__(self, places: Places, selection: FileSelection, origin: Path, *, derived: Derived = _nothing) -> None:
-        from vmrag_link.git.ignored import Repositories
+        from vmrag_link.git.listing import Repositories
 
         self._excluded = _patterns(selection.exclude) if selection.exclude else None
         self._selection = selection
@@ -126,7 +126,7 @@ def private(
     here: what a person took with them is not private. Raises `GitFailed`.
     """
     from vmrag_link.git import listing
-    from vmrag_link.git.ignored import Repositories
+    from vmrag_link.git.listing import Repositories
 
     repositories = Repositories(places)
     paths = {base.origin / each: each for each in sources}
@@ -174,7 +174,7 @@ class DerivedFiles:
 
     @cached_property
     def _untracked(self) -> set[str]:
-        from vmrag_link.sources.untracked import untracked_files
+        from vmrag_link.sources.pathspecs import untracked_files
 
         with contextlib.suppress(LimitExceeded):  # more than anybody has written
             return set().union(*untracked_files(self._ws.places, self.sources))
@@ -189,12 +189,12 @@ class DerivedFiles:
 
     def documents(self, paths: Collection[str]) -> dict[str, Document]:
         """The documents that these files are, by path; code is not cut."""
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
 
         found: dict[str, Document] = {}
         for source in self.sources if paths else ():
             files = [each for each in self._listing.files[source.collection] if each.path in paths]
-            for file, text in texts.texts_in_work_tree(self._ws.places, files):
+            for file, text in documents.texts_in_work_tree(self._ws.places, files):
                 document = documents.as_written(source, file.path, text)
                 if isinstance(document, Document):
                     found.setdefault(file.path, document)
@@ -219,11 +219,11 @@ class DerivedFiles:
         """Why nothing is stored of these files, which are `import_base.located`; without others."""
         if not self.sources:
             return {}
-        from vmrag_link.sources import coverage
+        from vmrag_link.sources import rules
 
         top = import_base.located(self._ws.places.top)
         below = {each.relative_to(top).as_posix(): each for each in files if each.is_relative_to(top)}
-        named = {path: source for path in below if (source := coverage.source_of(self.sources, path))}
+        named = {path: source for path in below if (source := rules.source_of(self.sources, path))}
         there = self.documents(named.keys() & self.paths) if named else {}
         found = {below[path]: _reason(each.collection) for path, each in there.items()}
         coming = named.keys() & self._untracked if named else ()
@@ -282,7 +282,7 @@ def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str
     """The collections and paths that a name may mean, as `document_names.select` takes names; a
     path is empty where the collection is meant.
     """
-    from vmrag_link.sources import coverage
+    from vmrag_link.sources import rules
 
     for source in sources:
         collection = source.collection
@@ -292,4 +292,4 @@ def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str
         paths = [name] if within in (None, collection) else []
         if within is None and name.startswith(f"{collection}/"):
             paths.insert(0, name.removeprefix(f"{collection}/").lstrip("/"))
-        yield from ((collection, path) for path in paths if path and coverage.source_of([source], path))
+        yield from ((collection, path) for path in paths if path and rules.source_of([source], path))

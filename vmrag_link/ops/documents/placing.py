@@ -10,7 +10,7 @@ import msgspec
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.git import listing, renames
+from vmrag_link.git import listing, versions
 from vmrag_link.models import At, Record
 from vmrag_link.ops.documents.import_reports import Renamed
 from vmrag_link.paths import Places
@@ -52,7 +52,7 @@ def followed(
         return {}
     found: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        found = {now: old for old, now in renames.renamed(ws.places, list(gone)).items() if now in new}
+        found = {now: old for old, now in versions.renamed(ws.places, list(gone)).items() if now in new}
     left = {source: doc_id for source, doc_id in gone.items() if source not in found.values()}
     hashes = {
         each.doc_id: each.content_hash for each in ws.engine.headers(at, collection=collection, ids=left.values())

@@ -14,7 +14,7 @@ from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
-from vmrag_link.git import settings
+from vmrag_link.git import configuration
 from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader
 from vmrag_link.paths import Places, read_regular
 
@@ -40,7 +40,7 @@ def base_of(places: Places, collection: Collection) -> ImportBase | None:
         return None
     if collection.import_base != OUTSIDE:
         return import_base.of_record(collection.import_base or ROOT, import_base.located(places.top))
-    folder = settings.import_folder(places, collection.name)
+    folder = configuration.import_folder(places, collection.name)
     return ImportBase(OUTSIDE, import_base.located(folder), import_base.located(places.top)) if folder else None
 
 
@@ -55,7 +55,7 @@ def source_file(places: Places, collection: Collection, document: Document) -> P
     if not stored or "://" in stored or import_base.leads_out(stored):
         return None
     outside = collection.import_base == OUTSIDE
-    folder = settings.import_folder(places, collection.name) if outside else places.top
+    folder = configuration.import_folder(places, collection.name) if outside else places.top
     if folder is None:
         return None
     root = Path(os.path.realpath(folder))

@@ -11,13 +11,13 @@ import msgspec
 from vmrag_link import settings_edit
 from vmrag_link.code.languages import EXTRA_HINT
 from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
-from vmrag_link.git import index_entries, plumbing, raw_changes, versions
+from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import coverage, proposals
+from vmrag_link.sources import pathspecs, rules
 from vmrag_link.sources.files import LeftOutFile
-from vmrag_link.sources.untracked import untracked_count, untracked_files
+from vmrag_link.sources.pathspecs import untracked_count, untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.worktree import OpenSources
@@ -92,9 +92,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         assert opened is not None  # noqa: S101  there are sources
         contents = source_views.read(opened.folder)
         rows = tuple(_row(each, opened, contents, stored) for each in config.sources)
-        tracked = (
-            index_entries.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
-        )
+        tracked = listing.tracked_files(ws.places) if ref is None else list(versions.tree(ws.places, commit or ""))
         rows = tuple(_with_unmatched(ws, row, tracked, untracked=config.sources_untracked and not ref) for row in rows)
         beside = unnamed(ws, tracked) if ref is None and not proposed else Unnamed({}, ())
         available = [each for each in config.sources if each.collection in opened.collections]
@@ -141,11 +139,11 @@ def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
     `exclude` names is meant to be out.
     """
     named = [msgspec.structs.replace(each, exclude=()) for each in ws.config.sources]
-    files = index_entries.tracked_files(ws.places) if tracked is None else tracked
-    left = [path for path in files if not any(coverage.is_named(each, path) for each in named)]
+    files = listing.tracked_files(ws.places) if tracked is None else tracked
+    left = [path for path in files if not any(rules.is_named(each, path) for each in named)]
     names = {*ws.stored_collections(), *(each.collection for each in named)}
-    found = proposals.propose(left, stored=names)
-    endings = Counter(f".{path.rpartition('.')[2]}" for path in left if coverage.source_of(found, path))
+    found = pathspecs.propose(left, stored=names)
+    endings = Counter(f".{path.rpartition('.')[2]}" for path in left if rules.source_of(found, path))
     return Unnamed(dict(endings.most_common()), found)
 
 
@@ -162,13 +160,13 @@ def untracked_offers(ws: Workspace) -> int:
         files = raw_changes.untracked(ws.places, [])
     except LimitExceeded:
         return raw_changes.MOST_FILES
-    found = proposals.propose(files)
-    return sum(coverage.source_of(found, path) is not None for path in files)
+    found = pathspecs.propose(files)
+    return sum(rules.source_of(found, path) is not None for path in files)
 
 
 def _with_unmatched(ws: Workspace, row: SourceRow, tracked: Sequence[str], *, untracked: bool) -> SourceRow:
     each = {path: SourceSettings(row.collection, (path,), (), row.kind) for path in row.paths}
-    gone = [path for path, source in each.items() if not any(coverage.is_named(source, file) for file in tracked)]
+    gone = [path for path, source in each.items() if not any(rules.is_named(source, file) for file in tracked)]
     if untracked:
         gone = [path for path in gone if not _untracked(ws, [each[path]])]
     return msgspec.structs.replace(row, unmatched=tuple(gone))
@@ -202,7 +200,7 @@ def _by_listing(
 
 
 def _collection_of(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
-    return next((each.collection for each in sources if coverage.is_named(each, file.path)), "")
+    return next((each.collection for each in sources if rules.is_named(each, file.path)), "")
 
 
 def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
@@ -210,7 +208,7 @@ def _untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
         found = zip(sources, untracked_files(ws.places, sources), strict=True)
     except LimitExceeded:
         return untracked_count(ws.places, sources)
-    return len({path for source, files in found for path in files if coverage.source_of([source], path)})
+    return len({path for source, files in found for path in files if rules.source_of([source], path)})
 
 
 def _shadowed(ws: Workspace, opened: OpenSources) -> tuple[str, ...]:

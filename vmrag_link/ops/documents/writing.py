@@ -23,8 +23,8 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.ops.follow.follow_pin import move, reconcile
-from vmrag_link.sync import lease, sentences
-from vmrag_link.sync.target import Target
+from vmrag_link.sync import lease
+from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import DocumentStore, LocalStore, Workspace, local_store, reasons
 
 if TYPE_CHECKING:
@@ -75,14 +75,12 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(
-            sentences.held(target.kb_branch, target.revision),
-            hint=sentences.way_back(target.kb_branch),
+            held(target.kb_branch, target.revision),
+            hint=way_back(target.kb_branch),
             local_changes=local_changes(ws.engine, target.kb_branch),
         )
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(
-            sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
-        )
+        raise KnowledgeMoved(unpinned(target.kb_branch, target.revision), hint=way_back(target.kb_branch))
     return target
 
 

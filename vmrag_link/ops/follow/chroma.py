@@ -19,11 +19,13 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
     """
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
 
-    chroma_builder.require_on(ws.chroma)
+    chroma_builder.require_on(ws.chroma.local)
     revision = ws.indexed_revision()
     with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
-    return chroma_builder.bring(ws.chroma, ws.chroma.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend)
+    return chroma_builder.bring(
+        ws.chroma.local, ws.chroma.local.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend
+    )
 
 
 def wait_if_set(ws: Workspace) -> None:
@@ -32,7 +34,7 @@ def wait_if_set(ws: Workspace) -> None:
     """
     from vmrag_link.chroma import bindings
 
-    chroma, bound = ws.chroma, ws.binding
+    chroma, bound = ws.chroma.local, ws.binding
     if bound is None or chroma.mode == "off":
         return
     if chroma.mode == "wait":
@@ -47,12 +49,12 @@ def store_of_working_copy(ws: Workspace) -> Path:
     """
     from vmrag_link.sync import chroma_builder
 
-    chroma_builder.require_on(ws.chroma)
+    chroma_builder.require_on(ws.chroma.local)
     with contextlib.ExitStack() as until_built:
         with ws.reader.view() as view:
             held = until_built.enter_context(chroma_builder.held(view.folder)) if view.dirty else None
         if held is not None:
-            return chroma_builder.bring_held(ws.chroma, held, vectors=ws.vectors, progress=ws.progress)
+            return chroma_builder.bring_held(ws.chroma.local, held, vectors=ws.vectors, progress=ws.progress)
     return wait_for_store(ws, lend=True)
 
 
@@ -61,7 +63,7 @@ def wait_for_server(ws: Workspace) -> None:
 
     What failed before is tried again. Raises why it cannot be done.
     """
-    if ws.server is None or ws.config.chroma.share == "off" or ws.binding is None:
+    if ws.chroma.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
     from vmrag_link.sync import chroma_sharing  # as above
 
@@ -69,7 +71,7 @@ def wait_for_server(ws: Workspace) -> None:
     with ws.reader.index_of(revision):
         pass  # one that does not verify was built again
     try:
-        chroma_sharing.share_revision(ws.sharing, revision, ws.shelf, progress=ws.progress)
+        chroma_sharing.share_revision(ws.chroma.sharing, revision, ws.chroma.publisher, progress=ws.progress)
     except VmragError as error:
-        ws.sharing.note(revision, chroma_sharing.NotShared(error.message, error.hint))
+        ws.chroma.sharing.note(revision, chroma_sharing.NotShared(error.message, error.hint))
         raise

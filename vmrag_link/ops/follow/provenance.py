@@ -23,7 +23,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.settings import Config, RetrievalSettings
-from vmrag_link.sync import sentences
+from vmrag_link.sync.target import left_behind
 from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View, Workspace, local_store, reasons
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
@@ -186,7 +186,7 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
         raise reasons.unusable(ws, target)
     if ws.unbuilt:
         raise ws.unbuilt
-    behind = tuple(notes) == sentences.left_behind(target)  # which name the commands themselves
+    behind = tuple(notes) == left_behind(target)  # which name the commands themselves
     raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")
 
 

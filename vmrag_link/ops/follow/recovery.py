@@ -129,10 +129,10 @@ def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     """Finish the commit of another work tree on this code branch, unless that is alive and holds
     its lock.
     """
-    from vmrag_link.git import worktrees
+    from vmrag_link.git import refs
 
     theirs = Path(entry.git_dir)
-    if theirs not in worktrees.git_dirs(ws.places) or not theirs.is_dir():
+    if theirs not in refs.git_dirs(ws.places) or not theirs.is_dir():
         _finish(ws, path, entry)
         return
     lock = ws.places._replace(git_dir=theirs).workspace_lock

@@ -5,13 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link.git import plumbing
-from vmrag_link.models import ChangeCounts
+from vmrag_link.models import ChangeCounts, ChunkCounts
 from vmrag_link.ops.follow import chroma, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.sync import sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
-from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.target import read_own_pin
+from vmrag_link.sync.target import left_behind, read_own_pin
 from vmrag_link.workspace import Workspace, reasons
 
 
@@ -37,20 +35,20 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
         revision = ws.revision()
         path = SnapshotReport(str(ws.views.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
-    behind = sentences.left_behind(target)
+    behind = left_behind(target)
     for note in behind:
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
         pass  # opening the view mends the working copy, too, where there are uncommitted documents
-    if wait and not (ws.chroma.mode == "off" and ws.server):
+    if wait and not (ws.chroma.local.mode == "off" and ws.chroma.server):
         chroma.wait_for_store(ws)
     else:
         chroma.wait_if_set(ws)
     if wait or ws.config.chroma.share == "wait":
         chroma.wait_for_server(ws)
-    server = ws.sharing.state() if ws.server else None
-    return msgspec.structs.replace(report, chroma=ws.chroma.state(), server=server)
+    server = ws.chroma.sharing.state() if ws.chroma.server else None
+    return msgspec.structs.replace(report, chroma=ws.chroma.local.state(), server=server)
 
 
 def _require_readable_pin(ws: Workspace) -> None:

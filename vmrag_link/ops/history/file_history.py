@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git import blobs_here, file_blame, file_log, plumbing
+from vmrag_link.git import beside, file_log, plumbing
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.models import ChangeKind, Document, Record
@@ -76,7 +76,7 @@ class FileHistory:
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
         sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
         blobs = [blob for _, mode, blob in sides if mode in REGULAR]
-        sizes = blobs_here.sizes(self._ws.places, blobs)
+        sizes = beside.sizes(self._ws.places, blobs)
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
@@ -99,12 +99,12 @@ class FileHistory:
 
     def _document(self, path: str, blob: str, size: int) -> Document | None:
         """None where there is no file, or it is no text."""
-        from vmrag_link.sources import documents, texts
+        from vmrag_link.sources import documents
 
         if not 0 < size <= self._most_bytes:
             return None
         file = TreeFile(path, blob, size, handwritten=True)
-        (_, text), *_ = texts.texts_at_commit(self._ws.places, [file])
+        (_, text), *_ = documents.texts_at_commit(self._ws.places, [file])
         found = documents.as_written(self._source, path, text)
         return None if isinstance(found, NoDocument) else found
 
@@ -206,13 +206,13 @@ class FileBlame(Record, frozen=True):
 
 
 def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
-    """Raises as `file_blame.file_blame`."""
+    """Raises as `file_log.file_blame`."""
     tree, name = found
     file = tree.files[name.key]
     # What the work tree does not change is asked of HEAD: no file is read for it.
     commit = tree.commit or (None if file.uncommitted else plumbing.head(ws.places).commit)
     try:
-        blamed = file_blame.file_blame(ws.places, name.doc_id, commit)
+        blamed = file_log.file_blame(ws.places, name.doc_id, commit)
     except GitFailed:
         if file.uncommitted != "added":
             raise
@@ -229,10 +229,10 @@ def blame_file(ws: Workspace, found: FoundFile) -> FileBlame:
     )
 
 
-def _uncommitted(ws: Workspace, file: TreeFile) -> file_blame.BlamedFile:
-    from vmrag_link.sources import texts
+def _uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
+    from vmrag_link.sources import documents
 
-    (_, text), *_ = texts.texts_in_work_tree(ws.places, [file])
+    (_, text), *_ = documents.texts_in_work_tree(ws.places, [file])
     lines = (text.text or "").splitlines()
-    found = [file_blame.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
-    return file_blame.BlamedFile(found, {})
+    found = [file_log.FileLine(line, None, file.path, number) for number, line in enumerate(lines, start=1)]
+    return file_log.BlamedFile(found, {})

@@ -16,7 +16,7 @@ from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, require_
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval import fusion as retrieval
 from vmrag_link.retrieval.fusion import Ranking
-from vmrag_link.sync.assumed_collections import rows_at
+from vmrag_link.sync.plan import rows_at
 from vmrag_link.workspace import Workspace
 
 _HASH = re.compile(r"[0-9a-f]{64}")

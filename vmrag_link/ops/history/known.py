@@ -30,7 +30,7 @@ from vmrag_link.ops.history import document_names, ranges, revparse
 from vmrag_link.ops.history.document_names import DocumentName, NamedRows
 from vmrag_link.ops.history.revparse import WORKING
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.sources import coverage
+from vmrag_link.sources import rules
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
@@ -194,7 +194,7 @@ def _left_out(ws: Workspace, tree: SourceTree, name: str) -> CollectionMissing |
         source = tree.source(collection)
         reasons = {each.path: f"it {each.reason}" for each in tree.listing.left_out}
         reasons |= {key[1]: "of what is in it" for key in tree.files if key[0] == collection}
-        if source and path in reasons and coverage.is_named(source, path):
+        if source and path in reasons and rules.is_named(source, path):
             return DocumentMissing(
                 f"The file {path} is left out of the source {collection!r}, because {reasons[path]}.",
                 hint="vmrag sources -v",

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict, RemoteMoved
-from vmrag_link.git import merged_tree, objects, pin_merge, plumbing, transfer
+from vmrag_link.git import objects, pin_merge, plumbing, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
@@ -89,10 +89,10 @@ def look(ws: Workspace, base: str, head: str, bring: Bring) -> BranchUpdate:
     bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    return _classify(merged_tree.merge_trees(ws.places, head, base))
+    return _classify(pin_merge.merge_trees(ws.places, head, base))
 
 
-def _classify(merged: merged_tree.MergedTree) -> BranchUpdate:
+def _classify(merged: pin_merge.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
@@ -105,7 +105,7 @@ def _updated(ws: Workspace, wanted: HostedMerge) -> BranchUpdate:
     wanted.bring(base, head)
     if transfer.contains(ws.places, head, base):
         return BranchUpdate("contained")
-    merged = merged_tree.merge_trees(ws.places, head, base)
+    merged = pin_merge.merge_trees(ws.places, head, base)
     found = _classify(merged)
     if found.result != "knowledge":
         return found

@@ -14,10 +14,9 @@ from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, within_window
 from vmrag_link.errors import IndexFailed, NotInitialized, PinMissing, plural, quoted
 from vmrag_link.index import keywords
-from vmrag_link.index import verify as verifying
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import HeldRow, rows_of
-from vmrag_link.index.vectors import quantise
+from vmrag_link.index.flat_files import quantise
 from vmrag_link.models import At, Collection, Document, Record, content_hash
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at
 from vmrag_link.ops.history.fingerprint import CountedFiles, fingerprint
@@ -140,7 +139,7 @@ def _remove(view: Path) -> str:
 
 
 def _segments(view: Path) -> list[Path]:
-    return [verifying.segments_beside(view) / part.segment for part in views.read(view).parts]
+    return [views.segments_beside(view) / part.segment for part in views.read(view).parts]
 
 
 def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
@@ -206,7 +205,7 @@ def _differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> C
 
 
 def _damage(folder: Path) -> str:
-    problem = verifying.mismatch(folder) or _damaged_words(folder)
+    problem = views.mismatch(folder) or _damaged_words(folder)
     return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.headings import HeaderPaths
+from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.models import IndexedPiece, Record
 
 CHARACTERS_OF_TOKEN = 4

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.headings import HeaderPaths
+from vmrag_link.documents.chunking import HeaderPaths
 from vmrag_link.models import SOURCE, Collection, Document, IndexedPiece, Record, pieces_of
 from vmrag_link.ops.documents.source_files import line_of, lines_of, source_file, written_lines
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from vmrag_link.errors import EngineError
-from vmrag_link.git import blobs_here
+from vmrag_link.git import beside
 from vmrag_link.index import keywords
 from vmrag_link.models import SOURCE, Collection, Document, Record
 from vmrag_link.ops.documents import stale
@@ -182,5 +182,5 @@ def committed_files(
     tags = source_views.read(view.sources.folder).tags
     keys = [document.key for collection, document in read if collection.kind == SOURCE]
     blobs = {key: tags[key[0]][key[1]].partition(" ")[0] for key in keys}
-    contents = blobs_here.contents(ws.places, blobs.values())
+    contents = beside.contents(ws.places, blobs.values())
     return {key: contents.get(blob, b"") for key, blob in blobs.items()}

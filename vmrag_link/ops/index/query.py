@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.errors import CollectionMissing, EmbeddingFailed, IndexFailed, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.index import verify
+from vmrag_link.index.view import distrust
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -115,7 +115,7 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
             if last:
                 raise
             if view and view.sources:
-                verify.distrust(view.sources.folder)
+                distrust(view.sources.folder)
             if at.revision:
                 eviction.distrust(ws.sync_context, at.revision)
     raise AssertionError  # the second attempt returns or raises

@@ -14,7 +14,7 @@ from vmrag_link import pin as pins
 from vmrag_link import settings_edit
 from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, root_of
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git import plumbing, refs
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.merge import merge_state
@@ -166,7 +166,7 @@ def require_nothing_open(ws: Workspace) -> None:
         raise GitBusy(f"git is in the middle of a {what}.", hint=plumbing.busy_hint(what))
     recover(ws)
     merge_state.refuse_if_open(ws)
-    for folder in worktrees.git_dirs(ws.places):
+    for folder in refs.git_dirs(ws.places):
         if folder != ws.places.git_dir and (folder / "vmrag" / ws.places.merge.name).exists():
             raise MergeConflict(
                 f"A merge is not finished in another work tree, of {folder}.", hint="There: vmrag merge --continue"

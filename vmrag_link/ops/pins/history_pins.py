@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import PinMissing, enumerated, plural
-from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.git import history, plumbing, refs
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.pins.pinning import parsed
@@ -45,8 +45,8 @@ def pinned_everywhere(places: Places) -> list[str]:
     """The revisions that something of git's pins, here or not, latest first: its refs, reflogs,
     work trees, and what it is in the middle of.
     """
-    uncommitted = (parsed(places.kb, data) for data in worktrees.uncommitted_pins(places))
-    committed = (pin for pin, _ in read_pins(places, also=worktrees.noted_commits(places)))
+    uncommitted = (parsed(places.kb, data) for data in refs.uncommitted_pins(places))
+    committed = (pin for pin, _ in read_pins(places, also=refs.noted_commits(places)))
     return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 
@@ -118,7 +118,7 @@ def _branches_at(ws: Workspace) -> dict[str, list[str]]:
     """Each revision that a local branch of the code ends with, and these branches."""
     found: dict[str, list[str]] = {}
     for name, data in history.pins_of(
-        ws.places, sorted(BRANCHES + each for each in worktrees.code_branches(ws.places))
+        ws.places, sorted(BRANCHES + each for each in refs.code_branches(ws.places))
     ).items():
         if pin := parsed(ws.places.kb, data):
             found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))

@@ -1,18 +1,30 @@
-"""`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine."""
+"""`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine.
+
+The check asks of each row that a stranger wrote whether our own commands could have written it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
+from vmrag_link.documents import import_base
+from vmrag_link.documents.chunking import require_modest, require_possible
+from vmrag_link.embedding import registry
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import (
+    ContentRefused,
+    EmbeddingMismatch,
     GitReferenceMissing,
+    KnowledgeRefused,
+    NameInvalid,
     PinMissing,
     PinRevisionMissing,
     RemoteError,
@@ -22,14 +34,16 @@ from vmrag_link.errors import (
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
-from vmrag_link.models import Record
+from vmrag_link.index.metadata import RESERVED_METADATA
+from vmrag_link.models import Collection, Document, Project, Record, Row, content_hash, metadata_from_row
+from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins.pinning import parsed
-from vmrag_link.ops.publish import validate
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.progress import FETCHING
+from vmrag_link.settings import EmbeddingSettings
 from vmrag_link.transport import address, connection, quarantine
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import PublishRequest
@@ -215,17 +229,17 @@ def _take(
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(engine.name, peer, limits=limits)
         task.advance(1)
-    check = functools.partial(validate.check, allowed=services, known=_services_in_use(engine, known))
-    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
+    sound = functools.partial(check, allowed=services, known=_services_in_use(engine, known))
+    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=sound)
     came = [each for each in wanted if each in new]
     if came:
         _anchor(engine, room, came)
     return _Adopted(tuple(came), tuple(each for each in wanted if each not in new), len(new))
 
 
-def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
+def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[Using]:
     """How the base repository's collections are embedded."""
-    return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
+    return services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
 
 
 def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
@@ -236,3 +250,70 @@ def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
                 engine.anchor(each, reason="adopted from a fork")
         finally:
             engine.forget_remote(quarantine.KEY)
+
+
+Using = tuple[str, str, str]
+"""A collection's name, its embedding function and model."""
+
+
+def services_of(rows: Iterable[Collection]) -> frozenset[Using]:
+    return frozenset((each.name, each.embedding_function, each.embedding_model) for each in rows)
+
+
+def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()) -> None:
+    """Check a row; raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service.
+
+    A paid service would embed the collection on the account of every reader. It is expected if it
+    is `allowed`, or the collection is `known` to use it.
+
+    Ollama is not among those: it runs at an address of the reader's own, and takes neither key nor
+    money.
+    """
+    what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
+    if isinstance(row, Collection):
+        _require_agreed(row, allowed, known)
+    try:
+        match row:
+            case Collection():
+                _collection(row)
+            case Document():
+                _document(row)
+            case Project():
+                collections.require_document_id(row.project_id)
+                metadata_from_row(row.metadata)
+    except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
+        raise ContentRefused(f"{what}: {error}") from error
+
+
+def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractSet[Using]) -> None:
+    service = SERVICES.get(row.embedding_function)
+    if service is None or service.key is None or row.embedding_function in allowed or services_of([row]) <= known:
+        return
+    raise KnowledgeRefused(
+        f"Collection {row.name[:80]!a} would send its documents, and every query for it, to the paid service {row.embedding_function}, "
+        "on the account of everybody who reads it. Nothing was taken.",
+        hint=f"If that is agreed: vmrag adopt --allow-service {row.embedding_function} SOURCE COMMIT",
+        collection=row.name,
+        service=row.embedding_function,
+    )
+
+
+def _collection(row: Collection) -> None:
+    collections.require_name(row.name)
+    metadata_from_row(row.metadata)
+    if row.embedding_function not in registry.NAMES:
+        raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
+    registry.choose_for(row, EmbeddingSettings())
+    require_possible(row.chunking)
+    require_modest(row.chunking)
+    if row.import_base and (why := import_base.problem(row.import_base)):
+        raise ValueError(f"its import base {why}")
+
+
+def _document(row: Document) -> None:
+    collections.require_name(row.collection)
+    collections.require_document_id(row.doc_id)
+    if row.content_hash != content_hash(row.content):
+        raise ValueError("its content_hash is not that of its content")
+    if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
+        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")

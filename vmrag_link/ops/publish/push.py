@@ -1,12 +1,24 @@
-"""`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote."""
+"""`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote.
+
+Digests of what a Chroma server has to serve go with it, so that whoever fetches can check the
+server.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
+from vmrag_link.engines.base import VECTORS_BRANCH, reserved
+from vmrag_link.errors import (
+    BranchMissing,
+    GitReferenceMissing,
+    NameInvalid,
+    NothingToPush,
+    RemoteDiverged,
+    VmragError,
+    quoted,
+)
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
@@ -14,11 +26,12 @@ from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.publish import vouching
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
+from vmrag_link.sync import chroma_sharing
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
+from vmrag_link.transport.connection import Transport
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace, reasons
 
@@ -189,7 +202,7 @@ def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Publi
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         done = publish(ws.engine, address.key, peer, wanted)
-        vouching.publish_digests(ws, address, peer)
+        publish_digests(ws, address, peer)
         task.advance(1)
         return done
 
@@ -234,3 +247,30 @@ def _former_pins(ws: Workspace, name: str) -> list[str]:
 def _history(ws: Workspace, commit: str) -> list[str]:
     """What a commit and its ancestors pin, newest first."""
     return [pin.dolt_commit for pin, _ in history_pins.pins_reached(ws.places, commit)]
+
+
+def publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
+    """Push the digests of shared vectors, those of the bound index included.
+
+    The knowledge itself has been pushed: what fails here is said, and made up for by the next push.
+    """
+    if ws.config.chroma.mode == "embedded":
+        return
+    try:
+        _vouch_for_bound(ws)
+        from vmrag_link.sync import shared_vectors
+
+        head = shared_vectors.head_for(ws.engine, peer.heads().get(VECTORS_BRANCH))
+        if head:
+            publish(ws.engine, address.key, peer, PublishRequest({VECTORS_BRANCH: head}, lenient=True))
+    except VmragError as error:
+        ws.progress.note(f"Nobody vouches for the vectors on the Chroma server yet: {error.message}")
+
+
+def _vouch_for_bound(ws: Workspace) -> None:
+    """The process that shares the index may not have come to it yet."""
+    bound = ws.binding
+    if bound is None or ws.views.problem(bound.revision):
+        return
+    with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as collections:
+        chroma_sharing.vouch(collections, ws.chroma.publisher)

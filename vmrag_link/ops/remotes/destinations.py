@@ -10,11 +10,11 @@ from vmrag_link import pin as pins
 from vmrag_link import pin_values
 from vmrag_link.engines.base import EngineName, reserved
 from vmrag_link.errors import PinMalformed, RemoteEmpty, RemoteError, RemoteInvalid
-from vmrag_link.git import plumbing, remotes, settings
+from vmrag_link.git import configuration, plumbing, remotes
 from vmrag_link.models import Record
 from vmrag_link.pin import Pin
 from vmrag_link.pin_values import remote_flaw
-from vmrag_link.transport import address, trust
+from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -47,7 +47,7 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
 
     Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
     """
-    trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
+    address.require(ws.places, remote, accepted=ws.settings.accepted_remote)
     if ref := own_ref(ws, remote):
         return address.of_code(ws.places, ws.trigger().branch, ref=ref, ask=ask)
     return [address.of_url(remote, engine=engine_of(ws), ask=ask)]
@@ -80,7 +80,7 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
         return
     # What is no address needs no agreement.
     address.parse(ws.places, remote, branch=ws.trigger().branch, engine=engine_of(ws))
-    trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
+    address.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
 def code_ref(ws: Workspace) -> str:
@@ -134,7 +134,7 @@ class RemotesReport(Record, frozen=True):
 def report_remotes(ws: Workspace) -> RemotesReport:
     """Report the remotes. Uses no network."""
     text = stated_remote(ws)
-    trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
+    trusted = tuple(map(remotes.shown, configuration.config_values(ws.places, address.TRUSTED_KEY)))
     try:
         found = named(ws, text)
     except RemoteError as why:
@@ -149,16 +149,16 @@ def agree(ws: Workspace, text: str) -> None:
     """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
-    if text not in settings.config_values(ws.places, trust.TRUSTED_KEY):
-        settings.add(ws.places, trust.TRUSTED_KEY, text)
+    if text not in configuration.config_values(ws.places, address.TRUSTED_KEY):
+        configuration.add(ws.places, address.TRUSTED_KEY, text)
 
 
 def withdraw(ws: Workspace, text: str) -> None:
     """Undo `agree`; raises `RemoteInvalid` where that was not done in this repository."""
-    if not settings.remove(ws.places, trust.TRUSTED_KEY, text):
+    if not configuration.remove(ws.places, address.TRUSTED_KEY, text):
         raise RemoteInvalid(
             f"This repository's git configuration does not name {text[:80]!r}.",
-            hint=f"git config --show-origin --get-all {trust.TRUSTED_KEY}",
+            hint=f"git config --show-origin --get-all {address.TRUSTED_KEY}",
         )
 
 

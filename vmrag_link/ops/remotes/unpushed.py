@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.git import tracking
+from vmrag_link.git import refs
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import write_atomically
@@ -31,7 +31,7 @@ def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...
     """
     if not ws.initialized or ws.engine.shared:  # on a server, everybody has all of it
         return ()
-    stamp = tracking.stamp(ws.places)
+    stamp = refs.stamp(ws.places)
     if stamp and stamp == _remembered(_note(ws)):
         return ()
     found = _look(ws)
@@ -42,15 +42,15 @@ def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...
 
 
 def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    refs = tracking.pushed(ws.places)
-    data = tracking.pins(ws.places, refs.values())
-    found = [(ref, pin) for ref, commit in refs.items() if (pin := pinning.parsed(ws.places.kb, data.get(commit)))]
+    tracking = refs.pushed(ws.places)
+    data = refs.pins(ws.places, tracking.values())
+    found = [(ref, pin) for ref, commit in tracking.items() if (pin := pinning.parsed(ws.places.kb, data.get(commit)))]
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
     nowhere = set(ws.engine.unreachable(revisions, heads=ws.engine.known_heads()))
     return tuple(
-        UnpushedPin(ref.removeprefix(tracking.REMOTES), pin.dolt_commit, _remote(ws, ref, pin))
+        UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin))
         for ref, pin in found
         if pin.dolt_commit in nowhere
     )
@@ -62,7 +62,7 @@ def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
     from vmrag_link.ops.remotes import destinations
 
     own = destinations.own_ref(ws, pin.dolt_remote)
-    return ref.removeprefix(tracking.REMOTES).partition("/")[0] if own else remotes.shown(pin.dolt_remote)
+    return ref.removeprefix(refs.REMOTES).partition("/")[0] if own else remotes.shown(pin.dolt_remote)
 
 
 def _note(ws: Workspace) -> Path:

@@ -24,7 +24,7 @@ from vmrag_link.errors import (
     MessageMissing,
     RevisionMissing,
 )
-from vmrag_link.git import index_entries, plumbing, remotes, settings
+from vmrag_link.git import configuration, listing, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops.documents import collection_writes, writing
 from vmrag_link.ops.follow.provenance import KbBlock, Standing
@@ -247,7 +247,7 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
 def _prefer(ws: Workspace, name: str | None) -> None:
     """Let `git:` mean this git remote on this machine, if it would mean another one."""
     if name and name not in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
-        settings.add(ws.places, "vmrag.remote", name)
+        configuration.add(ws.places, "vmrag.remote", name)
 
 
 def _read_store(ws: Workspace, store: Path) -> Foreign:
@@ -282,7 +282,7 @@ def _all_or_nothing(ws: Workspace) -> Iterator[None]:
     require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
-    entries = index_entries.read(ws.places, files)
+    entries = listing.read(ws.places, files)
     code = ws.trigger().branch or ""
     kb_branch = plumbing.kb_branch_of(ws.places, code)
     kept = {folder: _names(folder) | _STAYS for folder in (ws.places.shared, ws.places.own)}
@@ -295,7 +295,7 @@ def _all_or_nothing(ws: Workspace) -> Iterator[None]:
             _remove_all_but(folder, names)
         _restore(contents)
         with contextlib.suppress(GitFailed):  # why the block failed says more
-            index_entries.put_back(ws.places, files, entries)
+            listing.put_back(ws.places, files, entries)
         if kb_branch is None:
             plumbing.forget_kb_branch(ws.places, code)
         else:

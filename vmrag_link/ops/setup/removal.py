@@ -12,7 +12,7 @@ from typing import Literal
 from vmrag_link import config, locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
 from vmrag_link.errors import Busy, KnowledgeNotPushed, MergeConflict, RemoteError, plural, quoted
-from vmrag_link.git import pin_conflict, pin_merge, plumbing, settings, worktrees
+from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
@@ -118,7 +118,7 @@ def remove(ws: Workspace, losses: Losses | None) -> RemovalReport:
         gone += [places.config.name] if _delete_settings(places) else []
         pin = pin_merge.withdraw(places) if losses and losses.pin else "kept"
         agreed = agreements.revoke(places)
-        keys = settings.forget_all(places)
+        keys = configuration.forget_all(places)
         for folder in _folders(places):
             shutil.rmtree(folder)
     changed = tuple(name for name in gone if name in tracked)
@@ -228,7 +228,7 @@ def _delete_settings(places: Places) -> bool:
 
 def _folders(places: Places) -> list[Path]:
     """Ours in each work tree's git directory, and the one that they share, which is the last."""
-    own = [each / "vmrag" for each in worktrees.git_dirs(places)]
+    own = [each / "vmrag" for each in refs.git_dirs(places)]
     folders = [each for each in dict.fromkeys((*own, places.own)) if each != places.shared]
     return [each for each in (*folders, places.shared) if each.is_dir() and not each.is_symlink()]
 

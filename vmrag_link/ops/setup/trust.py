@@ -14,7 +14,7 @@ from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings_keys import CORE
-from vmrag_link.trust import agreements, settings
+from vmrag_link.trust import agreements
 from vmrag_link.trust.agreements import Agreements
 from vmrag_link.workspace import Workspace
 
@@ -61,9 +61,9 @@ def examine(ws: Workspace) -> TrustReport:
     dropped: list[DroppedSetting] = []
     last: dict[str, Any] = {}
     for schema in (CORE, *toolset.installed().schemas()):
-        counting = _counting(settings.load_sections(ws.places, schema).config)
+        counting = _counting(agreements.load_sections(ws.places, schema).config)
         here = config.stated(text, CONFIG_NAME, schema)
-        agreed = settings.agreed(ws.places, schema) or {}
+        agreed = agreements.agreed(ws.places, schema) or {}
         last |= agreed
         stated += [
             StatedSetting(each.name, each.value, each.line, counting(each.name), schema.keys[each.name].doc)

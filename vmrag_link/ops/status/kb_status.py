@@ -73,7 +73,7 @@ def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> Ah
 
 def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     """Which collections the index does not hold as they are now. Brings nothing."""
-    chroma = ws.chroma.state()
+    chroma = ws.chroma.local.state()
     if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [], chroma)
     try:

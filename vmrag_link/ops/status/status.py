@@ -15,7 +15,7 @@ from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, RowsInvalid, VmragError, enumerated, quoted
 from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.index import view as views
-from vmrag_link.index.verify import FORMAT
+from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.follow import lazy_fetch
@@ -29,10 +29,10 @@ from vmrag_link.ops.status.changes import PendingChanges, changes
 from vmrag_link.ops.status.sources import SourcesStatus, sources_status
 from vmrag_link.ops.system import relocation
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.sync import background, current, lease, sentences
+from vmrag_link.sync import background, binding, lease
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
-from vmrag_link.sync.target import Target
+from vmrag_link.sync.target import Target, held, unpinned, way_back
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized
 
@@ -128,8 +128,8 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
-    chroma = ws.chroma.state() if ws.binding else None
-    server = ws.sharing.state() if ws.binding and ws.server else None
+    chroma = ws.chroma.local.state() if ws.binding else None
+    server = ws.chroma.sharing.state() if ws.binding and ws.chroma.server else None
     try:
         found = changes(ws, target) if with_changes else None
     except RowsInvalid as error:  # another program wrote it
@@ -213,28 +213,28 @@ def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str]
         return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
-    stays = target.attachment in ("held", "behind") and current.is_applied(ws.places, target.trigger)
-    return "drift", reasons, sentences.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
+    stays = target.attachment in ("held", "behind") and binding.is_applied(ws.places, target.trigger)
+    return "drift", reasons, way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 
 def _drift(ws: Workspace, target: Target) -> list[str]:
     bound = ws.binding
     stands = bound.revision if bound else ""
     reasons = []
-    gap = current.gap(ws.places, ws.views, target.trigger, bound)
+    gap = binding.gap(ws.places, ws.views, target.trigger, bound)
     if gap == "unbound":
         reasons.append("No index is bound to this work tree yet.")
     elif gap == "index_elsewhere":
         reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
     elif gap == "index_unusable":
         reasons.append(f"The index of {stands[:7]} cannot be served: {ws.views.problem(stands)}.")
-    elif gap == "moved" and (ws.places.pending.exists() or not current.renamed(ws.places, target.trigger)):
+    elif gap == "moved" and (ws.places.pending.exists() or not binding.renamed(ws.places, target.trigger)):
         put_off = "; a hook put the sync off, because git was in the middle of something"
         reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
     if target.kb_branch and target.attachment == "held":
-        reasons.append(sentences.held(target.kb_branch, target.revision))
+        reasons.append(held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":
-        reasons.append(sentences.unpinned(target.kb_branch, target.revision))
+        reasons.append(unpinned(target.kb_branch, target.revision))
     return reasons
 
 

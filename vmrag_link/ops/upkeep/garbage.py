@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
-from vmrag_link.git import worktrees
+from vmrag_link.git import refs
 from vmrag_link.index import directories, upkeep, working
 from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
@@ -80,7 +80,7 @@ def sweep(ws: Workspace) -> Leftovers:
         path.unlink(missing_ok=True)
     eviction.tidy(ws.sync_context._replace(keep_bytes=_kept_bytes(ws)))
     _rewrite_segments(ws)
-    ws.chroma.stores.evict(needed=ws.chroma.needed)
+    ws.chroma.local.stores.evict(needed=ws.chroma.local.needed)
     lonely = _orphaned_locks(ws)
     files = {**before[3], **_sizes(lonely)}
     for path in lonely:
@@ -125,7 +125,7 @@ def _spare(ws: Workspace) -> list[Path]:
 
 
 def _stores(ws: Workspace) -> list[Path]:
-    return ws.chroma.stores.spare(needed=ws.chroma.needed())
+    return ws.chroma.local.stores.spare(needed=ws.chroma.local.needed())
 
 
 def _kept_bytes(ws: Workspace) -> int:
@@ -151,7 +151,7 @@ def _files(ws: Workspace) -> list[Path]:
 
 def rubbish(ws: Workspace) -> list[Path]:
     """Files that only killed processes leave, and damaged caches that were set aside."""
-    making = (ws.views, ws.sources.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.stores)
+    making = (ws.views, ws.sources.views, ws.views.segments, Segments(ws.places.local_segments), ws.chroma.local.stores)
     unfinished = [path for folders in making for path in folders.unfinished()]
     building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
@@ -167,8 +167,8 @@ def _orphaned_locks(ws: Workspace) -> list[Path]:
 
 
 def _temporaries(ws: Workspace) -> list[Path]:
-    own = [folder / "vmrag" for folder in worktrees.git_dirs(ws.places)]
-    pins = stale_temporaries(*worktrees.tops(ws.places), name=PIN_NAME)
+    own = [folder / "vmrag" for folder in refs.git_dirs(ws.places)]
+    pins = stale_temporaries(*refs.tops(ws.places), name=PIN_NAME)
     shared = (ws.places.shared, ws.places.journal, ws.places.remotes, ws.places.builder)
     return [*stale_temporaries(*shared, *own[1:]), *pins]
 

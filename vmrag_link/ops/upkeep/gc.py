@@ -20,7 +20,7 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git import plumbing, refs
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
@@ -193,7 +193,7 @@ def _branches(ws: Workspace) -> _Branches:
     On a shared server, a branch without an entry here is another repository's.
     """
     mappings = plumbing.kb_mappings(ws.places)
-    existing = worktrees.code_branches(ws.places)
+    existing = refs.code_branches(ws.places)
     stale = [(code, kb) for code, kb in mappings if code not in existing]
     deleted = {kb for _, kb in stale}
     in_use = {kb for code, kb in mappings if code in existing} | set(_journaled(ws))

@@ -21,7 +21,7 @@ from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import nothing_at
 from vmrag_link.ops.upkeep.gc import needed, pinned
 from vmrag_link.progress import LOOKING_UP
-from vmrag_link.sync.assumed_collections import assumed, rows_at
+from vmrag_link.sync.plan import assumed, rows_at
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.direct_transport import DirectTransport
@@ -129,11 +129,11 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
     `UsageInvalid` without a server, `RevisionMissing` where a pinned revision is not here, so that
     nobody knows what it needs, and `ChromaServerFailed`.
     """
-    if ws.server is None:
+    if ws.chroma.server is None:
         raise UsageInvalid(
             "The settings name no Chroma server (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
         )
-    client = ChromaClient(ws.server)
+    client = ChromaClient(ws.chroma.server)
     owner = names.owner_of(root_of(ws.engine))
     wanted = _needed_collections(ws, owner)
     there = client.collections()
@@ -143,7 +143,7 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
         for each in going:
             give_up(client, each)
     dropped = tuple(_describe(each) for each in sorted(going, key=lambda each: each.name))
-    return ServerGcReport(apply, ws.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
+    return ServerGcReport(apply, ws.chroma.server.shown, dropped, len(ours) - len(going), len(there) - len(ours))
 
 
 def _is_old(found: RemoteCollection, before: float) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import plural
-from vmrag_link.index import vectors
+from vmrag_link.index import flat_files
 from vmrag_link.models import Record
 from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, Message
 
@@ -86,7 +86,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 def _whole(vector: bytes) -> Sequence[int]:
     """As the index rounds it: whole numbers multiply to the same on every machine."""
-    return array.array("b", vectors.quantise(vector))
+    return array.array("b", flat_files.quantise(vector))
 
 
 def _product(one: Sequence[int], other: Sequence[int]) -> int:

@@ -21,10 +21,10 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.engines.logical import collection_name
 from vmrag_link.errors import AccessDenied, DocumentMissing, ExternalDocsMissing, FileFailed, IndexFailed, MassDeletion
-from vmrag_link.git.ignored import Repositories
+from vmrag_link.git.listing import Repositories
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.verify import damaged_segments
+from vmrag_link.index.view import damaged_segments
 from vmrag_link.index.views import Views
 from vmrag_link.models import (
     EXTERNAL,

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import FileFailed, LimitExceeded, quoted
-from vmrag_link.git.ignored import ignored_failure
+from vmrag_link.git.listing import ignored_failure
 from vmrag_link.models import Record
 
 MOST_FILES = 20_000

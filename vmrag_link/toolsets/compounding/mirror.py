@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.git.ignored import Repositories, refuse_ignored
+from vmrag_link.git.listing import Repositories, refuse_ignored
 from vmrag_link.models import COMPOUNDING, At, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.document_selection import chunks_of

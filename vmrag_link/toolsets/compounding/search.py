@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmrag_link.documents.headings import header_path
+from vmrag_link.documents.chunking import header_path
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.retrieval.query import Mode, Query

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.tables import LOGICAL

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.documents.importing import Skipped
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.git import index_entries
+from vmrag_link.git import listing
 from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
@@ -55,7 +55,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexRepo
     """
     stores.require_versioned(ws, request.collection_name)
     scope = {path: _below_top(ws, path) for path in request.paths}
-    tracked = [name for name in index_entries.tracked_files(ws.places) if _lies_in(name, scope.values())]
+    tracked = [name for name in listing.tracked_files(ws.places) if _lies_in(name, scope.values())]
     texts, skipped = _read(ws, [name for name in tracked if name != PIN_NAME])
 
     def plan(at: At) -> Planned[CodeIndexReport]:

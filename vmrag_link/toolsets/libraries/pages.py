@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from vmrag_link.documents import origin
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
-from vmrag_link.git import settings
+from vmrag_link.git import configuration
 from vmrag_link.models import Document
 from vmrag_link.ops.documents.named_files import Source, hash_of
 from vmrag_link.toolsets.libraries.web.addresses import limits_of, private_hosts
@@ -40,7 +40,7 @@ def admit_typed(ws: Workspace) -> Admit:
         if _is_agreed_to(ws, page, PAGES_KEY):
             return
         try:
-            settings.add(ws.places, PAGES_KEY, page.site)
+            configuration.add(ws.places, PAGES_KEY, page.site)
         except GitFailed as failed:  # of another process, or read-only: the page is there all the same
             ws.progress.note(
                 f"For vmrag refresh it could not be remembered that you asked {page.site}: {failed.message}"
@@ -86,15 +86,15 @@ def admit_from_agent(ws: Workspace, *, agreed: Collection[str]) -> Admit:
 
 def agree(ws: Workspace, site: str) -> None:
     """Let agents in this repository have pages fetched from this host from now on."""
-    if site not in settings.config_values(ws.places, TRUSTED_KEY):
-        settings.add(ws.places, TRUSTED_KEY, site)
+    if site not in configuration.config_values(ws.places, TRUSTED_KEY):
+        configuration.add(ws.places, TRUSTED_KEY, site)
 
 
 def _is_agreed_to(ws: Workspace, page: PageUrl, key: str) -> bool:
     """Whether this machine's git configuration names the host, or the person let it be private."""
     if page.host in private_hosts(ws.config.ingest.allow_private_urls):
         return True
-    return page.site in {_site(page.scheme, each) for each in settings.config_values(ws.places, key)}
+    return page.site in {_site(page.scheme, each) for each in configuration.config_values(ws.places, key)}
 
 
 def _site(scheme: str, text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from vmrag_link.errors import plural, quoted
-from vmrag_link.git.ignored import refuse_ignored
+from vmrag_link.git.listing import refuse_ignored
 from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.documents import named_files as files

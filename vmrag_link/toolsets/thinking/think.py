@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.documents.import_base import id_problem
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing

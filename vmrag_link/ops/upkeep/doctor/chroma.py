@@ -17,11 +17,11 @@ from vmrag_link.chroma_server.share import difference, give_up
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid
-from vmrag_link.index import verify
+from vmrag_link.index import view
 from vmrag_link.index.view import unembedded
 from vmrag_link.ops.follow import chroma
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import chroma_sharing, vouchers
+from vmrag_link.sync import chroma_sharing, shared_vectors
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores
 from vmrag_link.workspace import Workspace
 
@@ -33,7 +33,7 @@ def _check_stores(ws: Workspace) -> Iterator[Finding]:
     """
     if not ws.initialized:
         return
-    chroma = ws.chroma
+    chroma = ws.chroma.local
     for path in chroma.stores.newest():
         if not path.name.endswith(f"-{chroma.stores.settings}"):
             continue
@@ -59,7 +59,7 @@ def _find_damage(chroma: ChromaStores, path: Path) -> str:
         locked.enter_context(chroma.stores.reading(path))
         if problem := chroma.stores.mismatch(path):
             return problem
-        if not comparable or chroma.views.problem(seal.revision) or verify.mismatch(index):
+        if not comparable or chroma.views.problem(seal.revision) or view.mismatch(index):
             return ""  # there is nothing to compare it with; another topic tells of a damaged index
         if problem := chroma.stores.problem(path, lambda: unembedded(index)):
             return problem
@@ -69,21 +69,21 @@ def _find_damage(chroma: ChromaStores, path: Path) -> str:
 
 
 def _drop(ws: Workspace, finding: Finding) -> str:
-    if not ws.chroma.stores.discard(Path(finding.subject)):
+    if not ws.chroma.local.stores.discard(Path(finding.subject)):
         raise Busy("Another process reads that store.", hint="Run it again when that has finished.")
-    ws.chroma.follow()
+    ws.chroma.local.follow()
     return "Removed it; it is made again where it is needed."
 
 
 def _check_server(ws: Workspace) -> Iterator[Finding]:
     """Every record of the bound index's collections."""
     bound = ws.binding if ws.initialized else None
-    if bound is None or ws.server is None or ws.views.problem(bound.revision):
+    if bound is None or ws.chroma.server is None or ws.views.problem(bound.revision):
         return
-    client = ChromaClient(ws.server)
+    client = ChromaClient(ws.chroma.server)
     try:
         client.require_database()
-        with chroma_sharing.contents_of(ws.sharing, bound.revision, ws.shelf) as shared:
+        with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as shared:
             for contents in shared:
                 for finding in _compare(client, contents, ws.engine, bound.revision):
                     if finding.code != "CHROMA_SERVER_LACKS" or ws.config.chroma.share != "off":
@@ -99,7 +99,7 @@ def _compare(client: ChromaClient, contents: SharedContents, engine: Engine, rev
         yield Finding("CHROMA_SERVER_LACKS", "note", f"Collection {where} is not there.", DOCTOR, contents.name)
         return
     paid = contents.held.collection.embedding_function in SERVICES
-    vouched = vouchers.digests(engine, contents.contents) if paid else None
+    vouched = shared_vectors.digests(engine, contents.contents) if paid else None
     if why := difference(client, found, contents, vouched):
         message = f"Collection {where} is not what was put there: {why}."
         yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)
@@ -112,8 +112,8 @@ def _share(ws: Workspace, finding: Finding) -> str:
             "This machine puts nothing on the Chroma server (chroma.share: off).",
             hint="git config vmrag.chroma.share follow",
         )
-    if ws.server and names.is_sealed_name(finding.subject):
-        client = ChromaClient(ws.server)
+    if ws.chroma.server and names.is_sealed_name(finding.subject):
+        client = ChromaClient(ws.chroma.server)
         if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
             give_up(client, found)
     chroma.wait_for_server(ws)

@@ -8,8 +8,8 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, quoted
-from vmrag_link.index import verify
-from vmrag_link.index.verify import problem_of
+from vmrag_link.index import view
+from vmrag_link.index.view import problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
@@ -51,7 +51,7 @@ def views(ws: Workspace) -> Iterator[Finding]:
         with ws.views.reading(each.path):
             # What a sync finds in the index that answers here is reported by `synced`.
             named = "" if here else problem_of(each.path, revision=each.revision)
-            problem = named or verify.mismatch(each.path, looked)
+            problem = named or view.mismatch(each.path, looked)
         if not problem or not each.path.exists():  # another process removes it at this moment
             continue
         if here:
@@ -77,7 +77,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
-            problem = copy.damage() or verify.mismatch(copy.path)
+            problem = copy.damage() or view.mismatch(copy.path)
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.errors import RemoteError, quoted, set_aside
-from vmrag_link.git import plumbing, remotes, transfer, worktrees
+from vmrag_link.git import plumbing, refs, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
@@ -26,7 +26,7 @@ from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.system import relocation
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.sync import lease
-from vmrag_link.transport import connection, git_transport, guarded_fetch
+from vmrag_link.transport import connection, direct_transport, git_transport
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace, reasons
 
@@ -98,7 +98,7 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
 
 def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     theirs = Path(entry.git_dir)
-    known = theirs in worktrees.git_dirs(ws.places)
+    known = theirs in refs.git_dirs(ws.places)
     if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
         return
     tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix(BRANCHES)
@@ -179,7 +179,9 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
         message = (
             f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
         )
-        yield Finding("PIN_FOREIGN", "error", message, f"To go on with that one: {guarded_fetch.start_over(ws.engine)}")
+        yield Finding(
+            "PIN_FOREIGN", "error", message, f"To go on with that one: {direct_transport.start_over(ws.engine)}"
+        )
 
 
 def _addresses(ws: Workspace) -> list[Address]:

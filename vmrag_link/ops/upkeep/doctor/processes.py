@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import quoted
-from vmrag_link.git import worktrees
+from vmrag_link.git import refs
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
@@ -36,7 +36,7 @@ def _ours(places: Places) -> Iterator[Finding]:
     shared = places.shared
     folders = [shared, shared / "locks", places.kb, places.views, places.segments, places.working_copies]
     folders += [places.chroma, places.builder]
-    folders += [git_dir / "vmrag" for git_dir in worktrees.git_dirs(places)[1:]]
+    folders += [git_dir / "vmrag" for git_dir in refs.git_dirs(places)[1:]]
     for path in (path for folder in folders for path in sorted(folder.glob(f"*{_HOLDER}"))):
         with contextlib.suppress(FileNotFoundError):  # it is given back right now
             yield from _holder(path, time.time() - path.stat().st_mtime)
@@ -94,7 +94,7 @@ def _sweep(ws: Workspace, _: Finding) -> str:
 
 def _work_trees(places: Places) -> Iterator[Finding]:
     """`git worktree lock` says that one may be away, on a disk that is not mounted say."""
-    for git_dir in worktrees.git_dirs(places)[1:]:
+    for git_dir in refs.git_dirs(places)[1:]:
         tree = lease.work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
             message = f"The work tree {tree} is gone; what git knows of it keeps its index from being removed."

@@ -1,0 +1,108 @@
+"""The programs of the person at the terminal, as git finds and starts them: editor, pager and merge
+tool.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed, UsageInvalid
+from vmrag_link.git.run import demand, git
+from vmrag_link.paths import Places
+
+_EDITOR_HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
+
+
+_PLUS = frozenset(("emacs", "emacsclient", "joe", "kak", "mcedit", "micro", "nano", "nvim", "vi", "vim"))
+_GOTO = frozenset(("code", "codium", "cursor"))
+"""Editors that open a file at a line by `+LINE FILE`, and by `--goto FILE:LINE`."""
+
+
+def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
+    """Open a file in the editor, at a line if the editor is known to take one, and wait for its
+    end.
+
+    Raises `UsageInvalid` if there is none, or if it fails.
+    """
+    found = git(places, "var", "GIT_EDITOR")
+    command = found.text.strip()
+    if found.returncode or not command:
+        raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_EDITOR_HINT)
+    # As git does, a shell reads the command, which may have arguments. The path is not part of it.
+    code = proc.attended(
+        ["sh", "-c", f'{command} "$@"', command, *_editor_arguments(command, path, line)],
+        cwd=places.top,
+        env=env.without(env.GIT_SCRUBBED),
+    )
+    if code:
+        raise UsageInvalid(
+            f"The editor ended with exit code {code}; what it left is not taken. ({command})", hint=_EDITOR_HINT
+        )
+
+
+def _editor_arguments(command: str, path: Path, line: int | None) -> list[str]:
+    program = Path(command.split(maxsplit=1)[0]).name
+    if line is not None and program in _PLUS:
+        return [f"+{line}", str(path)]
+    if line is not None and program in _GOTO:
+        return ["--goto", f"{path}:{line}"]
+    return [str(path)]
+
+
+_PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
+"""What git sets where the person has not: colours get through, and what fits on the screen needs no
+key to end it.
+"""
+_PLAIN = r"[\w./+-]+"
+"""The name of a program in which a shell reads nothing else."""
+
+
+def start_pager(places: Places) -> proc.Started | None:
+    """The pager, which shows what is written to its standard input; None where git uses none, or
+    where there is no such program: small containers have no `less`.
+
+    `GIT_PAGER`, `core.pager`, `PAGER`, in that order.
+    """
+    command = git(places, "var", "GIT_PAGER").text.strip()
+    program = command.partition(" ")[0]
+    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find(program, places.top)):
+        return None
+    # As git does, a shell reads the command, which may have arguments.
+    return proc.fed(["sh", "-c", command], cwd=places.top, env=_PAGER_DEFAULTS | env.without(env.GIT_SCRUBBED))
+
+
+def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
+    """Open base, ours and theirs in a merge tool, on this terminal; None if nothing was merged.
+
+    The settings of the repository at `places` count (`merge.tool`, `mergetool.*`). Raises
+    `GitFailed` where there is no such tool.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder) / "merge"
+        top.mkdir()
+        own = Places(top, top / ".git", top / ".git")
+        demand(own, "init", "--quiet", "--template=", str(top))
+        demand(own, "config", "include.path", str(places.common / "config"))
+        demand(own, "config", "core.autocrlf", "false")
+        demand(own, "config", "core.bare", "false")
+        blobs = [demand(own, "hash-object", "-w", "--stdin", stdin=each.encode()).text.strip() for each in versions]
+        entries = "".join(f"100644 {blob} {stage}\t{name}\0" for stage, blob in enumerate(blobs, 1))
+        demand(own, "update-index", "-z", "--index-info", stdin=entries.encode())
+        demand(own, "checkout", "--merge", "--", name)
+        chosen = [f"--tool={tool}"] if tool else []
+        code = proc.attended(
+            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.without(env.GIT_SCRUBBED)
+        )
+        if demand(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
+            if code:
+                raise GitFailed(
+                    f"git mergetool ended with exit code {code}.",
+                    hint="git mergetool --tool-help   (shows the tools)",
+                    exit_code=code,
+                )
+            return None
+        return (top / name).read_bytes().decode()

@@ -1,0 +1,185 @@
+"""Flat files: rows of one size, of which each slot of a collection has one.
+
+*Vectors* have one int8 per dimension, so scores are exact on every CPU. A unit vector x becomes
+rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24 up to 1,040 dimensions,
+so their sum is the same in any order, in float32 and in integers. A few vectors are rounded without
+numpy, which a checkout does not import.
+
+*Floats* are the float32 vectors that cannot be made again: a service is paid for each vector and
+may answer otherwise tomorrow, and what a client gave is nowhere else. Only collections with such
+vectors have a file. A row of zeros, which no vector of length 1 is, and one beyond the file's end
+stand for a vector that its text gives. So the file of a collection with a few given vectors takes
+the space of these.
+
+*Lengths* are what BM25 asks of every chunk that holds a word: three whole numbers of 32 bits,
+little-endian. They are the tokens of the chunk, the tokens of all chunks of its document together,
+and the chunk's number in its document, by which its document's first slot is found. FTS5 keeps
+lengths in a table, where each costs a search: nine tenths of a query's time.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import mmap
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vmrag_link.index.keywords import piece_of, slot_of
+
+LARGE = 1_000_000
+"""Bytes of a file that is mapped rather than read."""
+
+
+def append(path: Path, rows: bytes) -> None:
+    with path.open("ab") as out:
+        out.write(rows)
+
+
+def size(path: Path) -> int:
+    """Bytes of a file; 0 where none was written."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def mapped(path: Path) -> mmap.mmap | bytes:
+    """The bytes of a file, readable after it is removed; a large one memory-mapped.
+
+    A mapping keeps a descriptor, of which a process has a thousand or fewer; many collections are
+    small ones.
+    """
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < LARGE:
+            return file.read()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+FLOAT32 = 4
+
+
+def floats_name(collection_id: int) -> str:
+    return f"floats-{collection_id}.f32"
+
+
+def write_floats(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
+    """Write vectors by slot."""
+    path = folder / floats_name(collection_id)
+    with path.open("r+b" if path.exists() else "w+b") as out:
+        for slot, row in rows.items():
+            out.seek(slot * len(row))
+            out.write(row)
+
+
+def find_floats(content: mmap.mmap | bytes, slots: Iterable[int], *, dimensions: int) -> dict[int, bytes]:
+    """The vectors that a file's content has, by slot."""
+    length, there = dimensions * FLOAT32, memoryview(content)
+    rows = ((slot, bytes(there[slot * length : (slot + 1) * length])) for slot in slots)
+    return {slot: row for slot, row in rows if row.strip(b"\0")}
+
+
+NUMBERS = 3
+"""Numbers in a row, the chunk's tokens first."""
+
+DOCUMENT, NUMBER = 1, 2
+"""Where the document's tokens and the chunk's number stand in a row."""
+
+ROW = 4 * NUMBERS
+"""Bytes of a row."""
+
+
+def lengths_name(collection_id: int) -> str:
+    return f"lengths-{collection_id}.u32"
+
+
+def append_lengths(folder: Path, collection_id: int, documents: Iterable[Sequence[int]]) -> None:
+    """Add documents. Each is given as the tokens of its chunks."""
+    rows = array.array("I")
+    for tokens in documents:
+        total = sum(tokens)
+        for number, own in enumerate(tokens):
+            rows.extend((own, total, number))
+    if sys.byteorder == "big":
+        rows.byteswap()
+    append(folder / lengths_name(collection_id), rows.tobytes())
+
+
+def numbers(content: mmap.mmap | bytes, *, slots: int) -> Sequence[int]:
+    """All numbers of a file's content, row by row. Raises `ValueError` for another size."""
+    found = memoryview(content)
+    if len(found) != slots * ROW:
+        raise ValueError(f"a file of lengths has {len(found)} bytes for {slots} slots")
+    if sys.byteorder == "big":
+        swapped = array.array("I", found)
+        swapped.byteswap()
+        return swapped
+    return found.cast("I")
+
+
+def first_row(lengths: Mapping[int, Sequence[int]], row: int) -> int:
+    """The row of the first chunk of a chunk's document. `lengths`: as `numbers` has them, by
+    piece.
+    """
+    return row - lengths[piece_of(row)][NUMBERS * slot_of(row) + NUMBER]
+
+
+SCALE = 127 * 2.5
+LIMIT = 127
+STEP = 0.51
+_WHOLE = 1.5 * 2**52
+MANY = 800_000
+"""Bytes of vectors from which numpy pays, though importing it takes 60 ms."""
+
+_SIGN = bytes(128) + b"\xff" * 128
+"""The second byte of a whole number from -128 to 127, by its lowest byte."""
+
+
+def quantise(vectors: bytes) -> bytes:
+    """One or many vectors of length 1, as float32 little-endian → one int8 per dimension."""
+    # Added to 1.5 · 2^52, a number is rounded to a whole one by the addition itself (ties to even,
+    # as `round` does), whose two's complement are the lowest bytes. Twice as fast as `round`.
+    summed = _summed(vectors)
+    low, next_byte = (summed[0::8], summed[1::8]) if sys.byteorder == "little" else (summed[7::8], summed[6::8])
+    if b"\x80" not in low and low.translate(_SIGN) == next_byte:
+        return low
+    # Hardly ever: a component beyond 0.4 in a vector of length 1.
+    clipped = (max(-LIMIT, min(LIMIT, round(SCALE * value))) for value in array.array("f", vectors))
+    return array.array("b", clipped).tobytes()
+
+
+def _summed(vectors: bytes) -> bytes:
+    """Each number times `SCALE` plus `_WHOLE`, as float64: the same by both ways, to the bit."""
+    if len(vectors) >= MANY:
+        with contextlib.suppress(ImportError):
+            import numpy as np
+
+            return (np.frombuffer(vectors, np.float32).astype(np.float64) * SCALE + _WHOLE).tobytes()
+    return array.array("d", [SCALE * value + _WHOLE for value in array.array("f", vectors)]).tobytes()
+
+
+def near(row: bytes, vector: Sequence[float]) -> bool:
+    """Whether a row is that of a vector, but for the last digits, which a store may change."""
+    if len(row) != len(vector):
+        return False
+    whole = array.array("b", row)
+    for component, value in zip(whole, vector, strict=True):
+        exact = max(-LIMIT, min(LIMIT, SCALE * value))
+        if not abs(exact - component) <= STEP:  # which is true of NaN
+            return False
+    return True
+
+
+def vectors_name(collection_id: int) -> str:
+    return f"vectors-{collection_id}.i8"
+
+
+def replace_vectors(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
+    """Write rows by slot, in the place of those that are there."""
+    with (folder / vectors_name(collection_id)).open("r+b") as out:
+        for slot, row in rows.items():
+            out.seek(slot * len(row))
+            out.write(row)
+
+
+def append_vectors(folder: Path, collection_id: int, rows: bytes) -> None:
+    append(folder / vectors_name(collection_id), rows)
