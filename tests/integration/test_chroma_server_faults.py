@@ -318,7 +318,7 @@ def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database)
     """It comes back after a long sleep: the collection that it filled has another name by then."""
     client = database.client()
     name = names.collection_name("0" * 12, "1" * 32)
-    slow, quick = sharing.Lease(client, name), share.Lease(database.client(), name)
+    slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
     assert slow.take()
     assert not quick.take()
     assert client.change(slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1})

@@ -395,7 +395,7 @@ def test_settings_are_asked_once_and_seen_at_once_wherever_others_write_them(rep
     repo.git("config", "extensions.worktreeConfig", "true")
     later.write_text("[vmrag]\n\tremote = side\n")
     asked = []
-    monkeypatch.setattr(configuration, "demand", lambda *it: asked.append(it) or demand(*it))
+    monkeypatch.setattr(configuration, "demand", lambda *it, **more: asked.append(it) or demand(*it, **more))
 
     def remote() -> str | None:
         plumbing.config_section(places, "vmrag")

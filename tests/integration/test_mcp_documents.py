@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sqlite3
 import threading
 import uuid
 from pathlib import Path
@@ -444,25 +441,6 @@ def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools,
     assert embedding_of(tools, "b") != pytest.approx(other)
     assert found(tools, "changed, too")[0] == "b"
     assert project.consistent()
-
-
-def test_embeddings_given_to_an_earlier_version_are_named_before_they_go(project, tools, swapped):
-    before = project.shared / "working" / "0123456789abcdef"
-    before.mkdir(parents=True)
-    with (
-        contextlib.closing(sqlite3.connect(before / "manifest.sqlite")) as manifest,
-        manifest,
-    ):  # as that version left it
-        manifest.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        manifest.execute("INSERT INTO meta VALUES ('given_vectors', 'true')")
-    (before / "seal.json").write_text(f'{{"format":"3","revision":"{project.pinned}","files":{{}}}}')
-    said = project.vmrag("sync", "--rebuild").err
-    assert f"Embeddings that a client gave on {project.pinned[:7]} are not taken over" in said
-    assert "have those of their texts again" in said
-    assert before.exists(), "an earlier version of the program may still run"
-    os.utime(before, (0, 0))
-    assert "earlier version" not in project.vmrag("sync", "--rebuild").err
-    assert not before.exists()
 
 
 def test_an_embedding_that_cannot_be_is_refused(tools):

@@ -149,8 +149,7 @@ def test_another_version_of_chromadb_switches_it_off_too(project, hide, monkeypa
     other = bindings.IndexExtraMissing(
         "Chroma's store needs another chromadb.", hint="pip install 'chromadb>=1.5.4,<1.6'"
     )
-    for module in ("vmrag_link.chroma.bindings", "vmrag_link.sync.chroma_state"):
-        monkeypatch.setattr(f"{module}.unsupported", lambda: other)
+    monkeypatch.setattr("vmrag_link.chroma.bindings.unsupported", lambda: other)
     assert project.ask("sync")["chroma"]["state"] == "off"
     error = project.vmrag("path", "chroma", "--json", code=2).error
     assert error["hint"] == "pip install 'chromadb>=1.5.4,<1.6'"

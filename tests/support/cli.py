@@ -98,7 +98,7 @@ def driven_tool(
         "import json\nfrom pathlib import Path\nfrom tests.support.mcp import Tools\n"
         "from vmrag_link.toolsets.compounding.mirror import ActiveProject\n"
         "tools = Tools(Path.cwd())\n"
-        "tools.session.state.project = ActiveProject(sys.argv[3]) if sys.argv[3] else None\n"
+        "tools.session.state.kept['vmrag_link.toolsets.compounding'] = ActiveProject(sys.argv[3]) if sys.argv[3] else None\n"
         "tools(sys.argv[1], **json.loads(sys.argv[2]))\n"
     )
     return _driven(project, body, call, tool, json.dumps(arguments), str(config or ""))

@@ -33,7 +33,6 @@ def requirements() -> dict[str, str]:
     """What asks for doltlite, by the file that does."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pinned = {name: (ROOT / name).read_text() for name in ("constraints.txt", "constraints-dev.txt")}
-    pinned["action/requirements.txt"] = (ROOT / "action" / "requirements.txt").read_text()
     lines = {"pyproject.toml": declared} | {name: text.splitlines() for name, text in pinned.items()}
     return {name: next(each for each in of if each.startswith("doltlite==")) for name, of in lines.items()}
 
