@@ -115,9 +115,10 @@ def find(name: str) -> click.Command | None:
         module, _, function = MODULES.get(name, name).partition(".")
         command = getattr(importlib.import_module(f"vmrag_link.cli.{module}"), function or "command")
         return command
-    if name not in _of_toolsets():
+    found = _of_toolsets().get(name)
+    if found is None:
         return None
-    toolset, declared = _of_toolsets()[name]
+    toolset, declared = found
     command = toolset.load(declared.command)
     return command
 

@@ -14,7 +14,6 @@ from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.ops.follow.provenance import RankedRevision, ranked_at, require_pinned, standing
 from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval import fusion as retrieval
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.sync.plan import rows_at
 from vmrag_link.workspace import Workspace
@@ -78,7 +77,7 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
     ranking = fusion.ranking(place.retrieval) if place else ws.ranking
     counted, files = _files(ws, place, working=working)
     of_files = FingerprintReport(
-        retrieval.fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
+        fusion.fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
     )
     if place and not place.revision:
         return of_files
@@ -90,7 +89,7 @@ def fingerprint(ws: Workspace, *, ref: str | None = None, working: bool = False)
                 raise
             return of_files
     at: At = place.revision if place else ws.at()
-    value = retrieval.fingerprint(ranking, rows_at(ws.engine, at).values(), ws.engine.headers(at), files=files)
+    value = fusion.fingerprint(ranking, rows_at(ws.engine, at).values(), ws.engine.headers(at), files=files)
     revision = at if isinstance(at, str) else ws.revision()
     return FingerprintReport(value, revision, ranking, dirty=isinstance(at, Working), files=counted)
 

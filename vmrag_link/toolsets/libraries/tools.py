@@ -9,7 +9,6 @@ from vmrag_link.errors import plural, quoted
 from vmrag_link.git.listing import refuse_ignored
 from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
@@ -41,15 +40,15 @@ def file(
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
     Raises `AccessDenied` for one that git ignores, `SourceReadOnly` for one that is a document of
-    a source, and as `files.find`, `files.read` and `ingest`.
+    a source, and as `named_files.find`, `named_files.read` and `ingest`.
     """
-    found = files.find(ws, path)
+    found = named_files.find(ws, path)
     own = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"Only the user can take it all the same: {own}"
     refuse_ignored(ws.places, found, hint=hint, agreed=agreed, ask=True)
     if derived := DerivedFiles(ws).refusal([found.path]):
         raise derived
-    return _one(ws, name, files.read(ws, found), metadata)
+    return _one(ws, name, named_files.read(ws, found), metadata)
 
 
 def page(
