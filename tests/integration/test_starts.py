@@ -122,7 +122,7 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook"), Budget(206, 6, "numpy yaml"))
+    require(load(project, "import", "docs", "--collection", "handbook"), Budget(206, 6, "yaml"))
     require(load(project, "commit", "-m", "rest"), Budget(191, 8, "yaml"))
 
 

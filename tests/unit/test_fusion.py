@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,7 +116,9 @@ def test_others_that_come_or_go_leave_the_order_of_a_collection_as_it_was():
         Parts({}, {}, 1),
     ):
         assert order(fuse([one, other], 0.4), [1, 2, 3, 4]) == before
-        assert order(fuse([other, one, other._replace(vectors={}, words={})], 0.4), [1, 2, 3, 4]) == before
+        assert (
+            order(fuse([other, one, msgspec.structs.replace(other, vectors={}, words={})], 0.4), [1, 2, 3, 4]) == before
+        )
 
 
 @given(collections(), st.integers(0, WHOLE))
@@ -157,7 +160,7 @@ def test_a_collection_is_weighed_by_how_near_its_best_come_to_the_best_of_all():
     scores = fuse([near, half], 0.4)
     assert scores == {1: UNIT, 11: UNIT * (Fraction(4, 10) / 2 + Fraction(6, 10) / 8)}
     # Words weigh by their share of what they could be: ten times as much of that is as much.
-    assert fuse([near, half._replace(words={11: 100}, most=1_000)], 0.4) == scores
+    assert fuse([near, msgspec.structs.replace(half, words={11: 100}, most=1_000)], 0.4) == scores
     # The best by words of one collection and the best by vectors of another: neither has all.
     mixed = fuse([Parts({1: 1_000}, {1: 20}, 100), Parts({11: 500}, {11: 80}, 100)], 0.4)
     assert mixed == {

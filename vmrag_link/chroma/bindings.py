@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ from vmrag_link import extras
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexExtraMissing, IndexFailed, LimitTooLow, no_space
 from vmrag_link.index.metadata import MetadataValue
-from vmrag_link.models import Distance
+from vmrag_link.models import Distance, Record
 
 TENANT = "default_tenant"
 DATABASE = "default_database"
@@ -62,7 +62,7 @@ class Rows(msgspec.Struct, frozen=True):
     documents: list[str] | None
 
 
-class StoredRow(NamedTuple):
+class StoredRow(Record, frozen=True):
     """A chunk as the store holds it. `vector` is empty where it was not asked for."""
 
     id: str

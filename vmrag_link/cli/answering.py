@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from vmrag_link import env
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.errors import FAILED_CHECK, quoted
+from vmrag_link.models import Record
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.provenance import KbBlock, SourceBlock
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import Workspace
 
 
-class ShownAnswer(NamedTuple):
+class ShownAnswer(Record, frozen=True):
     """What `emit` takes. `hint`: what to type to go on from it, once."""
 
     report: Any

@@ -19,13 +19,13 @@ import click
 
 from vmrag_link import env, terminal_text
 
-_MARK = f"\x1b{os.urandom(8).hex()}"
-"""What a colour begins with until it is printed.
+_MARK = os.urandom(8).hex()
+"""What a colour begins with until it is printed, in place of the escape character.
 
 Nobody can guess it, so no colour of a stranger's text is taken for ours.
 """
 
-_MARKED = re.escape(terminal_text.visible(_MARK)) + r"(\[[0-9;]*m)"
+_MARKED = _MARK + r"(\[[0-9;]*m)"
 
 _AT_ONCE = 100
 """Lines of a stream."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.cli import output
+from vmrag_link.models import Record
 
 LINES = 3
 CODE_LINES = 8
@@ -20,14 +20,14 @@ Span = tuple[int, int]
 """Characters of a text, from and to."""
 
 
-class _Word(NamedTuple):
+class _Word(Record, frozen=True):
     """A word, or a part of one that is longer than a line, from `start` to `end` of the text."""
 
     start: int
     end: int
 
 
-class _Line(NamedTuple):
+class _Line(Record, frozen=True):
     """`begins`, `ends`: whether it is the first and the last line of its paragraph."""
 
     words: list[_Word]

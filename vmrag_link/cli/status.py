@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, title_beside
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, enumerated, first_of, plural
+from vmrag_link.models import Record
 from vmrag_link.ops.status import status as operation
 from vmrag_link.ops.status.changes import PendingChanges, Unpushed
 from vmrag_link.ops.status.sources import SourcesStatus
@@ -141,7 +142,7 @@ _INDENT = "    "
 _WIDTH = max(map(len, _COLOURS)) + 3
 
 
-class _Line(NamedTuple):
+class _Line(Record, frozen=True):
     """`group`: what must be seen of, however many others there are."""
 
     kind: str

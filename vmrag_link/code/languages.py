@@ -7,9 +7,9 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
-from typing import NamedTuple
 
 from vmrag_link.errors import IndexExtraMissing, plural
+from vmrag_link.models import Record
 
 RULES = 2
 """Of cutting with a grammar; higher whenever the same text may be cut otherwise, or more is told of
@@ -24,7 +24,7 @@ EXTRA_HINT = "pip install 'vmrag-link[code]'"
 _RUNTIME = "tree-sitter"
 
 
-class GrammarPackage(NamedTuple):
+class GrammarPackage(Record, frozen=True):
     """A grammar's distribution; `function` of its module returns the grammar."""
 
     distribution: str

@@ -10,10 +10,9 @@ import bisect
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from vmrag_link.errors import LimitExceeded, UsageInvalid
-from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, pieces_of
+from vmrag_link.models import PAGE_BREAK, Chunk, Chunking, Document, Record, pieces_of
 
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
@@ -192,7 +191,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 _LONGEST_HEADING = 300
 
 
-class Part(NamedTuple):
+class Part(Record, frozen=True):
     """Characters `start` to `end` of a text. `code`: a fenced block is in it."""
 
     start: int
@@ -200,7 +199,7 @@ class Part(NamedTuple):
     code: bool
 
 
-class _Line(NamedTuple):
+class _Line(Record, frozen=True):
     """`level`: of a heading, else 0. `fenced`: it belongs to a block of code."""
 
     start: int

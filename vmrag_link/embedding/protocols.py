@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -11,7 +11,7 @@ from vmrag_link import env
 from vmrag_link.models import Record
 
 
-class Service(NamedTuple):
+class Service(Record, frozen=True):
     """The protocol of one service.
 
     `key`: the environment variable with its key, if it has one. `batch`: texts in one request.

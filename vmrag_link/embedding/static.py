@@ -98,7 +98,9 @@ class StaticModel(Model):
         total = [0] * self.dimensions
         for token, times in Counter(tokens).items():
             start, weight = first + token * self.dimensions, self._content[token] * times
-            total = [each + weight * row for each, row in zip(total, rows[start : start + self.dimensions], strict=True)]
+            total = [
+                each + weight * row for each, row in zip(total, rows[start : start + self.dimensions], strict=True)
+            ]
         return list(map(float, total))
 
     @cached_property

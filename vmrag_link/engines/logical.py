@@ -15,13 +15,22 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from vmrag_link.engines.tables import DOCUMENTS, ISSUE_LOGS, KNOWLEDGE_DOCS, LOGICAL, ROWS_HINT, Table
 from vmrag_link.errors import RowsInvalid
-from vmrag_link.models import ISSUES, KNOWLEDGE, Document, DocumentHeader, DocumentTable, canonical_json, metadata_of
+from vmrag_link.models import (
+    ISSUES,
+    KNOWLEDGE,
+    Document,
+    DocumentHeader,
+    DocumentTable,
+    Record,
+    canonical_json,
+    metadata_of,
+)
 
 D = TypeVar("D", Document, DocumentHeader)
 
@@ -36,7 +45,7 @@ _KEPT = re.compile(r"(?!.*\.\.)(?!(?:.*-)?[0-9a-f]{8}\Z)[A-Za-z0-9](?:[A-Za-z0-9
 _LONGEST = 200
 
 
-class _Form(NamedTuple):
+class _Form(Record, frozen=True):
     """`keys`: the columns that are keys of the metadata. `implied_by`: the one that names the
     collection, which is of this `kind`, with which its name begins.
     """

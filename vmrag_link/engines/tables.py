@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from vmrag_link.models import Collection, Document, Project, Record, Row
 
 ROWS_HINT = (
@@ -12,7 +10,7 @@ ROWS_HINT = (
 """What helps where a row that somebody pushed is not ours."""
 
 
-class Table(NamedTuple):
+class Table(Record, frozen=True):
     """A table of the newest version; `columns`, keys first.
 
     They are in the order of the record's fields, but for `LOGICAL` tables.

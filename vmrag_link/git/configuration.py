@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from vmrag_link import env
 from vmrag_link.file_stamp import FileStamp, file_stamps
 from vmrag_link.git.run import demand, failure, git
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Setting(NamedTuple):
         return self.key.partition(".")[2].rpartition(".")[0]
 
 
-class _Known(NamedTuple):
+class _Known(Record, frozen=True):
     """What git said, of which files, and what these looked like before it was asked."""
 
     environment: dict[str, str]

@@ -9,10 +9,10 @@ import datetime as dt
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed, HistoryMissing
 from vmrag_link.git.beside import look
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
 _FORMAT = "%H%x00%P%x00%an <%ae>%x00%at%x00%D%x00%B%x00"
@@ -22,7 +22,7 @@ _HARMLESS = ("--no-ext-diff", "--no-textconv", "--no-show-signature", "--no-note
 _EXACT = "-M100%"
 
 
-class CommitInfo(NamedTuple):
+class CommitInfo(Record, frozen=True):
     """`author` with the address, `date` when it was written, `message` whole; `refs`: what stands
     on the commit, as `HEAD`, `main`, `tag: v1`.
     """
@@ -35,7 +35,7 @@ class CommitInfo(NamedTuple):
     refs: tuple[str, ...] = ()
 
 
-class LoggedChange(NamedTuple):
+class LoggedChange(Record, frozen=True):
     """What a commit did to the file: `status` as in `RawChange`, or `R` for another name. Modes and
     blobs are zeros where there is no file.
     """
@@ -104,7 +104,7 @@ def _text(field: bytes) -> str:
 _OPTIONS = ("--porcelain", "--no-textconv", "--no-progress", "--encoding=UTF-8")
 
 
-class FileLine(NamedTuple):
+class FileLine(Record, frozen=True):
     """`commit` is None for a line that is not committed; there the file was at `path`, and the line
     its `number`th, from 1.
     """
@@ -115,7 +115,7 @@ class FileLine(NamedTuple):
     number: int
 
 
-class BlamedFile(NamedTuple):
+class BlamedFile(Record, frozen=True):
     """`commits`: those that the lines name, by hash, without their parents."""
 
     lines: list[FileLine]

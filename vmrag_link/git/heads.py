@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git.run import demand, git
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
 BRANCHES = "refs/heads/"
@@ -28,7 +28,7 @@ _HINTS = {
 }
 
 
-class Head(NamedTuple):
+class Head(Record, frozen=True):
     """`symbolic` such as `refs/heads/main`, None when detached.
 
     `commit`: full hash, None on an unborn branch.

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import partial
 from vmrag_link.git.run import git
+from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.proc import Finished
 
 
-class PinEntry(NamedTuple):
+class PinEntry(Record, frozen=True):
     """What stands at `.dolt-version`: git's mode and the object's name."""
 
     mode: str
@@ -27,7 +28,7 @@ class PinEntry(NamedTuple):
         return self.mode.startswith("100")
 
 
-class PinChange(NamedTuple):
+class PinChange(Record, frozen=True):
     """A commit whose pin differs from a parent's, or a root with a pin.
 
     `before`: the pin of each parent; None for no pin.
@@ -39,7 +40,7 @@ class PinChange(NamedTuple):
     after: PinEntry | None
 
 
-class Walk(NamedTuple):
+class Walk(Record, frozen=True):
     """The commits of a range with their parents, and the changes of the pin; parents before
     children.
 
@@ -105,7 +106,7 @@ def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]
     return _by_content(_read(places, _touching(places, tips))[0])
 
 
-class PushedPins(NamedTuple):
+class PushedPins(Record, frozen=True):
     """`new` as `new_pins`; `coming`: of the commits that nothing reaches which was there before;
     `at` as `pins_of` the tips. `read`: what each commit introduces that was looked at.
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import env, proc, terminal_text
 from vmrag_link.errors import AccessDenied
 from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.proc import Finished
 
@@ -22,7 +22,7 @@ _INDEX = ("-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--stage")
 """A repository that a stranger packed must not name a program: core.fsmonitor would be one."""
 
 
-class IndexListing(NamedTuple):
+class IndexListing(Record, frozen=True):
     """What git's index has, as paths from the top: `tracked` files and links; `hidden`, those of
     them that a sparse checkout leaves out of the work tree (skip-worktree); `submodules`.
     """

@@ -9,11 +9,11 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.git import configuration
 from vmrag_link.git.run import demand, failure, git
+from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 
 _SHA256_DIGITS = 64
@@ -22,7 +22,7 @@ BATCH = 64
 """How many blobs are in memory at a time."""
 
 
-class TreeEntry(NamedTuple):
+class TreeEntry(Record, frozen=True):
     """A file of a tree: the blob's name and its size in bytes, or -1 if it is no plain file or
     missing.
     """

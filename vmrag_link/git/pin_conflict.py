@@ -12,6 +12,7 @@ from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.heads import BRANCHES, busy
 from vmrag_link.git.pin_merge import merge_bases
 from vmrag_link.git.run import demand, git
+from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, Places
 
 Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
@@ -25,7 +26,7 @@ class Stages(NamedTuple):
     theirs: bytes | None
 
 
-class Stopped(NamedTuple):
+class Stopped(Record, frozen=True):
     """An operation of git's that stopped over the pin. `commit`: what it merges, picks or reverts;
     empty for a stash.
     """
@@ -34,7 +35,7 @@ class Stopped(NamedTuple):
     commit: str
 
 
-class _Index(NamedTuple):
+class _Index(Record, frozen=True):
     """Blobs of the pin by stage: as they are, and as they were before `git add`."""
 
     now: dict[int, str]
@@ -45,7 +46,7 @@ _known_index: dict[Path, tuple[FileStamp | None, _Index]] = {}
 """By git directory: the stamp of its index before git read it, and the result."""
 
 
-class Undecided(NamedTuple):
+class Undecided(Record, frozen=True):
     """A conflict that nobody has decided. `closed`: `git add` took one side as it was."""
 
     stages: Stages

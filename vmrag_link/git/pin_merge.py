@@ -8,14 +8,14 @@ and no attributes count, neither theirs nor this work tree's.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
 from vmrag_link.git.heads import head
 from vmrag_link.git.run import demand, failure, git, git_in
+from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 DRIVER = "vmrag"
@@ -162,7 +162,7 @@ _MOST_SECONDS = 300.0
 """Thousands of renamed files are compared with each other: a stranger's commit may take hours."""
 
 
-class MergedTree(NamedTuple):
+class MergedTree(Record, frozen=True):
     """A tree, which holds git's markers where it has `conflicts`, paths as git names them."""
 
     name: str
@@ -175,6 +175,8 @@ def merge_trees(places: Places, ours: str, theirs: str) -> MergedTree:
     Their history must be here as far back as their merge bases. Raises `GitFailed`, also where it
     is not done after five minutes.
     """
+    import tempfile  # few merge, and many import this module
+
     arguments = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
     with tempfile.TemporaryDirectory(prefix="vmrag-merge-") as folder:  # a work tree without attributes
         where = (f"--git-dir={places.git_dir}", f"--work-tree={folder}")

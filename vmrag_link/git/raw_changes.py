@@ -18,12 +18,12 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import GitFailed
 from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.beside import fields, look, require_fewer
+from vmrag_link.models import Record
 from vmrag_link.paths import Places, sweep_temporaries
 
 MOST_FILES = 200_000
@@ -36,7 +36,7 @@ REGULAR = ("100644", "100755")
 LINK, SUBMODULE = "120000", "160000"
 
 
-class RawChange(NamedTuple):
+class RawChange(Record, frozen=True):
     """Modes and blobs before and after; the blob is zeros where git does not know it.
 
     `status`: `A`, `D`, `M`, `T` (another kind of file), `U` (unmerged).
@@ -50,7 +50,7 @@ class RawChange(NamedTuple):
     blob: str
 
 
-class IndexEntry(NamedTuple):
+class IndexEntry(Record, frozen=True):
     """`stage` is 0, or 1 to 3 of an unmerged path. `absent`: left out of the work tree (sparse)."""
 
     path: str
@@ -148,7 +148,7 @@ their times. Seconds decide, as in most builds of git.
 """
 
 
-class IndexState(NamedTuple):
+class IndexState(Record, frozen=True):
     """Another one after git has written the index. No stamp: there is none yet."""
 
     stamp: FileStamp | None

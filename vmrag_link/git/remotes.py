@@ -7,7 +7,6 @@ git has no codes for these errors, so its words are read.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from vmrag_link import env, proc, terminal_text
 from vmrag_link.errors import (
@@ -24,6 +23,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import configuration
 from vmrag_link.git.configuration import config_section
 from vmrag_link.git.run import demand, git
+from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import DATA
 
@@ -36,7 +36,7 @@ _HEADER = re.compile(r"(\bauthorization:).*", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)")
 
 
-class _Urls(NamedTuple):
+class _Urls(Record, frozen=True):
     """A remote's URLs, with `insteadOf` applied. `fetch`: none for a remote of which only something
     else is set.
     """

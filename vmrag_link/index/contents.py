@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import DocumentHeader
+from vmrag_link.models import DocumentHeader, Record
 
 if TYPE_CHECKING:
     from vmrag_link.index.reader import IndexReader
@@ -25,7 +25,7 @@ def opened(folder: Path) -> Iterator[IndexReader]:
         yield reader
 
 
-class Contents(NamedTuple):
+class Contents(Record, frozen=True):
     """The contents of an index: collections by name, documents and their chunks by (collection,
     doc_id).
 
@@ -63,7 +63,7 @@ def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
         return sum(map(len, reader.rows_of(documents).values()))
 
 
-class HeldRow(NamedTuple):
+class HeldRow(Record, frozen=True):
     """A chunk as our own files hold it; `vector` in whole numbers."""
 
     text: str

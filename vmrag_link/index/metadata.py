@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
-from vmrag_link.models import Collection, DocumentHeader, DocumentTable, canonical_json, content_hash, metadata_of
+from vmrag_link.models import (
+    Collection,
+    DocumentHeader,
+    DocumentTable,
+    Record,
+    canonical_json,
+    content_hash,
+    metadata_of,
+)
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
@@ -20,7 +28,7 @@ HNSW_PREFIX = "hnsw:"
 _CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
-class HnswSetting(NamedTuple):
+class HnswSetting(Record, frozen=True):
     """A setting of an HNSW index: its name in Chroma's configuration, default and limits."""
 
     chroma: str

@@ -22,7 +22,7 @@ from vmrag_link.index import view as views
 from vmrag_link.index.manifest import PlacedDocument
 from vmrag_link.index.segment import Segment
 from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
-from vmrag_link.models import DocumentHeader
+from vmrag_link.models import DocumentHeader, Record
 
 Key = tuple[str, str]
 
@@ -30,7 +30,7 @@ COLUMN_ROWS = 1_000
 BATCH_CHUNKS = 1_000
 
 
-class HeldChunk(NamedTuple):
+class HeldChunk(Record, frozen=True):
     """`number` of the `chunks` of a document; the rest is the document's."""
 
     doc_id: str
@@ -55,7 +55,7 @@ class HeldColumns(NamedTuple):
     content_hash: Sequence[str]
 
 
-class OpenPiece(NamedTuple):
+class OpenPiece(Record, frozen=True):
     """The piece of a collection that a segment has."""
 
     segment: Segment

@@ -26,11 +26,11 @@ from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords, seal
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.view import FORMAT, CollectionPiece
-from vmrag_link.models import DocumentHeader, pieces_of
+from vmrag_link.models import DocumentHeader, Record, pieces_of
 from vmrag_link.thread_task import ThreadTask
 
 
-class CutDocument(NamedTuple):
+class CutDocument(Record, frozen=True):
     """A document and the texts of its chunks."""
 
     header: DocumentHeader

@@ -16,12 +16,12 @@ import decimal
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from vmrag_link.index import flat_files
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
 from vmrag_link.index.view import IndexedCollection
+from vmrag_link.models import Record
 
 K1, B = 1.2, 0.75
 
@@ -33,7 +33,7 @@ BILLION = 10**9
 _EXACT = decimal.Context(prec=25)
 
 
-class Corpus(NamedTuple):
+class Corpus(Record, frozen=True):
     """The texts of one kind in a collection: how many they are, and their tokens together."""
 
     texts: int

@@ -13,11 +13,12 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vmrag_link.index import keywords
+from vmrag_link.models import Record
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="scores")
 
 
-class VectorPiece(NamedTuple):
+class VectorPiece(Record, frozen=True):
     """`slots` rows of a file, from `first_row` on; those with a bit in `dead` do not count."""
 
     first_row: int

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.settings import RetrievalSettings
@@ -63,7 +62,7 @@ UNIT = 10**18
 _SHARES = 10**9
 
 
-class Parts(NamedTuple):
+class Parts(Record, frozen=True):
     """The scores of the same chunks of one collection, by vectors and by words; `most`: as
     `WordScores.most`.
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from vmrag_link.code.languages import language_of
 from vmrag_link.conversion import formats
 from vmrag_link.index.reader import IndexReader
-from vmrag_link.models import IndexedPiece, pieces_of
+from vmrag_link.models import IndexedPiece, Record, pieces_of
 from vmrag_link.retrieval.narrowing import (
     CODE,
     DOCUMENT,
@@ -49,7 +49,7 @@ def rows_of_all(filters: Sequence[RowFilter], index: IndexReader, collection: st
     return [row for row in first if row in passing]
 
 
-class NarrowedDocument(NamedTuple):
+class NarrowedDocument(Record, frozen=True):
     """`first` is the row of the first of its chunks."""
 
     doc_id: str

@@ -79,7 +79,7 @@ seconds only.
 """
 
 
-class ChangedFile(NamedTuple):
+class ChangedFile(Record, frozen=True):
     """A file that differs from the index: by git's status, or `?` where git does not track it.
 
     `listed`: a source names it, or it holds attributes, so each change of it matters. `blob` is

@@ -63,7 +63,7 @@ class Failure(Record, frozen=True):
     begun: int = 0
 
 
-class Wanted(NamedTuple):
+class Wanted(Record, frozen=True):
     """A bound view, and the store that is to be made of it."""
 
     revision: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from vmrag_link.models import (
     HeaderChange,
     HeaderDifference,
     ProjectChange,
+    Record,
 )
 
 WORKING = "WORKING"
@@ -38,7 +39,7 @@ _CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in COMPARE
 _WHERE = f"WHERE diff_type <> 'modified' OR {_CHANGED}"
 
 
-class _DiffStep(NamedTuple):
+class _DiffStep(Record, frozen=True):
     """Two states that a connection can compare; each is a full revision hash or WORKING."""
 
     connection: Connection
@@ -73,7 +74,7 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
             return _count_changes(self._session.main, old, new) + ChangeCounts.of(others)
 
 
-class _Compared(NamedTuple):
+class _Compared(Record, frozen=True):
     """Two states, `versions` of their schema, and the steps from the one to the other."""
 
     before: Connection

@@ -13,11 +13,11 @@ import contextlib
 import os
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import EngineFailed, quoted
+from vmrag_link.models import Record
 from vmrag_link.paths import read_regular
 
 NAME = "extent"
@@ -28,7 +28,7 @@ _HEADER = 168
 _LIMIT = 1000
 
 
-class Extent(NamedTuple):
+class Extent(Record, frozen=True):
     """`inode`: of the file that was noted, to save reading the header again."""
 
     inode: int

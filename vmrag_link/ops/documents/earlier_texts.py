@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vmrag_link.documents.seen_files import FileRecord, SeenText, converted, line_end_variants
-from vmrag_link.models import DocumentHeader, metadata_of
+from vmrag_link.models import DocumentHeader, Record, metadata_of
 from vmrag_link.paths import Places
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ may hold a thousand versions, each of which takes the converter a minute.
 """
 
 
-class Differing(NamedTuple):
+class Differing(Record, frozen=True):
     """A document, and its file with another text; `path`: the file's, below the root of the
     repository, or an absolute one.
     """

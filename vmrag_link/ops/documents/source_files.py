@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.git import configuration
-from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader
+from vmrag_link.models import WITHOUT_FILES, Collection, Document, DocumentHeader, Record
 from vmrag_link.paths import Places, read_regular
 
 MOST_BYTES = 4 << 20
@@ -24,7 +23,7 @@ MOST_BYTES = 4 << 20
 _AS_WRITTEN = frozenset(each.file_type for each in formats.FORMATS if each.where == "here")
 
 
-class SourcedDocument(NamedTuple):
+class SourcedDocument(Record, frozen=True):
     """A document that came from a file of the repository; `source`: the file, as `base` has it."""
 
     base: ImportBase

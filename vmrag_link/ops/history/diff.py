@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -33,7 +32,7 @@ TextReader = Callable[[Sequence[DocumentHeader]], Mapping[tuple[str, str], Docum
 """Reads documents of a place, by name."""
 
 
-class DiffTexts(NamedTuple):
+class DiffTexts(Record, frozen=True):
     """What reads the documents of a diff, at its one place and at the other."""
 
     before: TextReader

@@ -15,7 +15,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Collection as Several
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from vmrag_link.errors import (
     CollectionMissing,
@@ -67,7 +67,7 @@ class DocumentName(Record, frozen=True, order=True):
         return f"{self.collection}/{self.doc_id}"
 
 
-class DocumentPlace(NamedTuple):
+class DocumentPlace(Record, frozen=True):
     """Where a document is looked up; `revision`: of a working set the one that it is based on."""
 
     at: At

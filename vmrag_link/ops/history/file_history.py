@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -51,7 +51,7 @@ class FileCommitReport(FileCommit, frozen=True):
     diff: DiffReport | None
 
 
-class FileStep(NamedTuple):
+class FileStep(Record, frozen=True):
     info: FileCommit
     change: LoggedChange
 

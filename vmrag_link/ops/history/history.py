@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
-from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange
+from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import diff as diffs
 from vmrag_link.ops.history import document_names, log, ranges
@@ -26,7 +26,7 @@ _MOST = 2
 _EXAMPLE = "vmrag log v1.0..v2.0 guide/faq.md"
 
 
-class LogStep(NamedTuple):
+class LogStep(Record, frozen=True):
     """A revision that is shown. `parents`: those that the graph leads to.
 
     `document`: what it did to the document that was asked for.

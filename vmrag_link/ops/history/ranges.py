@@ -17,13 +17,12 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
-from typing import NamedTuple
 
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.models import At
+from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev
 from vmrag_link.workspace import Workspace
@@ -38,21 +37,21 @@ _Made = dict[tuple[str, ...], str]
 """The base that was made of those that several commits pin, by these."""
 
 
-class Ends(NamedTuple):
+class Ends(Record, frozen=True):
     """What a diff is between."""
 
     old: At
     new: At
 
 
-class Reach(NamedTuple):
+class Reach(Record, frozen=True):
     """What a log shows: all that the `heads` contain, but for the revisions in `without`."""
 
     heads: tuple[str, ...]
     without: AbstractSet[str] = frozenset()
 
 
-class NamedRange(NamedTuple):
+class NamedRange(Record, frozen=True):
     old: str
     dots: str
     new: str
