@@ -325,6 +325,14 @@ class RevisionInfo(Record, frozen=True):
     author: str
     date: str
 
+    @property
+    def short(self) -> str:
+        return self.revision[:7]
+
+    @property
+    def parent(self) -> str | None:
+        return self.parents[0] if self.parents else None
+
 
 class Link(Record, frozen=True):
     """A row of `git_links`: a code commit and its revision.

@@ -1,9 +1,11 @@
 """The arguments of tools: declared by annotations, listed as JSON Schema, parsed for the function.
 
-A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were
-written against several servers, so more is taken than the schema says: JSON as text, numbers and
-booleans as text, one string for a list of them, aliases. Nothing else checks arguments: the SDK's
-models require an object, and its server does not apply the schema.
+A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`, or a field of the
+record that an operation takes (`fields_as_keywords`), annotated with msgspec's `Meta`, whose
+`extra` holds what else `Given` knows. Clients were written against several servers, so more is
+taken than the schema says: JSON as text, numbers and booleans as text, one string for a list of
+them, aliases. Nothing else checks arguments: the SDK's models require an object, and its server
+does not apply the schema.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid, shortened
 from vmrag_link.models import Record, json_from_user
@@ -21,6 +25,8 @@ from vmrag_link.suggest import nearest
 
 Warn = Callable[[str, str], None]
 """Takes the code and the sentence of a warning."""
+
+R = TypeVar("R")
 
 _LARGEST = 2**63
 
@@ -58,7 +64,8 @@ class Parameter(Record, frozen=True):
     """A parameter of a tool.
 
     `kind`: its type in JSON. `items`: that of a list's elements, which may be null if `holes`.
-    `choices` are the values of a text, or of each text in a list.
+    `choices` are the values of a text, or of each text in a list. `record`: what the objects of a
+    list are read as.
     """
 
     keyword: str
@@ -69,6 +76,7 @@ class Parameter(Record, frozen=True):
     required: bool
     default: Any
     given: Given
+    record: type[msgspec.Struct] | None
 
     @property
     def name(self) -> str:
@@ -87,7 +95,7 @@ class Parameter(Record, frozen=True):
             shape["minimum"] = self.given.low if self.given.unset is None else self.given.unset
         if self.given.high is not None:
             shape["maximum"] = self.given.high
-        if not self.required and self.default not in (None, ""):
+        if not self.required and self.default not in (None, "", [], {}):
             shape["default"] = self.default
         if self.given.about:
             shape["description"] = self.given.about
@@ -198,6 +206,11 @@ class Parameter(Record, frozen=True):
             return self._choice(each, where)
         if self.items == "object" and not isinstance(each, dict):
             raise self._refusal(each, "an object", where=where)
+        if self.record:
+            try:
+                return msgspec.convert(each, self.record)
+            except msgspec.ValidationError as error:
+                raise UsageInvalid(f"{where} cannot be used: {error}.", parameter=self.name) from None
         if self.items == "array" and not (isinstance(each, list) and all(map(_is_number, each))):
             raise self._refusal(each, "a list of numbers", where=where)
         return each
@@ -233,6 +246,34 @@ class Parameter(Record, frozen=True):
         return kind(f"{where or self.name} must be {expected}, not {given}.", parameter=self.name, value=shown)
 
 
+def fields_as_keywords(function: Callable[..., R]) -> Callable[..., R]:
+    """Of a function of a call and a `request`: a tool whose parameters are the function's own
+    keywords, and then the request's fields.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    request = hints.pop("request")
+    _, _, *own = inspect.signature(function).parameters.values()
+
+    @wraps(function)
+    def called(call: Any, **given: Any) -> R:
+        keywords = {each.name: given.pop(each.name) for each in own}
+        return function(call, request(**given), **keywords)
+
+    called.__annotations__ = hints | get_type_hints(request, include_extras=True)
+    fields = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each))
+        for each in msgspec.structs.fields(request)
+    ]
+    called.__dict__["__signature__"] = inspect.Signature([*own, *fields])
+    return called
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.required else field.default
+
+
 @cache
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters that a tool's function declares: its keywords."""
@@ -246,16 +287,17 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
     bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    given = next((each for each in marks if isinstance(each, Given)), Given())
+    given = next(filter(None, map(_given, marks)), Given())
     base = _without_none(bare)
-    items, holes = "", False
+    items, holes, record = "", False, None
     choices: tuple[str, ...] = given.choices
-    if get_origin(base) is list:
+    if get_origin(base) in (list, Sequence):
         element = get_args(base)[0]
         holes = type(None) in get_args(element)
         element = _without_none(element)
         choices = get_args(element) if get_origin(element) is Literal else choices
-        items = "string" if choices else _KINDS[_plain(element)]
+        record = element if isinstance(element, type) and issubclass(element, msgspec.Struct) else None
+        items = "object" if record else "string" if choices else _KINDS[_plain(element)]
     elif get_origin(base) is Literal:
         choices = get_args(base)
     required = found.default is found.empty
@@ -271,10 +313,27 @@ def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
         required,
         default,
         given,
+        record,
     )
 
 
-_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
+def _given(mark: Any) -> Given | None:
+    if isinstance(mark, msgspec.Meta):
+        more = mark.extra or {}
+        return Given(mark.description or "", low=mark.ge, high=mark.le, **more)  # type: ignore[arg-type]  # whole numbers
+    return mark if isinstance(mark, Given) else None
+
+
+_KINDS = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    Mapping: "object",
+    list: "array",
+    Sequence: "array",
+}
 
 
 def _plain(hint: Any) -> Any:

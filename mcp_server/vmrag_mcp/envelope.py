@@ -17,7 +17,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, LibraryRefused, MergeRefused, VmragError
-from vmrag_mcp.results import KbAnswer, ToolResult, ToolWarning
+from vmrag_mcp.results import KbAnswer, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
     from vmrag_link.ops.follow.provenance import KbBlock
@@ -160,7 +160,8 @@ def success(
     any; about `most` characters long. `offset`: of the page, where the tool has pages. `stale`:
     as `KbAnswer`.
     """
-    answer = {"success": True, **msgspec.to_builtins(result)}
+    fields = _with_lists(msgspec.to_builtins(result))
+    answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.of(kb, whole=result.whole_kb, stale=stale))
     if most is not None and (left := cut(answer, most)):
@@ -169,6 +170,18 @@ def success(
             answer["has_more"] = True
         warnings = [*warnings, _left_out(answer, left, most, offset)]
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
+
+
+def _with_lists(value: Any) -> Any:
+    """What `cut` takes: the records of operations hold tuples."""
+    match value:
+        case dict():
+            return {key: _with_lists(each) for key, each in value.items()}
+        case list() | tuple() if any(isinstance(each, dict | list | tuple) for each in value):
+            return [_with_lists(each) for each in value]
+        case tuple():
+            return [*value]
+    return value
 
 
 def _left_out(answer: Mapping[str, Any], left: Mapping[str, int], most: int, offset: int | None) -> ToolWarning:

@@ -13,7 +13,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import inspect as type_info
@@ -21,7 +21,7 @@ from msgspec import inspect as type_info
 from vmrag_link import toolset
 from vmrag_mcp.arguments import parameters
 from vmrag_mcp.registry import CATALOGUE, ToolDeclaration, ToolInfo, toolsets
-from vmrag_mcp.results import KbAnswer, ServerResult, ToolResult, ToolWarning
+from vmrag_mcp.results import KbAnswer, ServerResult, ToolAnswer, ToolResult, ToolWarning
 
 
 def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
@@ -93,27 +93,29 @@ class ResultKey(msgspec.Struct, frozen=True):
 
 
 def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
-    """What a tool's function returns."""
+    """What a tool's function returns; for `ToolAnswer` with the record that it is made of."""
     found: type[ToolResult] = get_type_hints(function)["return"]
     return found
 
 
 def answer_schema(result: type[ToolResult]) -> Schema:
     """Of a successful answer. No object has other keys, unless it is free-form."""
-    kinds = (result, KbAnswer, list[ToolWarning])
+    record = get_args(result)[0] if get_origin(result) is ToolAnswer else result
+    kinds = (record, KbAnswer, list[ToolWarning])
     (top, kb, warnings), components = msgspec.json.schema_components(kinds)
-    for record in set(_records(type_info.multi_type_info(kinds))):
-        _close(components[record.__name__], record)
-    answer = components[result.__name__]
-    block = {} if issubclass(result, ServerResult) else {"kb": kb}
+    for each in set(_records(type_info.multi_type_info(kinds))):
+        _close(components[each.__name__], each)
+    answer = components[record.__name__]
+    block = {} if issubclass(record, ServerResult) else {"kb": kb}
     answer["properties"] = {
         "success": {"const": True},
         **answer["properties"],
+        "message": {"type": "string"},
         **block,
         "left_out": _LEFT_OUT,
         "warnings": warnings,
     }
-    answer["required"] = ["success", *answer["required"], *block]
+    answer["required"] = [*dict.fromkeys(("success", *answer["required"], "message", *block))]
     return {**top, "$defs": components}
 
 

@@ -1,14 +1,17 @@
-"""What every successful answer of a tool holds. The results themselves stand beside their tools.
+"""What every successful answer of a tool holds.
 
-A field that is not always there is `T | UnsetType` with the default `UNSET`, and its `Meta` says
-when it is there. Sequences are lists, as in JSON. `reference.result_schema` derives the schema.
+Most tools return a `ToolAnswer`: the record that their operation reports is the result. A record of
+its own, beside the tool, is for an answer that no operation reports. A field that is not always
+there is `T | UnsetType` with the default `UNSET`, and its `Meta` says when it is there.
+`reference.answer_schema` derives the schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Self, TypeVar
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType, structs
 
 from vmrag_link.models import Record
@@ -30,6 +33,25 @@ class ToolResult(Record, frozen=True, kw_only=True):
     """Whether the answer says in any case in which work tree it stands."""
 
     message: str
+
+
+R = TypeVar("R", bound=Record)
+
+
+class DerivedRecord(Record, frozen=True):
+    """A part of an answer whose fields are attributes of what an operation reports. `rename` says
+    under which keys clients know them.
+    """
+
+    @classmethod
+    def of(cls, report: object) -> Self:
+        return msgspec.convert(report, cls, from_attributes=True)
+
+
+class ToolAnswer(ToolResult, Generic[R], frozen=True):
+    """The result is the report of an operation: its fields, and then the message."""
+
+    report: R
 
 
 class ServerResult(ToolResult, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ HELPERS = {
     "branches.branch_list.heads_by_name",
     "commits.tables.table_of",
     "compounding.ask.find_file",
-    "compounding.ask.shown_path",
+    "compounding.search.shown_path",
     "compounding.documents.summary",
     "compounding.mirror.reconcile",
     "documents.collection_writes.shown_metadata",

@@ -5,12 +5,15 @@ clients see.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pytest
+from msgspec import Meta
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid
-from vmrag_mcp.arguments import Given, parameters, parse_arguments, usage
+from vmrag_link.models import Record
+from vmrag_mcp.arguments import Given, fields_as_keywords, parameters, parse_arguments, usage
 
 
 def handler(
@@ -303,3 +306,52 @@ def test_the_schema_of_objects_and_lists_lets_json_text_through():
         "anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]
     }
     assert schema("include")["anyOf"][0]["items"] == {"type": "string", "enum": ["documents", "metadatas"]}
+
+
+class Part(Record, frozen=True):
+    name: str
+    size: int = 1
+
+
+class Order(Record, frozen=True):
+    item: Annotated[str, Meta(description="what", extra={"aliases": ("thing",)})]
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    parts: Sequence[Part] = ()
+    about: Mapping[str, Any] = {}
+
+
+@fields_as_keywords
+def place_order(_call: None, request: Order, *, number: int) -> tuple[Order, int]:
+    """Place an order."""
+    return request, number
+
+
+def test_the_fields_of_a_request_are_parameters_behind_the_keywords_of_the_function():
+    found = parameters(place_order)
+    assert [(each.name, each.required) for each in found] == [
+        ("number", True),
+        ("item", True),
+        ("share", False),
+        ("parts", False),
+        ("about", False),
+    ]
+    assert {each.name: each.schema() for each in found} == {
+        "number": {"type": "integer"},
+        "item": {"type": "string", "description": "what"},
+        "share": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5},
+        "parts": {"anyOf": [{"type": "array", "items": {"type": "object"}}, {"type": "string"}]},
+        "about": {"anyOf": [{"type": "object"}, {"type": "string"}]},
+    }
+
+
+def test_a_function_gets_its_request_of_the_arguments_with_the_defaults_of_its_fields():
+    given = {"thing": "a", "number": "3", "parts": [{"name": "x", "colour": "red"}]}
+    order, number = place_order(None, **parse_arguments(parameters(place_order), given, lambda *_: None))
+    assert (order.item, order.share, list(order.parts), order.about, number) == ("a", 0.5, [Part("x")], {}, 3)
+
+
+@pytest.mark.parametrize("parts", [[{"size": 2}], [{"name": "x"}, {"name": 1}]])
+def test_an_object_that_is_none_of_the_records_wanted_is_refused_with_its_place(parts):
+    given = {"item": "a", "number": 1, "parts": parts}
+    with pytest.raises(UsageInvalid, match=r"^parts\[\d\] cannot be used: .*name"):
+        parse_arguments(parameters(place_order), given, lambda *_: None)

@@ -13,7 +13,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_mcp.envelope import success
 from vmrag_mcp.reference import ResultKey, answer_schema, result_keys, result_type
-from vmrag_mcp.results import ToolResult, ToolWarning
+from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult, ToolWarning
 
 
 class Omitting(Record, frozen=True, omit_defaults=True):
@@ -52,6 +52,44 @@ def test_the_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
     assert valid(answer(ToolWarning("NOTE", "Look.")))
     assert list(answer()) == ["success", "rows", "change", "free", "message", "kb"]
     assert answer()["rows"] == [{"n": 1, "staged": False}, {"n": 2, "staged": False, "cut": True}]
+
+
+class Counted(Record, frozen=True):
+    """What an operation reports."""
+
+    rows: tuple[Row, ...]
+    names: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        return len(self.rows)
+
+
+class CountedRow(DerivedRecord, frozen=True, rename={"n": "number"}):
+    n: int
+
+
+class Summary(DerivedRecord, frozen=True, rename={"rows": "entries", "total": "count"}):
+    rows: list[CountedRow]
+    total: int
+
+
+def test_a_report_is_an_answer_with_lists_and_the_message_after_its_fields():
+    def count() -> ToolAnswer[Counted]:
+        return ToolAnswer(Counted((Row(1), Row(2)), ("a",)), message="m")
+
+    got = success(count(), KB, [])
+    assert list(got) == ["success", "rows", "names", "message", "kb"]
+    assert (got["rows"][1], got["names"]) == ({"n": 2, "staged": False}, ["a"])
+    kind = result_type(count)
+    assert Exactly(answer_schema(kind)).is_valid(got)
+    assert not Exactly(answer_schema(kind)).is_valid({key: value for key, value in got.items() if key != "message"})
+    assert [each.path for each in result_keys(kind)][:2] == ["rows", "rows[].n"]
+
+
+def test_a_part_of_an_answer_takes_attributes_of_a_report_and_has_the_keys_that_clients_know():
+    made = Summary.of(Counted((Row(1), Row(2)), ()))
+    assert msgspec.to_builtins(made) == {"entries": [{"number": 1}, {"number": 2}], "count": 2}
 
 
 @pytest.mark.parametrize("key", ["success", "rows", "change", "free", "message", "kb"])

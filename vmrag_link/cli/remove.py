@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
+from msgspec.structs import asdict
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, enumerated, plural
-from vmrag_link.models import Record
 from vmrag_link.ops.documents.remove import NamedRemoval, remove_named
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.history.document_names import DocumentName, command_of
+from vmrag_link.ops.history.document_names import command_of
 from vmrag_link.ops.system import stores
 
 
-class RemoveReport(Record, frozen=True):
-    """The command's JSON; see `NamedRemoval`. `branch` None: nothing was removed."""
+class RemoveReport(NamedRemoval, frozen=True):
+    """The command's JSON. `branch` None: nothing was removed."""
 
-    removed: tuple[DocumentName, ...]
-    collections: tuple[str, ...]
-    unsaved: tuple[DocumentName, ...]
-    kept: str
     branch: str | None
     pending: str
 
@@ -52,9 +48,7 @@ def command(invocation: Invocation, *, names: tuple[str, ...], collection: str |
         output.complain("Nothing was removed.")
         return FAILED_CHECK
     removed = done.report
-    report = RemoveReport(
-        removed.documents, removed.collections, removed.unsaved, removed.kept, done.branch, done.pending
-    )
+    report = RemoveReport(**asdict(removed), branch=done.branch, pending=done.pending)
     lines = _dry_run_lines(removed) if dry_run else _removal_lines(done, names, collection)
     invocation.emit(report, lines)
     return OK

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
+from msgspec.structs import asdict
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, plural
-from vmrag_link.models import Record
 from vmrag_link.ops.branches import restore as operation
-from vmrag_link.ops.branches.restore import Restoration, RestoredCollection, RestoredDocument
-from vmrag_link.ops.history.document_names import EVERYTHING, DocumentName, command_of
+from vmrag_link.ops.branches.restore import Restoration
+from vmrag_link.ops.history.document_names import EVERYTHING, command_of
 
 
-class RestoreReport(Record, frozen=True):
-    """The command's JSON; see `Restoration`. `branch` None: everything was so already."""
+class RestoreReport(Restoration, frozen=True):
+    """The command's JSON. `branch` None: everything was so already."""
 
-    source: str
-    documents: tuple[RestoredDocument, ...]
-    collections: tuple[RestoredCollection, ...]
-    unsaved: tuple[DocumentName, ...]
-    kept: str
     branch: str | None
     pending: str
 
@@ -56,9 +51,7 @@ def command(
         output.complain("Nothing was changed.")
         return FAILED_CHECK
     found = done.report
-    report = RestoreReport(
-        found.source, found.documents, found.collections, found.unsaved, found.kept, done.branch, done.pending
-    )
+    report = RestoreReport(**asdict(found), branch=done.branch, pending=done.pending)
     lines = [*_lines(found)]
     if found.kept:
         back = command_of("restore", names or (EVERYTHING,), collection, source=found.kept[:12])

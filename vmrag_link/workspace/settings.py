@@ -7,6 +7,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from vmrag_link import env, settings_keys
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -66,16 +68,8 @@ class WorkspaceSettings:
     def dolt_access(self) -> DoltAccess:
         """How this machine gets at Dolt."""
         given = self.config.dolt
-        return DoltAccess(
-            binary=given.binary,
-            server=given.server,
-            database=given.database,
-            user=given.user,
-            password=env.dolt_password(),
-            named="dolt.server" in self.loaded.machine,
-            tls=given.tls,
-            authorities=given.authorities,
-        )
+        named = "dolt.server" in self.loaded.machine
+        return DoltAccess(**msgspec.structs.asdict(given), password=env.dolt_password(), named=named)
 
     def accepted_remote(self) -> str:
         """`remote`, as far as this person agreed to it.

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from vmrag_link.models import DocumentTable
 from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import by_id
+from vmrag_link.ops.documents.by_id import WholeDocument
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
-
-AnyTable = Literal["documents", "issue_logs", "knowledge_docs"]
-
-
-class GetDocumentResult(ToolResult, frozen=True):
-    """`content` is the whole text as it is stored; `library`: the collection."""
-
-    doc_id: str
-    source: str
-    title: str
-    library: str
-    content: str
-    chunk_count: int
-    metadata: dict[str, Any]
-    table: AnyTable
 
 
 class DeleteDocumentResult(ToolResult, frozen=True):
     status: Literal["deleted"]
     doc_id: str
     deleted_chunks: int
-    table: AnyTable
+    table: DocumentTable
 
 
 DocId = Annotated[str, Given(aliases=("id",))]
@@ -39,22 +26,12 @@ Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
-def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> GetDocumentResult:
+def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Get a whole document by its id: of a library, an issue log, or one about a tool."""
-    found = by_id.get(call.ws, doc_id, table)
-    call.stands(found.standing)
-    call.quotes([(found.collection, found.doc_id)])
-    return GetDocumentResult(
-        doc_id=found.doc_id,
-        source=found.source,
-        title=found.title,
-        library=found.collection,
-        content=found.content,
-        chunk_count=found.chunks,
-        metadata=found.metadata,
-        table=found.table,  # type: ignore[arg-type]  # `TABLES` are these
-        message=f"{found.title!r} in {found.collection!r}.",
-    )
+    found, here = by_id.get(call.ws, doc_id, table)
+    call.stands(here)
+    call.quotes([(found.library, found.doc_id)])
+    return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
 
 
 @tool("WD", alias_of="chroma_delete_documents")
@@ -69,6 +46,6 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
         status="deleted",
         doc_id=gone.doc_id,
         deleted_chunks=gone.chunks,
-        table=gone.table,  # type: ignore[arg-type]  # `TABLES` are these
+        table=gone.table,
         message=f"{gone.doc_id!r} is deleted from {gone.collection!r}{call.tail('dolt_commit keeps that')}.",
     )

@@ -14,11 +14,11 @@ from vmrag_link.ops.documents.collection_writes import shown_metadata
 from vmrag_link.ops.documents.reading import TextSource
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.index.index_status import Status, collection_id, indexed
+from vmrag_link.ops.index.index_status import CollectionSize, Status, collection_id, indexed
 from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
 
 CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system", "source"]
@@ -65,12 +65,6 @@ class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
     index_status: Status
 
 
-class ChromaGetCollectionCountResult(ToolResult, frozen=True):
-    collection_name: str
-    count: int
-    chunk_count: int
-
-
 class CreatedCollection(Record, frozen=True):
     """`created` is false for one that was there."""
 
@@ -91,9 +85,11 @@ class DescribedCollection(Record, frozen=True):
     metadata: dict[str, Any]
 
 
-class CollectionChanges(Record, frozen=True):
-    name_changed: bool
-    metadata_changed: bool
+class CollectionChanges(
+    DerivedRecord, frozen=True, rename={"renamed": "name_changed", "described": "metadata_changed"}
+):
+    renamed: bool
+    described: bool
 
 
 class ChromaModifyCollectionResult(ToolResult, frozen=True):
@@ -177,16 +173,11 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
 
 
 @tool("R", of_files=True)
-def chroma_get_collection_count(call: Call, *, collection_name: str) -> ChromaGetCollectionCountResult:
+def chroma_get_collection_count(call: Call, *, collection_name: str) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
     at, found = index_status.count(call.readable(collection_name), collection_name)
     call.stands(at)
-    return ChromaGetCollectionCountResult(
-        collection_name=found.name,
-        count=found.documents,
-        chunk_count=found.chunks,
-        message=f"Collection {found.name!r} has {plural(found.documents, 'document')}.",
-    )
+    return ToolAnswer(found, message=f"Collection {found.collection_name!r} has {plural(found.count, 'document')}.")
 
 
 @tool("W")
@@ -255,7 +246,7 @@ def chroma_modify_collection(
     changed = [what for what, so in (("name", done.renamed), ("metadata", done.described)) if so]
     return ChromaModifyCollectionResult(
         collection=DescribedCollection(done.collection.name, shown_metadata(done.collection)),
-        changes=CollectionChanges(name_changed=done.renamed, metadata_changed=done.described),
+        changes=CollectionChanges.of(done),
         message=f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
     )
 

@@ -12,30 +12,26 @@ from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
-from vmrag_link.models import At, ChangeCounts, ChangeKind, Document, HeaderChange, Record, metadata_of
+from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, metadata_of
 from vmrag_link.ops.commits.tables import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.system import stores
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
 
 ChangeType = Literal["added", "modified", "deleted"]
 
 
-class Summary(Record, frozen=True):
-    """Numbers of documents."""
+class Summary(DerivedRecord, frozen=True, rename={"removed": "deleted"}):
+    """Numbers of documents (`ChangeCounts`)."""
 
     added: int
     modified: int
-    deleted: int
+    removed: int
     total: int
-
-    @classmethod
-    def of(cls, changes: ChangeCounts) -> Summary:
-        return cls(changes.added, changes.modified, changes.removed, changes.total)
 
 
 class TextDiff(Record, frozen=True, omit_defaults=True):
@@ -54,28 +50,11 @@ class ChangedCollection(Record, frozen=True, omit_defaults=True):
     old_name: Annotated[str, Meta(description="change_type is renamed")] = ""
 
 
-class ChangedDocument(Record, frozen=True):
-    """What the rows below are made of. `truncated`: a text in `diff` was cut."""
-
-    collection: str
-    doc_id: str
-    change_type: ChangeType
-    title: str
-    table: str = ""
-    diff: TextDiff | None = None
-    truncated: bool = False
-
-    @property
-    def weight(self) -> int:
-        """Characters of its JSON."""
-        return len(msgspec.json.encode(self).decode())
-
-
 Truncated = Annotated[bool | UnsetType, Meta(description="a text in diff was cut to 2000 characters")]
 Collections = Annotated[list[ChangedCollection] | UnsetType, Meta(description="a collection itself was changed")]
 
 
-class ChangeEntry(Record, frozen=True):
+class ChangeEntry(DerivedRecord, frozen=True):
     """A document that was changed."""
 
     collection: str
@@ -83,44 +62,31 @@ class ChangeEntry(Record, frozen=True):
     change_type: ChangeType
     title: str
 
-    @classmethod
-    def of(cls, row: ChangedDocument) -> ChangeEntry:
-        return cls(row.collection, row.doc_id, row.change_type, row.title)
 
-
-class DocumentInCommit(Record, frozen=True):
+class DocumentInCommit(ChangeEntry, frozen=True):
     """A document that a commit has changed."""
 
-    collection: str
-    doc_id: str
-    change_type: ChangeType
-    title: str
     diff: Annotated[TextDiff | UnsetType, Meta(description="include_diff and among the first diff_limit documents")] = (
         UNSET
     )
     truncated: Truncated = UNSET
 
-    @classmethod
-    def of(cls, row: ChangedDocument) -> DocumentInCommit:
-        return cls(row.collection, row.doc_id, row.change_type, row.title, row.diff or UNSET, row.truncated or UNSET)
 
-
-class DiffEntry(Record, frozen=True):
+class DiffEntry(ChangeEntry, frozen=True):
     """A document that differs."""
 
-    collection: str
-    doc_id: str
-    change_type: ChangeType
-    title: str
     table: str
     diff: Annotated[TextDiff | UnsetType, Meta(description="include_content")] = UNSET
     truncated: Truncated = UNSET
 
-    @classmethod
-    def of(cls, row: ChangedDocument) -> DiffEntry:
-        return cls(
-            row.collection, row.doc_id, row.change_type, row.title, row.table, row.diff or UNSET, row.truncated or UNSET
-        )
+    @property
+    def weight(self) -> int:
+        """Characters of its JSON."""
+        return len(msgspec.json.encode(self).decode())
+
+    @property
+    def in_commit(self) -> DocumentInCommit:
+        return DocumentInCommit(self.collection, self.doc_id, self.change_type, self.title, self.diff, self.truncated)
 
 
 class GetDiffResult(ToolResult, frozen=True):
@@ -199,7 +165,7 @@ def get_diff(
         from_commit=_commit(from_ref, old),
         to_commit=_commit(to_ref, new),
         summary=Summary.of(found.diff.changes),
-        documents=[DiffEntry.of(each) for each in rows],
+        documents=rows,
         has_more=offset + len(rows) < total,
         collections=list(found.collections) or UNSET,
         message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
@@ -246,14 +212,14 @@ def documents(
     texts: int = 0,
     characters: int | None = None,
     kinds: dict[str, str] | None = None,
-) -> list[ChangedDocument]:
+) -> list[DiffEntry]:
     """The selected changes as rows, the first `texts` of them with their texts.
 
     At least one row, and no more than `characters` allow.
 
     `kinds`: of the collections, where the table of each document is wanted.
     """
-    rows: list[ChangedDocument] = []
+    rows: list[DiffEntry] = []
     left = characters
     read = diff.texts(diff.stored_texts(engine, found.old, found.new), selected[:texts])
     for number, change in enumerate(selected):
@@ -267,16 +233,16 @@ def documents(
     return rows
 
 
-def _listed(change: HeaderChange) -> ChangedDocument:
+def _listed(change: HeaderChange) -> DiffEntry:
     header = change.header
-    return ChangedDocument(header.collection, header.doc_id, _TYPES[change.kind], header.title)
+    return DiffEntry(header.collection, header.doc_id, _TYPES[change.kind], header.title, table="")
 
 
-def _with_text(change: HeaderChange, old: Document | None, new: Document | None) -> ChangedDocument:
+def _with_text(change: HeaderChange, old: Document | None, new: Document | None) -> DiffEntry:
     sides = [None if each is None else each.content for each in (old, new)]
     text = TextDiff(_metadata_changes(old, new), *(None if each is None else each[:TEXT] for each in sides))
     cut = any(each and len(each) > TEXT for each in sides)
-    return msgspec.structs.replace(_listed(change), diff=text, truncated=cut)
+    return msgspec.structs.replace(_listed(change), diff=text, truncated=cut or UNSET)
 
 
 def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, dict[str, Any]]:

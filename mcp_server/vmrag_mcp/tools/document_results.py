@@ -44,16 +44,17 @@ class ChromaPeekCollectionResult(ToolResult, frozen=True):
     limit: int
 
 
-class FileMatch(Record, frozen=True, kw_only=True):
-    """What a chunk of a file says of its place: `path` is that below the top of the work tree,
-    `lines` are its first and its last one there. `heading`: those above it, with ` > ` between.
+class FileMatch(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a chunk of a file says of its place (`PassagePlace`): `path` is that below the top of
+    the work tree, `lines` are its first and its last one there. `heading`: those above it, with
+    ` > ` between.
     """
 
-    path: Annotated[str | UnsetType, OfFile] = UNSET
-    lines: Annotated[list[int] | UnsetType, FileLines] = UNSET
-    symbol: Annotated[str | UnsetType, Meta(description="of a file of code")] = UNSET
-    heading: Annotated[str | UnsetType, Meta(description="of a file with headings")] = UNSET
-    uncommitted: Annotated[str | UnsetType, Meta(description="the file differs from the commit")] = UNSET
+    path: Annotated[str, OfFile] = ""
+    lines: Annotated[list[int] | None, FileLines] = None
+    symbol: Annotated[str, Meta(description="of a file of code")] = ""
+    heading: Annotated[str, Meta(description="of a file with headings")] = ""
+    uncommitted: Annotated[str, Meta(description="the file differs from the commit")] = ""
 
 
 class QueryMatch(FileMatch, frozen=True):
@@ -141,12 +142,3 @@ class ChromaUpdateDocumentsResult(ToolResult, frozen=True):
     documents_updated: int
     ids: list[str]
     unchanged_ids: list[str]
-
-
-class ChromaDeleteDocumentsResult(ToolResult, frozen=True):
-    """`missing_ids` name nothing."""
-
-    collection_name: str
-    documents_deleted: int
-    ids_deleted: list[str]
-    missing_ids: list[str]

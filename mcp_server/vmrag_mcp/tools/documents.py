@@ -16,7 +16,7 @@ from vmrag_link.ops.documents.document_selection import DocumentPage, PageReques
 from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put
-from vmrag_link.ops.documents.remove import remove
+from vmrag_link.ops.documents.remove import Removal, remove
 from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import similar
@@ -28,21 +28,10 @@ from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES, kind_named, languag
 from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, distance, similarity
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import document_results as answers
 from vmrag_mcp.tools import outcome
-from vmrag_mcp.tools.document_results import (
-    ChromaAddDocumentsResult,
-    ChromaDeleteDocumentsResult,
-    ChromaGetDocumentsResult,
-    ChromaPeekCollectionResult,
-    ChromaQueryDocumentsResult,
-    ChromaUpdateDocumentsResult,
-    FoundDocument,
-    PeekedDocument,
-    QueryMatch,
-    QueryMatches,
-    QueryPassage,
-)
 
 PEEKED = 500
 """Characters of a text in a glance at a collection."""
@@ -65,16 +54,16 @@ Ranked = Literal["hybrid", "vector", "keyword"]
 @tool("R", of_files=True, includes=("chroma_get_documents",))
 def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
-) -> ChromaPeekCollectionResult:
+) -> answers.ChromaPeekCollectionResult:
     """Look at the first documents of a collection, cut to 500 characters: what they are like,
     and which metadata filters can use.
     """
     page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(each.text or "")[:PEEKED] for each in page.items]
-    return ChromaPeekCollectionResult(
+    return answers.ChromaPeekCollectionResult(
         collection_name=page.collection.name,
         documents=[
-            PeekedDocument(each.name, text, each.metadata, truncated=len(each.text or "") > PEEKED)
+            answers.PeekedDocument(each.name, text, each.metadata, truncated=len(each.text or "") > PEEKED)
             for each, text in zip(page.items, cut, strict=True)
         ],
         total_in_collection=page.total,
@@ -108,7 +97,7 @@ def chroma_query_documents(
         "metadatas",
         "distances",
     ),
-) -> ChromaQueryDocumentsResult:
+) -> answers.ChromaQueryDocumentsResult:
     """Search documents and code, before you answer a question about the project or edit: the chunks
     that answer each text best. "Where is X" takes one call: symbol=X, or the question. max_tokens
     packs passages of several files with path and lines. Uncommitted work is found, too.
@@ -142,12 +131,14 @@ def chroma_query_documents(
     results = _that_fit(
         call,
         [
-            QueryMatches(text, [_match(report, number, at, include, named=everywhere) for at in range(len(found))])
+            answers.QueryMatches(
+                text, [_match(report, number, at, include, named=everywhere) for at in range(len(found))]
+            )
             for number, (text, found) in enumerate(zip(query_texts, report.matches, strict=True))
         ],
     )
     with_distances = "distances" in include and report.cosines is not None
-    return ChromaQueryDocumentsResult(
+    return answers.ChromaQueryDocumentsResult(
         collection_name=named,
         mode=report.mode,
         results=results,
@@ -174,10 +165,10 @@ def _pack_request(call: Call, max_tokens: int | None, neighbours: int) -> PackRe
 
 def _packed(
     call: Call, report: SimilarReport, packed: Packed, name: str | None, where_found: str
-) -> ChromaQueryDocumentsResult:
+) -> answers.ChromaQueryDocumentsResult:
     call.quotes((each.collection, each.doc_id) for each in packed.passages)
     more = f"; {plural(packed.left_out, 'match')} left out" if packed.left_out else ""
-    return ChromaQueryDocumentsResult(
+    return answers.ChromaQueryDocumentsResult(
         collection_name=name,
         mode=report.mode,
         results=[],
@@ -188,9 +179,9 @@ def _packed(
     )
 
 
-def _passage(packed: PackedPassage) -> QueryPassage:
+def _passage(packed: PackedPassage) -> answers.QueryPassage:
     of_file = packed.path is not None
-    return QueryPassage(
+    return answers.QueryPassage(
         collection=packed.collection,
         path=packed.path if packed.path is not None else UNSET,
         lines=list(packed.lines) if packed.lines and of_file else UNSET,
@@ -206,19 +197,19 @@ def _passage(packed: PackedPassage) -> QueryPassage:
     )
 
 
-def _that_fit(call: Call, results: list[QueryMatches]) -> list[QueryMatches]:
+def _that_fit(call: Call, results: list[answers.QueryMatches]) -> list[answers.QueryMatches]:
     """As many texts, with as many of their matches, as an answer holds; one match at least."""
     room = call.behaviour.page_chars
-    kept: list[QueryMatches] = []
+    kept: list[answers.QueryMatches] = []
     for text in results:
-        matches: list[QueryMatch] = []
+        matches: list[answers.QueryMatch] = []
         for each in text.matches:
             room -= len(msgspec.json.encode(each).decode())
             if room < 0 and (kept or matches):
                 break
             matches.append(each)
         if matches or not text.matches:
-            kept.append(QueryMatches(text.query, matches))
+            kept.append(answers.QueryMatches(text.query, matches))
         if len(matches) < len(text.matches):
             break
     if left := sum(len(each.matches) for each in results) - sum(len(each.matches) for each in kept):
@@ -231,13 +222,13 @@ def _that_fit(call: Call, results: list[QueryMatches]) -> list[QueryMatches]:
     return kept
 
 
-def _match(report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool) -> QueryMatch:
+def _match(report: SimilarReport, text: int, at: int, include: Sequence[str], *, named: bool) -> answers.QueryMatch:
     """The match `at` of a text."""
     hit, place = report.matches[text][at], report.places[text][at]
     texts = "documents" in include
     cosine = report.cosines[text][at] if report.cosines and "distances" in include else None
     about = hit.placed_metadata if "provenance" in include else hit.shown_metadata
-    return QueryMatch(
+    return answers.QueryMatch(
         id=shown(hit),
         collection=hit.collection if named else UNSET,
         document=hit.text[:LISTED] if texts else UNSET,
@@ -248,11 +239,7 @@ def _match(report: SimilarReport, text: int, at: int, include: Sequence[str], *,
         embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
         if "embeddings" in include
         else UNSET,
-        path=place.path if place else UNSET,
-        lines=list(place.lines) if place and place.lines else UNSET,
-        symbol=(place.symbol if place else "") or UNSET,
-        heading=(place.heading if place else "") or UNSET,
-        uncommitted=(place.uncommitted if place else "") or UNSET,
+        **(msgspec.structs.asdict(place) if place else {}),
     )
 
 
@@ -272,14 +259,14 @@ def chroma_get_documents(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
-) -> ChromaGetDocumentsResult:
+) -> answers.ChromaGetDocumentsResult:
     """Get whole documents by ids or filters, or page through a collection: to read on after a
     search, or to list what has some metadata.
     """
     wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = [
-        FoundDocument(
+        answers.FoundDocument(
             id=each.name,
             document=each.text or "" if "documents" in include else UNSET,
             metadata=each.metadata if "metadatas" in include else UNSET,
@@ -287,7 +274,7 @@ def chroma_get_documents(
         )
         for each in page.items
     ]
-    return ChromaGetDocumentsResult(
+    return answers.ChromaGetDocumentsResult(
         collection_name=page.collection.name,
         documents=rows,
         total_matching=page.total,
@@ -322,7 +309,7 @@ def chroma_add_documents(
     documents: Texts,
     ids: list[str] | None = None,
     metadatas: Annotated[list[dict[str, Any]] | None, Given('e.g. [{"team": "core", "year": 2025}]')] = None,
-) -> ChromaAddDocumentsResult:
+) -> answers.ChromaAddDocumentsResult:
     """Write down what should be known later: adds documents to a collection, all or none;
     queries find them at once. Keep them with dolt_commit.
     """
@@ -333,7 +320,7 @@ def chroma_add_documents(
     ]
     ids, done = added(call, collection_name, new)
     name = done.report.collection
-    return ChromaAddDocumentsResult(
+    return answers.ChromaAddDocumentsResult(
         collection_name=name,
         documents_added=len(ids),
         ids=ids,
@@ -360,7 +347,7 @@ def chroma_update_documents(
     documents: Annotated[list[str | None] | None, Given("new texts; null leaves one as it is")] = None,
     metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
     embeddings: list[list[float] | None] | None = None,
-) -> ChromaUpdateDocumentsResult:
+) -> answers.ChromaUpdateDocumentsResult:
     """Correct documents instead of adding others that say otherwise: texts, metadata or both,
     all or none.
     """
@@ -382,7 +369,7 @@ def chroma_update_documents(
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
     unchanged = f", {len(report.unchanged)} were like that already." if report.unchanged else "."
-    return ChromaUpdateDocumentsResult(
+    return answers.ChromaUpdateDocumentsResult(
         collection_name=report.collection,
         documents_updated=len(report.ids),
         ids=report.ids,
@@ -402,21 +389,16 @@ def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateC
 @tool("WD")
 def chroma_delete_documents(
     call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
-) -> ChromaDeleteDocumentsResult:
+) -> ToolAnswer[Removal]:
     """Delete documents that are wrong or outdated, by ids or filters; what is given must all
     hold.
     """
     stores.require_stored(call.ws, collection_name, ids or ())
     done = remove(call.store(collection_name), collection_name, Selection(ids, where, where_document))
     report = outcome.stored_report(call, done)
-    missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
-    return ChromaDeleteDocumentsResult(
-        collection_name=report.collection,
-        documents_deleted=len(report.ids),
-        ids_deleted=report.ids,
-        missing_ids=report.missing,
-        message=f"{plural(len(report.ids), 'document')} deleted from {report.collection!r}{missing}.",
-    )
+    missing = f"; {len(report.missing_ids)} ids name nothing" if report.missing_ids else ""
+    count = plural(report.documents_deleted, "document")
+    return ToolAnswer(report, message=f"{count} deleted from {report.collection_name!r}{missing}.")
 
 
 def _same_length(**lists: Sequence[Any] | None) -> None:

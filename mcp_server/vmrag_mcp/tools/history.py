@@ -14,7 +14,7 @@ from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.log import log, made_between
+from vmrag_link.ops.history.log import info, log, made_between
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenMerge
 from vmrag_link.ops.remotes.destinations import Upstream, upstream
@@ -23,27 +23,8 @@ from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import diff
-from vmrag_mcp.tools.diff import ChangeEntry, Changes, DocumentInCommit, Summary
-from vmrag_mcp.tools.history_results import (
-    SHORT,
-    CommitChanges,
-    CommitMatch,
-    CommitSummary,
-    CommitWithParent,
-    CommitWithStats,
-    DoltBranchesResult,
-    DoltCommitsResult,
-    DoltFindResult,
-    DoltShowResult,
-    DoltStatusResult,
-    LatestCommit,
-    ListedBranch,
-    LocalChangesSummary,
-    RemoteStatus,
-    StatusResult,
-    SyncState,
-    UncommittedDocuments,
-)
+from vmrag_mcp.tools import history_results as results
+from vmrag_mcp.tools.diff import ChangeEntry, Changes, Summary
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
@@ -52,7 +33,7 @@ LISTED = 1000
 @tool("RN")
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
-) -> DoltStatusResult:
+) -> results.DoltStatusResult:
     """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index
     and the pin .dolt-version compare: before a commit, or when in_sync is false.
     """
@@ -63,7 +44,7 @@ def dolt_status(
     call.warn_of_push()
     status = status_result(call, changes, remote, connected=not problem)
     local = _local_changes(call, changes, verbose=verbose)
-    return DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
+    return results.DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
 
 
 def uncommitted(call: Call) -> Changes:
@@ -72,20 +53,22 @@ def uncommitted(call: Call) -> Changes:
     return diff.changes(call.ws.engine, here.revision, here.at)
 
 
-def status_result(call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None) -> StatusResult:
+def status_result(
+    call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None
+) -> results.StatusResult:
     """`connected`: whether the remote answers, None where it was not asked."""
     ws, here = call.ws, call.standing()
     merge = conflict_rows.open_merge(ws)
     if merge and merge.problem:
         call.warn("NOTE", merge.problem)
     apart = kb_status.against_remote(ws, here, remote)
-    return StatusResult(
+    return results.StatusResult(
         engine=ws.engine.name,
         branch=here.kb.branch,
-        commit=CommitSummary.of(ws.engine.info(here.revision)),
-        remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,
-        local_changes=LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
-        sync_state=SyncState(apart.ahead, apart.behind, diverged=apart.ahead > 0 and apart.behind > 0),
+        commit=results.CommitSummary.of(ws.engine.info(here.revision)),
+        remote=results.RemoteStatus(remote.name, remote.url, connected) if remote else None,
+        local_changes=results.LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
+        sync_state=results.SyncState.of(apart),
         merge_in_progress=merge is not None,
         conflicts=list(merge.conflicts) if merge else [],
         index=kb_status.index_block(ws, here),
@@ -94,10 +77,10 @@ def status_result(call: Call, changes: Changes, remote: Upstream | None, *, conn
     )
 
 
-def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> UncommittedDocuments:
+def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.UncommittedDocuments:
     documents, summary = changes.diff.documents, Summary.of(changes.diff.changes)
     if not verbose:
-        return UncommittedDocuments(not changes.empty, summary)
+        return results.UncommittedDocuments(not changes.empty, summary)
     # Each is named twice.
     room = call.behaviour.page_chars // 2
     listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
@@ -105,7 +88,7 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> Uncommitte
         call.warn(
             "NOTE", f"{more} more documents are uncommitted{call.tail(f'get_diff lists them: offset={len(listed)}')}."
         )
-    return UncommittedDocuments(
+    return results.UncommittedDocuments(
         not changes.empty,
         summary,
         documents=[each.doc_id for each in listed],
@@ -132,26 +115,13 @@ def dolt_branches(
     *,
     include_local: Annotated[bool, Given("false: only those that the remote has")] = True,
     filter: Annotated[str, Given("glob, such as feature/*")] = "",  # noqa: A002  the clients' name
-) -> DoltBranchesResult:
+) -> results.DoltBranchesResult:
     """List the branches of the knowledge base, here and on the remote."""
     found = branches.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
-    rows = [
-        ListedBranch(
-            name=each.name,
-            is_current=each.current,
-            is_local=each.local,
-            is_remote=each.remote,
-            latest_commit=LatestCommit(
-                each.head.revision, each.head.revision[:SHORT], each.head.message, each.head.date
-            ),
-            ahead=each.apart.ahead if each.apart else UNSET,
-            behind=each.apart.behind if each.apart else UNSET,
-        )
-        for each in found.branches
-    ]
-    return DoltBranchesResult(
+    rows = [results.ListedBranch.of(each) for each in found.branches]
+    return results.DoltBranchesResult(
         current_branch=found.current,
         branches=rows,
         total_count=len(rows),
@@ -168,7 +138,7 @@ def dolt_commits(
     offset: Annotated[int, Given(low=0)] = 0,
     since: Annotated[str, Given("ISO 8601")] = "",
     until: Annotated[str, Given("ISO 8601; a day counts to its end")] = "",
-) -> DoltCommitsResult:
+) -> results.DoltCommitsResult:
     """List the commits of a branch, newest first, with numbers of documents that each changed:
     what was learnt when, and by whom.
     """
@@ -177,9 +147,9 @@ def dolt_commits(
     start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
     page = log(ws, start, limit=limit, offset=offset, wanted=wanted)
     name = branch or here.kb.branch
-    return DoltCommitsResult(
+    return results.DoltCommitsResult(
         branch=name,
-        commits=[CommitWithStats.entry(ws.engine, each) for each in page.entries],
+        commits=[results.CommitWithStats.of(each) for each in page.entries],
         total_commits=page.total,
         has_more=offset + len(page.entries) < page.total,
         message=f"{len(page.entries)} of {page.total} commits{f' of {name}' if name else ''}.",
@@ -207,11 +177,11 @@ def dolt_show(
     commit: Annotated[str, Given("hash or its first characters, HEAD, HEAD~1, branch, tag")],
     include_diff: bool = False,
     diff_limit: Annotated[int, Given("documents with texts", low=1, high=100, clamped=True)] = 10,
-) -> DoltShowResult:
+) -> results.DoltShowResult:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
-    shown = CommitWithParent.at(ws.engine, ws.engine.info(revparse.tool_rev(ws, commit, here)))
-    found = diff.changes(ws.engine, shown.parent_hash, shown.hash)
+    shown = results.CommitWithParent.of(info(ws.engine, revparse.tool_rev(ws, commit, here)))
+    found = diff.changes(ws.engine, shown.parent, shown.revision)
     documents = found.diff.documents
     total = len(documents)
     rows = diff.documents(
@@ -222,19 +192,19 @@ def dolt_show(
         characters=call.behaviour.page_chars,
     )
     if more := total - len(rows):
-        between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={len(rows)}"
+        between = f"from_ref={shown.parent}, to_ref={shown.revision}, offset={len(rows)}"
         call.warn("NOTE", f"{more} more documents were changed{call.tail(f'get_diff lists them: {between}')}.")
-    changes = CommitChanges(
+    changes = results.CommitChanges(
         summary=Summary.of(found.diff.changes),
-        documents=[DocumentInCommit.of(each) for each in rows],
+        documents=[each.in_commit for each in rows],
         diff_truncated=total > min(diff_limit, len(rows)) if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
     )
-    return DoltShowResult(
+    return results.DoltShowResult(
         commit=shown,
         changes=changes,
-        branches=revisions.holding(ws.engine, shown.hash, branches.heads_by_name(ws, here)),
-        message=f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
+        branches=revisions.holding(ws.engine, shown.revision, branches.heads_by_name(ws, here)),
+        message=f"{shown.short} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
     )
 
 
@@ -246,7 +216,7 @@ def dolt_find(
     search_type: Literal["all", "hash", "message"] = "all",
     branch: Annotated[str, Given("default: all branches")] = "",
     limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
-) -> DoltFindResult:
+) -> results.DoltFindResult:
     """Find commits of the knowledge base by the beginning of a hash, or by words of their
     messages.
     """
@@ -256,9 +226,9 @@ def dolt_find(
         heads = {branch: revparse.tool_branch_rev(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
     total = len(found)
-    return DoltFindResult(
+    return results.DoltFindResult(
         query=query,
-        results=[CommitMatch.found(each) for each in found[:limit]],
+        results=[results.CommitMatch.of(each) for each in found[:limit]],
         total_found=total,
         message=f"{plural(total, 'commit')} found.",
     )

@@ -4,71 +4,46 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType, structs
+from msgspec import UNSET, Meta, UnsetType
 
-from vmrag_link.engines.base import Engine
-from vmrag_link.models import Record, RevisionInfo
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.revisions import FoundCommit, Match
-from vmrag_link.ops.history.log import LogEntry
+from vmrag_link.models import Record
+from vmrag_link.ops.commits.revisions import Match
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.tools.diff import ChangeEntry, Collections, DocumentInCommit, Summary
+from vmrag_mcp.tools.outcome import Stats
 
-SHORT = 7
-"""Characters of a short hash."""
+_COMMIT = {"revision": "hash", "short": "short_hash", "date": "timestamp"}
 
 
-class CommitSummary(Record, frozen=True):
-    hash: str
-    short_hash: str
+class CommitSummary(DerivedRecord, frozen=True, rename=_COMMIT):
+    """A `RevisionInfo`."""
+
+    revision: str
+    short: str
     message: str
     author: str
-    timestamp: str
-
-    @classmethod
-    def of(cls, info: RevisionInfo) -> CommitSummary:
-        return CommitSummary(info.revision, info.revision[:SHORT], info.message, info.author, info.date)
+    date: str
 
 
-class CommitWithParent(CommitSummary, frozen=True):
-    """`parent_hash`: the first parent; None of the first commit."""
+class CommitWithParent(CommitSummary, frozen=True, rename={"parent": "parent_hash"}):
+    """`parent`: the first one; None of the first commit, as `log.info` has it."""
 
-    parent_hash: str | None
-
-    @classmethod
-    def at(cls, engine: Engine, info: RevisionInfo) -> CommitWithParent:
-        fields = structs.asdict(CommitSummary.of(info))
-        return CommitWithParent(**fields, parent_hash=revisions.parent(engine, info))
+    parent: str | None
 
 
-class Stats(Record, frozen=True):
-    """Against the first parent."""
+class CommitWithStats(CommitWithParent, frozen=True, rename={"changes": "stats"}):
+    """A `LogEntry`."""
 
-    documents_added: int
-    documents_modified: int
-    documents_deleted: int
+    changes: Stats
 
 
-class CommitWithStats(CommitWithParent, frozen=True):
-    stats: Stats
-
-    @classmethod
-    def entry(cls, engine: Engine, entry: LogEntry) -> CommitWithStats:
-        stats = Stats(entry.changes.added, entry.changes.modified, entry.changes.removed)
-        return cls(**structs.asdict(CommitWithParent.at(engine, entry)), stats=stats)
-
-
-class CommitMatch(CommitSummary, frozen=True):
-    """`branch`: one that holds it."""
+class CommitMatch(CommitSummary, frozen=True, rename={"match": "match_type"}):
+    """A `FoundCommit`."""
 
     branch: str
-    match_type: Match
-
-    @classmethod
-    def found(cls, found: FoundCommit) -> CommitMatch:
-        return cls(**structs.asdict(CommitSummary.of(found.info)), branch=found.branch, match_type=found.match)
+    match: Match
 
 
 class RemoteStatus(Record, frozen=True):
@@ -91,7 +66,7 @@ class UncommittedDocuments(LocalChangesSummary, frozen=True):
     changes: Annotated[list[ChangeEntry] | UnsetType, Meta(description="verbose")] = UNSET
 
 
-class SyncState(Record, frozen=True):
+class SyncState(DerivedRecord, frozen=True):
     """Numbers of commits against the remote, as of the last fetch."""
 
     ahead: int
@@ -122,23 +97,26 @@ class DoltStatusResult(StatusResult, frozen=True):
     local_changes: UncommittedDocuments
 
 
-class LatestCommit(Record, frozen=True):
-    hash: str
-    short_hash: str
+class LatestCommit(DerivedRecord, frozen=True, rename=_COMMIT):
+    revision: str
+    short: str
     message: str
-    timestamp: str
+    date: str
 
 
-class ListedBranch(Record, frozen=True):
+_BRANCH = {"current": "is_current", "local": "is_local", "remote": "is_remote", "head": "latest_commit"}
+
+
+class ListedBranch(DerivedRecord, frozen=True, omit_defaults=True, rename=_BRANCH):
     """A local branch and the remote's of that name are one."""
 
     name: str
-    is_current: bool
-    is_local: bool
-    is_remote: bool
-    latest_commit: LatestCommit
-    ahead: Annotated[int | UnsetType, Meta(description="the branch is local and remote")] = UNSET
-    behind: Annotated[int | UnsetType, Meta(description="the branch is local and remote")] = UNSET
+    current: bool
+    local: bool
+    remote: bool
+    head: LatestCommit
+    ahead: Annotated[int | None, Meta(description="the branch is local and remote")] = None
+    behind: Annotated[int | None, Meta(description="the branch is local and remote")] = None
 
 
 class DoltBranchesResult(ToolResult, frozen=True):

@@ -13,11 +13,13 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import address
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
 
 
-class DoltLinkGitResult(ToolResult, frozen=True):
+class LinkedCommit(DerivedRecord, frozen=True):
+    """A `LinkReport` without its warnings."""
+
     link: LinkBlock
     bidirectional: Bidirectional
 
@@ -30,7 +32,7 @@ def dolt_link_git(
     git_commit: str = "HEAD",
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
     link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
-) -> DoltLinkGitResult:
+) -> ToolAnswer[LinkedCommit]:
     """Record which commit of the knowledge base belongs to a git commit; a second time replaces
     that.
     """
@@ -47,7 +49,7 @@ def dolt_link_git(
     message = f"Git commit {made.git_commit[:7]} is linked to {made.dolt_commit[:7]} of the knowledge base."
     if written.staged:
         message += f" {link_file} is staged: it will be part of the next git commit."
-    return DoltLinkGitResult(link=made, bidirectional=written, message=message)
+    return ToolAnswer(LinkedCommit.of(report), message=message)
 
 
 def _allowed(call: Call, git_repo_path: str) -> Path:

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.merge_branches import BulkReport, resolve_bulk
+from vmrag_link.ops.history import log
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_mcp.arguments import Given
@@ -67,7 +68,13 @@ def merge_branch(
 ) -> MergeBranchResult:
     """Merge a branch of the knowledge base into another. Conflicts wait for resolve_conflicts."""
     if preview:
-        return _previewed(merging.preview(call.ws, source, target=target), source)
+        would = merging.preview(call.ws, source, target=target)
+        what = (
+            f"{plural(len(would.decided), 'conflict')}, {plural(would.merge.changes.total, 'other document')} changed"
+        )
+        said = f"Merging {source!r} into {would.target!r} would give {what}."
+        nothing = would.merge.result == "already_up_to_date"
+        return _result(would, source, _merged(would, source) if nothing else said, preview=True)
     done = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
@@ -75,6 +82,13 @@ def merge_branch(
     outcome.warn(call, pending=report.pending, staged=report.staged)
     for note in report.notes:
         call.warn("NOTE", note)
+    return _result(done, source, _merged(done, source))
+
+
+def _result(
+    done: merging.BranchMerge, source: str, message: str, *, preview: bool | UnsetType = UNSET
+) -> MergeBranchResult:
+    report = done.merge
     return MergeBranchResult(
         source=source,
         target=done.target,
@@ -84,25 +98,8 @@ def merge_branch(
         to_commit=report.revision or report.ours,
         conflicts=conflict_rows.rows(done.decided),
         sync_summary=SyncSummary.of(report.changes),
-        message=_merged(done, source),
-    )
-
-
-def _previewed(would: merging.BranchMerge, source: str) -> MergeBranchResult:
-    report = would.merge
-    what = f"{plural(len(would.decided), 'conflict')}, {plural(report.changes.total, 'other document')} changed"
-    nothing = report.result == "already_up_to_date"
-    return MergeBranchResult(
-        source=source,
-        target=would.target,
-        merge_type=report.result,  # type: ignore[arg-type]  # of a merge that nothing is in the way of
-        commits_merged=would.commits,
-        from_commit=report.ours,
-        to_commit=report.ours,
-        conflicts=conflict_rows.rows(would.decided),
-        sync_summary=SyncSummary.of(report.changes),
-        preview=True,
-        message=_merged(would, source) if nothing else f"Merging {source!r} into {would.target!r} would give {what}.",
+        preview=preview,
+        message=message,
     )
 
 
@@ -132,14 +129,13 @@ def resolve_conflicts(
     """
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)
-    engine = call.ws.engine
     return ResolveConflictsResult(
         table=table,
         strategy=strategy,
         resolved=report.decided,
         remaining=len(report.left),
         conflicts=list(report.left),
-        commit=CommitWithParent.at(engine, engine.info(report.revision)) if report.revision else None,
+        commit=CommitWithParent.of(log.info(call.ws.engine, report.revision)) if report.revision else None,
         message=_resolved(call, report),
     )
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.follow.provenance import standing
+from vmrag_mcp.results import DerivedRecord
 from vmrag_mcp.session import Call
 
+_COUNTS = {"added": "documents_added", "modified": "documents_modified", "removed": "documents_deleted"}
 
-class SyncSummary(Record, frozen=True):
+
+class Stats(DerivedRecord, frozen=True, rename=_COUNTS):
+    """What a commit changed, against its first parent (`ChangeCounts`)."""
+
+    added: int
+    modified: int
+    removed: int
+
+
+class SyncSummary(Stats, frozen=True, rename={"total": "total_changes"}):
     """Numbers of documents that queries find differently now."""
 
-    documents_added: int
-    documents_modified: int
-    documents_deleted: int
-    total_changes: int
-
-    @classmethod
-    def of(cls, changes: ChangeCounts) -> SyncSummary:
-        return cls(changes.added, changes.modified, changes.removed, changes.total)
+    total: int
 
 
 R = TypeVar("R")

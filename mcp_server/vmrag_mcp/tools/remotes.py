@@ -11,21 +11,22 @@ from vmrag_link.models import Record
 from vmrag_link.ops.branches import pull
 from vmrag_link.ops.publish import push
 from vmrag_link.ops.remotes import fetch
+from vmrag_link.ops.remotes.fetch import BranchFetched
 from vmrag_link.ops.setup import bootstrap
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.outcome import SyncSummary
 
 
-class FirstCommit(Record, frozen=True):
-    hash: str
+class FirstCommit(DerivedRecord, frozen=True, rename={"revision": "hash"}):
+    revision: str
     message: str
 
 
-class NewRepository(Record, frozen=True):
+class NewRepository(DerivedRecord, frozen=True):
     path: str
     branch: str
     commit: FirstCommit
@@ -50,27 +51,27 @@ class DoltInitResult(ToolResult, frozen=True):
     import_summary: ImportSummary
 
 
-class ClonedRepository(Record, frozen=True):
+class ClonedRepository(DerivedRecord, frozen=True, rename={"url": "remote_url"}):
     path: str
-    remote_url: str
+    url: str
 
 
-class ClonedCommit(Record, frozen=True):
-    hash: str
-    message: str
-    timestamp: str
+class ClonedCommit(FirstCommit, frozen=True, rename={"date": "timestamp"}):
+    date: str
 
 
-class ClonedCheckout(Record, frozen=True):
+class ClonedCheckout(DerivedRecord, frozen=True):
     """`branch` is null where the commit is no branch's head."""
 
     branch: str | None
     commit: ClonedCommit
 
 
-class LoadSummary(Record, frozen=True):
-    documents_loaded: int
-    collections_created: list[str]
+class LoadSummary(
+    DerivedRecord, frozen=True, rename={"documents": "documents_loaded", "collections": "collections_created"}
+):
+    documents: int
+    collections: list[str]
 
 
 class DoltCloneResult(ToolResult, frozen=True):
@@ -79,22 +80,15 @@ class DoltCloneResult(ToolResult, frozen=True):
     sync_summary: LoadSummary
 
 
-class FetchedBranch(Record, frozen=True):
-    """`old_commit` is null for a branch that was not known."""
-
-    name: str
-    old_commit: str | None
-    new_commit: str
-    commits_fetched: int
-
-
-class FetchUpdates(Record, frozen=True):
-    branches_updated: list[FetchedBranch]
+class FetchUpdates(
+    DerivedRecord, frozen=True, rename={"branches": "branches_updated", "commits": "total_commits_fetched"}
+):
+    branches: list[BranchFetched]
     new_branches: list[str]
-    total_commits_fetched: int
+    commits: int
 
 
-class CurrentBranchStatus(Record, frozen=True):
+class CurrentBranchStatus(DerivedRecord, frozen=True):
     """Numbers of commits against the remote's branch."""
 
     branch: str | None
@@ -135,19 +129,21 @@ class DoltPullResult(ToolResult, frozen=True):
     sync_summary: SyncSummary
 
 
-class PushSummary(Record, frozen=True):
+class PushSummary(
+    DerivedRecord, frozen=True, rename={"commits": "commits_pushed", "ours": "from_commit", "url": "to_url"}
+):
     """`from_commit`: the local commit that was pushed."""
 
     remote: str
     branch: str
-    commits_pushed: int
-    from_commit: str
-    to_url: str
+    commits: int
+    ours: str
+    url: str
 
 
-class RemoteState(Record, frozen=True):
-    remote_branch: str
-    remote_commit: str
+class RemoteState(DerivedRecord, frozen=True, rename={"branch": "remote_branch", "head": "remote_commit"}):
+    branch: str
+    head: str
 
 
 class DoltPushResult(ToolResult, frozen=True):
@@ -196,7 +192,7 @@ def dolt_init(
         )
     count = len(done.taken.documents)
     return DoltInitResult(
-        repository=NewRepository(done.path, done.branch, FirstCommit(done.commit.revision, done.commit.message)),
+        repository=NewRepository.of(done),
         remote=ConfiguredRemote(
             configured=bool(done.remote), name=ORIGIN if done.remote else None, url=done.remote or None
         ),
@@ -220,14 +216,13 @@ def dolt_clone(
     done = bootstrap.found_from(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
-    info = done.commit
     outcome.warn(call, pending="", staged=done.staged)
     call.warn_of_push()
     return DoltCloneResult(
-        repository=ClonedRepository(done.path, done.url),
-        checkout=ClonedCheckout(done.branch, ClonedCommit(info.revision, info.message, info.date)),
-        sync_summary=LoadSummary(done.documents, list(done.collections)),
-        message=f"{plural(done.documents, 'document')} at {info.revision[:7]} came from {done.url}.",
+        repository=ClonedRepository.of(done),
+        checkout=ClonedCheckout.of(done),
+        sync_summary=LoadSummary.of(done),
+        message=f"{plural(done.documents, 'document')} at {done.commit.short} came from {done.url}.",
     )
 
 
@@ -242,12 +237,8 @@ def dolt_fetch(
     message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
     return DoltFetchResult(
         remote=done.remote,
-        updates=FetchUpdates(
-            branches_updated=[FetchedBranch(each.name, each.old, each.new, each.commits) for each in done.branches],
-            new_branches=[each.name for each in done.branches if each.old is None],
-            total_commits_fetched=done.commits,
-        ),
-        current_branch_status=CurrentBranchStatus(done.branch, done.behind, done.ahead),
+        updates=FetchUpdates.of(done),
+        current_branch_status=CurrentBranchStatus.of(done),
         message=message,
     )
 
@@ -309,14 +300,8 @@ def dolt_push(
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
     return DoltPushResult(
-        push_result=PushSummary(
-            remote=done.remote,
-            branch=done.branch,
-            commits_pushed=done.commits,
-            from_commit=done.ours,
-            to_url=done.url,
-        ),
-        remote_state=RemoteState(done.branch, done.head),
+        push_result=PushSummary.of(done),
+        remote_state=RemoteState.of(done),
         message=f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
     )
 

@@ -14,30 +14,16 @@ from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.index import index_status, index_sync
-from vmrag_link.ops.index.index_status import Status
+from vmrag_link.ops.index.index_status import CollectionStatus
 from vmrag_link.ops.index.index_sync import Synced, SyncedAll
 from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
 
 
-class SyncCollectionResult(ToolResult, frozen=True):
-    """Numbers of documents, and of the chunks that were put into the index."""
-
-    collection: str
-    snapshot: str
-    branch: str | None
-    commit: str
-    added: int
-    modified: int
-    deleted: int
-    chunks: int
-    sync_status: Status
-
-
-class SyncTotals(Record, frozen=True):
+class SyncTotals(DerivedRecord, frozen=True):
     """Sums over all collections."""
 
     added: int
@@ -60,21 +46,6 @@ class SyncAllResult(ToolResult, frozen=True):
     failed: list[SyncFailure]
 
 
-class CollectionSyncStatus(Record, frozen=True):
-    """`last_sync_commit`: the revision at which the index stands. `last_sync_at`: ISO 8601 UTC."""
-
-    collection_name: str
-    snapshot: str | None
-    last_sync_commit: str | None
-    last_sync_at: str | None
-    document_count: int
-    chunk_count: int
-    sync_status: Status
-    error_message: str | None
-    embedding_model: str
-    pending_documents: int
-
-
 class GetSyncStatusResult(ToolResult, frozen=True):
     """`commit`: what the index should stand at. `chroma`: the store for Chroma's own clients, which
     follows the index.
@@ -82,12 +53,12 @@ class GetSyncStatusResult(ToolResult, frozen=True):
 
     branch: str | None
     commit: str
-    collections: list[CollectionSyncStatus]
+    collections: list[CollectionStatus]
     in_sync: bool
     chroma: ChromaState
 
 
-class ForceFullResyncResult(SyncCollectionResult, frozen=True):
+class Resynced(Synced, frozen=True):
     """As of a collection that is called `all`, if all were asked for."""
 
     rebuilt: Annotated[bool, Meta(extra_json_schema={"const": True})]
@@ -100,14 +71,14 @@ def sync_collection(
     *,
     source_table: Annotated[str, Given(", ".join(TABLES))],
     identifier: Annotated[str, Given("the collection, the project or the tool")],
-) -> SyncCollectionResult:
+) -> ToolAnswer[Synced]:
     """Bring the vector index of a collection up to date."""
     name = tables.collection_name(source_table, identifier)
     report = _synchronize(call)
     row = report.of(call.ws, name)
     if report.failure and report.failed == row.collection:
         raise report.failure
-    return SyncCollectionResult(**structs.asdict(row), message=_message(row))
+    return ToolAnswer(row, message=_message(row))
 
 
 @tool("W", idempotent=True)
@@ -125,7 +96,7 @@ def sync_all(call: Call) -> SyncAllResult:
         message = f"The index could not be brought up to date: {report.failure.message}"
     return SyncAllResult(
         collections=list(report.collections),
-        totals=SyncTotals(whole.added, whole.modified, whole.deleted, whole.chunks),
+        totals=SyncTotals.of(whole),
         failed=failed,
         message=message,
     )
@@ -136,22 +107,8 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     """Show for each collection whether the vector index is up to date; changes nothing."""
     call.stands(standing(call.ws))
     found = index_status.look(call.ws)
-    rows = [
-        CollectionSyncStatus(
-            collection_name=each.collection.name,
-            snapshot=each.snapshot,
-            last_sync_commit=each.last_sync_commit,
-            last_sync_at=each.last_sync_at,
-            document_count=each.documents,
-            chunk_count=each.chunks,
-            sync_status=each.status,
-            error_message=each.error,
-            embedding_model=each.collection.embedding_model,
-            pending_documents=each.pending,
-        )
-        for each in found.collections
-    ]
-    late = sum(each.status != "synced" for each in found.collections)
+    rows = found.collections
+    late = sum(each.sync_status != "synced" for each in rows)
     message = f"Up to date: {plural(len(rows), 'collection')}."
     if late:
         message = f"{late} of {len(rows)} collections are not up to date{call.tail('sync_all brings them')}."
@@ -166,7 +123,7 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
 
 
 @tool("W")
-def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ForceFullResyncResult:
+def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ToolAnswer[Resynced]:
     """Build the vector index again from nothing; searches go on meanwhile.
 
     Seldom needed: sync_all finds what has changed.
@@ -178,10 +135,9 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
     report = index_sync.rebuild(call.ws)
     call.stands(report.standing)
     row = report.of(call.ws, name) if name else report.together
-    return ForceFullResyncResult(
-        **structs.asdict(row),
-        rebuilt=True,
-        seconds=round(time.monotonic() - started, 3),
+    seconds = round(time.monotonic() - started, 3)
+    return ToolAnswer(
+        Resynced(**structs.asdict(row), rebuilt=True, seconds=seconds),
         message=f"The index was built again: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
     )
 

@@ -11,21 +11,17 @@ from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.branches import uncommitted as resetting
+from vmrag_link.ops.history import log
 from vmrag_link.ops.links import link as linking
-from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import DerivedRecord, ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.diff import Summary
 from vmrag_mcp.tools.history_results import CommitSummary, CommitWithParent
+from vmrag_mcp.tools.link import LinkedCommit
 from vmrag_mcp.tools.outcome import SyncSummary
-
-
-class LinkedCommit(Record, frozen=True):
-    link: LinkBlock
-    bidirectional: Bidirectional
 
 
 class CommitResult(ToolResult, frozen=True):
@@ -41,14 +37,16 @@ class DoltCommitResult(CommitResult, frozen=True):
     linked: LinkedCommit | None
 
 
-class CheckoutAction(Record, frozen=True):
+class CheckoutAction(
+    DerivedRecord, frozen=True, rename={"handling": "uncommitted_handling", "created": "branch_created"}
+):
     """What became of uncommitted documents, and whether the branch was made."""
 
-    uncommitted_handling: Literal["none", "commit_first", "reset_first", "carry"]
-    branch_created: bool
+    handling: Literal["none", "commit_first", "reset_first", "carry"]
+    created: bool
 
 
-class CheckoutSummary(Record, frozen=True):
+class CheckoutSummary(DerivedRecord, frozen=True):
     """A branch is null where a revision is read that no branch was made for."""
 
     from_branch: str | None
@@ -64,10 +62,10 @@ class DoltCheckoutResult(ToolResult, frozen=True):
     detached: bool
 
 
-class ResetSummary(Record, frozen=True):
+class ResetSummary(DerivedRecord, frozen=True, rename={"discarded": "discarded_changes"}):
     from_commit: str
     to_commit: str
-    discarded_changes: Summary
+    discarded: Summary
 
 
 class RestoreSummary(Record, frozen=True):
@@ -112,7 +110,7 @@ def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
-        commit=CommitWithParent.at(call.ws.engine, call.ws.engine.info(report.revision)),
+        commit=CommitWithParent.of(log.info(call.ws.engine, report.revision)),
         changes_committed=Summary.of(report.changes),
         message=f"Committed {plural(report.changes.total, 'document')} as {where}; {then}.",
     )
@@ -127,7 +125,7 @@ def _link_to_git(call: Call) -> LinkedCommit | None:
         return None
     for each in report.warnings:
         call.warn(each.code, each.message)
-    return LinkedCommit(report.link, report.bidirectional)
+    return LinkedCommit.of(report)
 
 
 @tool("WVD", by_argument={"create_branch=true": "create_branch", **CLEARING})
@@ -154,13 +152,8 @@ def dolt_checkout(
         f"{report.to_branch!r} at {report.to_commit[:7]}" if report.to_branch else f"{report.to_commit[:7]}, detached"
     )
     return DoltCheckoutResult(
-        action_taken=CheckoutAction(report.handling, report.created),  # type: ignore[arg-type]  # nothing is stashed
-        checkout_result=CheckoutSummary(
-            from_branch=report.from_branch,
-            from_commit=report.from_commit,
-            to_branch=report.to_branch,
-            to_commit=report.to_commit,
-        ),
+        action_taken=CheckoutAction.of(report),
+        checkout_result=CheckoutSummary.of(report),
         sync_summary=SyncSummary.of(report.changes),
         detached=report.to_branch is None,
         message=f"On {where}; {plural(report.changes.total, 'changed document')}.",
@@ -182,7 +175,7 @@ def dolt_reset(
     left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""
     discarded = plural(report.discarded.total, "uncommitted document")
     return DoltResetResult(
-        reset_result=ResetSummary(report.from_commit, report.to_commit, Summary.of(report.discarded)),
+        reset_result=ResetSummary.of(report),
         sync_summary=RestoreSummary(
             documents_restored=report.changes.added + report.changes.modified,
             documents_removed=report.changes.removed,

@@ -36,8 +36,8 @@ from vmrag_link.workspace import Workspace
 session = sys.argv[1]
 for number in range(1, 1 + int(sys.argv[2])):
     ws = Workspace.open(Path.cwd(), QUIET)
-    new = NewThought(f"thought {number} of {session}", number, 9, session=session)
-    print(think(ws, new).report.thought.id, flush=True)
+    new = NewThought(f"thought {number} of {session}", number, 9, session_id=session)
+    print(think(ws, new).report.thought_id, flush=True)
     if number % 3 == 0:
         similar.similar_thoughts(ws, f"thought of {session}", k=3)
     ws.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
+from msgspec.structs import replace
+
 from vmrag_link.engines.base import reserved
 from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
@@ -15,14 +17,17 @@ from vmrag_link.workspace import Workspace
 
 
 class Branch(Record, frozen=True):
-    """`head`: ours where it is local, else the remote's. `apart`: of branches that both have."""
+    """`head`: ours where it is local, else the remote's. `ahead`, `behind`: of branches that both
+    have.
+    """
 
     name: str
     current: bool
     local: bool
     remote: bool
     head: RevisionInfo
-    apart: AheadBehind | None
+    ahead: int | None = None
+    behind: int | None = None
 
 
 class BranchList(Record, frozen=True):
@@ -58,11 +63,12 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
     distances = Distances(ws.engine, [side[name] for name in both for side in (ours, theirs)]) if both else None
     rows = []
     for name in names:
-        apart = None
+        head = ws.engine.info(ours.get(name) or theirs[name])
+        row = Branch(name, name == here.kb.branch, name in ours, name in theirs, head)
         if name in ours and name in theirs:
             apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
-        head = ws.engine.info(ours.get(name) or theirs[name])
-        rows.append(Branch(name, name == here.kb.branch, name in ours, name in theirs, head, apart))
+            row = replace(row, ahead=apart.ahead, behind=apart.behind)
+        rows.append(row)
     return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
 
 

@@ -181,8 +181,17 @@ def checkout(
     )
 
 
-def create_branch(ws: Workspace, name: str, start: str) -> str:
-    """Make a KB branch, and stay on the present one; returns the new one's revision.
+class BranchPlace(Record, frozen=True):
+    """`commit`: where a new branch stands, or a deleted one stood, which stays reachable by its
+    hash.
+    """
+
+    branch: str
+    commit: str
+
+
+def create_branch(ws: Workspace, name: str, start: str) -> BranchPlace:
+    """Make a KB branch, and stay on the present one.
 
     Raises as `checkout`.
     """
@@ -190,17 +199,10 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
     revision = revparse.tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
-    return revision
+    return BranchPlace(name, revision)
 
 
-class BranchDeleted(Record, frozen=True):
-    """`head`: where it stood, which stays reachable by its hash."""
-
-    name: str
-    head: str
-
-
-def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchDeleted:
+def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPlace:
     """Delete a KB branch here; remotes keep theirs. `force`: also one that no other branch holds,
     and its uncommitted documents, which a note names.
 
@@ -224,7 +226,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchDel
     if branch.dirty:
         uncommitted.give_up(ws, branch)
     ws.engine.delete_branch(name, expected=branch.head)
-    return BranchDeleted(name, branch.head)
+    return BranchPlace(name, branch.head)
 
 
 def _require_unused(ws: Workspace, branch: KbBranch) -> None:

@@ -86,11 +86,6 @@ class GoldenReport(Record, frozen=True):
         return not self.missed and not self.outdated
 
 
-class _Checked(Record, frozen=True):
-    queries: tuple[CheckedQuery, ...]
-    kb: KbBlock
-
-
 def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False) -> GoldenReport:
     """Ask the work tree's golden queries, of what its code pins with the uncommitted documents, or
     of what a git `ref` pins, ranked as that commit's settings say.
@@ -110,7 +105,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
     changed = changed_since(golden.recorded, now) if golden.recorded else []
     comparable = not changed and not update
 
-    def look(searcher: Searcher, view: View) -> _Checked:
+    def look(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock]:
         require_pinned(ws, view.notes)
         if view.files_note:
             raise SourcesIncomplete(view.files_note, hint="vmrag sources")
@@ -124,10 +119,11 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
             missed = misses(query, answer.found, asked.k, comparable=comparable)
             explained = [documents.explained(miss, asked) for miss in missed]
             checked.append(_checked(query, answer, explained))
-        return _Checked(tuple(checked), viewed(ws, view).kb)
+        return tuple(checked), viewed(ws, view).kb
 
-    checked = searching(ws, look, at=place)
-    queries = _record_answers(ws, stored, checked.queries, now) if update else checked.queries
+    queries, kb = searching(ws, look, at=place)
+    if update:
+        queries = _record_answers(ws, stored, queries, now)
     return GoldenReport(
         file=QUERIES_NAME,
         queries=queries,
@@ -135,7 +131,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         recorded=sum(each.recorded is not None for each in queries),
         outdated=_outdated(golden, changed) if not update else "",
         ranking=now,
-        kb=checked.kb,
+        kb=kb,
     )
 
 

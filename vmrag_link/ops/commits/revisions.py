@@ -12,6 +12,8 @@ from collections.abc import Set as AbstractSet
 from graphlib import TopologicalSorter
 from typing import Literal
 
+from msgspec.structs import asdict
+
 from vmrag_link.engines.base import Engine, reserved, root_of
 from vmrag_link.models import Record, RevisionInfo
 
@@ -22,10 +24,9 @@ _EACH = 200
 Match = Literal["hash", "message"]
 
 
-class FoundCommit(Record, frozen=True):
+class FoundCommit(RevisionInfo, frozen=True):
     """`branch`: one that holds the commit."""
 
-    info: RevisionInfo
     branch: str
     match: Match
 
@@ -68,7 +69,10 @@ def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[
     infos = [known.get(each) or engine.info(each) for each in matched]
     infos.sort(key=lambda each: (each.date, ages[each.revision]), reverse=True)
     return [
-        FoundCommit(each, owners[each.revision], "hash" if each.revision in hashes else "message") for each in infos
+        FoundCommit(
+            **asdict(each), branch=owners[each.revision], match="hash" if each.revision in hashes else "message"
+        )
+        for each in infos
     ]
 
 
@@ -107,6 +111,10 @@ class AheadBehind(Record, frozen=True):
 
     ahead: int = 0
     behind: int = 0
+
+    @property
+    def diverged(self) -> bool:
+        return self.ahead > 0 and self.behind > 0
 
 
 class Distances:

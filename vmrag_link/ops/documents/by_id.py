@@ -8,7 +8,7 @@ from vmrag_link.documents import origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
-from vmrag_link.models import LIBRARY, At, Collection, Document, Record
+from vmrag_link.models import LIBRARY, At, Collection, Document, DocumentTable, Record
 from vmrag_link.ops.commits import tables
 from vmrag_link.ops.commits.tables import DOCUMENTS
 from vmrag_link.ops.documents import named_files, writing
@@ -23,50 +23,51 @@ Found = tuple[Collection, Document]
 
 
 class WholeDocument(Record, frozen=True):
-    """`source`: as `named_files.shown_source`; of what came from nowhere, table and id."""
+    """`source`: as `named_files.shown_source`; of what came from nowhere, table and id. `library`:
+    the collection.
+    """
 
     doc_id: str
     source: str
     title: str
-    collection: str
+    library: str
     content: str
-    chunks: int
+    chunk_count: int
     metadata: dict[str, Any]
-    table: str
-    standing: Standing
+    table: DocumentTable
 
 
 class DeletedDocument(Record, frozen=True):
     doc_id: str
     collection: str
     chunks: int
-    table: str
+    table: DocumentTable
 
 
-def get(ws: Workspace, doc_id: str, table: str | None) -> WholeDocument:
+def get(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDocument, Standing]:
     """The document with this id, or that a chunk of this name belongs to; files of sources are
     documents, too, and answer in place of what was imported from them. Raises as `_one`.
     """
 
-    def look() -> WholeDocument:
+    def look() -> tuple[WholeDocument, Standing]:
         here = standing(ws)
         files = _files(ws, doc_id, table)
         if not files:
-            return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table), here)
+            return _whole(ws, *_one(_candidates(ws, here.at, doc_id, table), doc_id, table)), here
         imported = set(twins.find(ws, ws.engine, here.at, {each.doc_id for _, each in files}))
         rows = [each for each in _candidates(ws, here.at, doc_id, table) if each[1].key not in imported]
         found = _one([*rows, *files], doc_id, table)
-        return _whole(ws, *found, with_sources(here, ws.files.opened) if found in files else here)
+        return _whole(ws, *found), with_sources(here, ws.files.opened) if found in files else here
 
     try:
         return read_consistently(ws, look, index=False)
     except (NotInitialized, PinMissing):
         if not (files := _files(ws, doc_id, table)):
             raise
-        return _whole(ws, *_one(files, doc_id, table), standing(ws.files))
+        return _whole(ws, *_one(files, doc_id, table)), standing(ws.files)
 
 
-def _whole(ws: Workspace, collection: Collection, document: Document, here: Standing) -> WholeDocument:
+def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
     return WholeDocument(
         document.doc_id,
         _source(ws, document),
@@ -76,7 +77,6 @@ def _whole(ws: Workspace, collection: Collection, document: Document, here: Stan
         len(chunks_of(ws, collection, document)),
         origin.shown_metadata(document),
         document.table,
-        here,
     )
 
 

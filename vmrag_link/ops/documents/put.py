@@ -167,16 +167,9 @@ def _rows(
 def _row(name: str, new: ImportedDocument, now: str, before: Document | None) -> Document:
     refuse_reserved(metadata_of(new), new.doc_id)
     return Document(
+        **msgspec.structs.asdict(new),
         collection=name,
-        doc_id=new.doc_id,
-        title=new.title,
-        content=new.content,
-        content_hash=new.content_hash,
-        metadata=new.metadata,
-        source=new.source,
         source_key=new.source,
-        file_type=new.file_type,
-        last_modified=new.last_modified,
         created_at=before.created_at if before else now,
         updated_at=now,
     )

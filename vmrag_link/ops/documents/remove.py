@@ -22,14 +22,15 @@ from vmrag_link.workspace import DocumentStore, Workspace
 
 
 class Removal(Record, frozen=True):
-    """`ids` of documents; `missing` were asked for, and name neither a document nor a chunk."""
+    """`missing_ids` were asked for, and name neither a document nor a chunk."""
 
-    collection: str
-    ids: list[str]
-    missing: list[str]
+    collection_name: str
+    documents_deleted: int
+    ids_deleted: list[str]
+    missing_ids: list[str]
 
 
-class NamedRemoval(Record, frozen=True):
+class NamedRemoval(Record, frozen=True, rename={"documents": "removed"}):
     """`collections` were removed as a whole.
 
     `kept`: the revision that holds what no other does of them; empty for none. `unsaved`: its
@@ -58,7 +59,7 @@ def remove(ws: DocumentStore, name: str, selection: Selection) -> Landed[Removal
         found = select(ws, at, collection, selection)
         ids = list(dict.fromkeys(each.doc_id for each in found.named))
         rows = Write(remove_documents=[(collection.name, doc_id) for doc_id in ids])
-        return Planned(rows if ids else None, Removal(collection.name, ids, found.missing))
+        return Planned(rows if ids else None, Removal(collection.name, len(ids), ids, found.missing))
 
     return writing.write(ws, plan, f"remove from {name}")
 

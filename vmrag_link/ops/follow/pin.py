@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import msgspec
+from msgspec.structs import asdict
 
 from vmrag_link import locks
 from vmrag_link.engines.base import reserved, root_of
@@ -23,7 +24,7 @@ from vmrag_link.ops.follow import losses, recovery
 from vmrag_link.ops.follow.losses import AcceptedLoss
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.history_pins import Offer, offers, undecided
-from vmrag_link.ops.pins.pinning import Attributes, PinBlock, PinReport
+from vmrag_link.ops.pins.pinning import Attributes, PinReport
 from vmrag_link.paths import PIN_NAME, Places, require_files
 from vmrag_link.sync.target import Trigger
 from vmrag_link.workspace import Workspace
@@ -42,16 +43,10 @@ class FirstPin(Record, frozen=True):
     attributes: Attributes
 
 
-class PinCommandReport(Record, frozen=True):
-    """As `PinReport`; `first`: None where something was pinned before. `losses`: what a person has
-    just given up.
-    """
+class PinCommandReport(PinReport, frozen=True):
+    """`first`: None where something was pinned before. `losses`: what a person just gave up."""
 
-    pin: PinBlock
-    changed: bool
-    staged: bool
-    pending: str
-    first: FirstPin | None
+    first: FirstPin | None = None
     losses: AcceptedLoss | None = None
 
 
@@ -111,7 +106,7 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
     found = losses.search(ws, wanted, offline=offline, then="vmrag sync")
     accepted = losses.accept(ws, found, instead)
     done = go_to(ws, accepted.revision)
-    return PinCommandReport(done.pin, done.changed, done.staged, done.pending, None, accepted)
+    return PinCommandReport(**asdict(done), losses=accepted)
 
 
 def _own(ws: Workspace) -> str:

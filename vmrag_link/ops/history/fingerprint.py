@@ -121,11 +121,7 @@ def compare(ws: Workspace, expected: ExpectedFingerprint, *, ref: str | None = N
         expected.fingerprint,
         expected.fingerprint == found.fingerprint,
         tuple(_differences(expected, found)),
-        found.fingerprint,
-        found.revision,
-        found.ranking,
-        found.dirty,
-        found.files,
+        **msgspec.structs.asdict(found),
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
@@ -72,9 +74,7 @@ class Revisions:
 
 
 def report(info: PinnedRevision, changes: ChangeCounts, made: DiffReport | None) -> RevisionReport:
-    return RevisionReport(
-        info.revision, info.parents, info.message, info.author, info.date, info.commits, info.refs, changes, made
-    )
+    return RevisionReport(**asdict(info), changes=changes, diff=made)
 
 
 def history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:

@@ -85,13 +85,9 @@ def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] 
     commits, names = pinned_by.commits(ws, asked, also=also), pinned_by.names(ws, asked)
     return [
         PinnedRevision(
-            each.revision,
-            each.parents,
-            each.message,
-            each.author,
-            each.date,
-            tuple(commits.get(each.revision, ())),
-            tuple(names.get(each.revision, ())),
+            **msgspec.structs.asdict(each),
+            commits=tuple(commits.get(each.revision, ())),
+            refs=tuple(names.get(each.revision, ())),
         )
         for each in listed
     ]
@@ -115,4 +111,4 @@ def changes_of(engine: Engine, info: RevisionInfo) -> ChangeCounts:
 
 
 def _entry(engine: Engine, info: RevisionInfo) -> LogEntry:
-    return LogEntry(info.revision, info.parents, info.message, info.author, info.date, changes_of(engine, info))
+    return LogEntry(**msgspec.structs.asdict(info), changes=changes_of(engine, info))

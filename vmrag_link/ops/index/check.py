@@ -73,7 +73,7 @@ class _Comparison(Record, frozen=True):
     vectors: int = 0
     recomputed: int = 0
     documents: int = 0
-    files: int = 0
+    indexed_files: int = 0
     fix: str = ""
 
 
@@ -83,21 +83,9 @@ def verify(ws: Workspace, *, ref: str | None = None, files: bool = True) -> Veri
     """
     made = fingerprint(ws, ref=ref)
     looked = list(_verified_here(ws, files=files) if ref is None else _verified_at(ws, ranked_at(ws, ref), files=files))
-    found = _together(looked)
-    return VerifiedIndex(
-        made.fingerprint,
-        made.revision,
-        made.ranking,
-        made.dirty,
-        found.documents,
-        found.chunks,
-        found.vectors,
-        found.recomputed,
-        found.problems,
-        " && ".join(each.fix for each in looked if each.problems),
-        made.files,
-        found.files,
-    )
+    fixes = " && ".join(each.fix for each in looked if each.problems)
+    found = msgspec.structs.replace(_together(looked), fix=fixes)
+    return VerifiedIndex(**msgspec.structs.asdict(made), **msgspec.structs.asdict(found))
 
 
 def _verified_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
@@ -129,7 +117,7 @@ def _together(looked: Sequence[_Comparison]) -> _Comparison:
         sum(each.vectors for each in looked),
         sum(each.recomputed for each in looked),
         sum(each.documents for each in looked),
-        sum(each.files for each in looked),
+        sum(each.indexed_files for each in looked),
     )
 
 
@@ -186,7 +174,7 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
         ]
     except IndexFailed as error:  # the texts together are not those of its own list
         return _Comparison((error.message,), fix=fix)
-    return msgspec.structs.replace(_together(looked), files=len(held.headers), fix=fix)
+    return msgspec.structs.replace(_together(looked), indexed_files=len(held.headers), fix=fix)
 
 
 def _differing_files(opened: OpenSources, tree: SourceTree, held: Holdings) -> Counter[str]:

@@ -32,21 +32,22 @@ T = TypeVar("T")
 
 
 class CollectionStatus(Record, frozen=True):
-    """`pending`: documents that are stale, missing or left over in the index.
+    """`pending_documents`: those that are stale, missing or left over in the index.
 
     `last_sync_commit` is the revision of the index that holds the collection; `last_sync_at` ISO
     8601 UTC.
     """
 
-    collection: Collection
+    collection_name: str
     snapshot: str | None
     last_sync_commit: str | None
     last_sync_at: str | None
-    documents: int
-    chunks: int
-    status: Status
-    error: str | None
-    pending: int
+    document_count: int
+    chunk_count: int
+    sync_status: Status
+    error_message: str | None
+    embedding_model: str
+    pending_documents: int
 
 
 class IndexStatus(Record, frozen=True):
@@ -54,11 +55,11 @@ class IndexStatus(Record, frozen=True):
 
     branch: str | None
     commit: str
-    collections: tuple[CollectionStatus, ...]
+    collections: list[CollectionStatus]
 
     @property
     def in_sync(self) -> bool:
-        return all(each.status == "synced" for each in self.collections)
+        return all(each.sync_status == "synced" for each in self.collections)
 
 
 class Indexed(Record, frozen=True):
@@ -76,11 +77,11 @@ class Indexed(Record, frozen=True):
 
 
 class CollectionSize(Record, frozen=True):
-    """`documents` of the knowledge base, and the `chunks` that the index holds now."""
+    """`count` of the knowledge base's documents, and of the chunks that the index holds now."""
 
-    name: str
-    documents: int
-    chunks: int
+    collection_name: str
+    count: int
+    chunk_count: int
 
 
 def look(ws: Workspace) -> IndexStatus:
@@ -103,18 +104,19 @@ def look(ws: Workspace) -> IndexStatus:
         there = held.folder is not None and each.name in held.definitions
         rows.append(
             CollectionStatus(
-                each,
+                each.name,
                 snapshot=held.folder.name if held.folder and there else None,
                 last_sync_commit=held.revision if there else None,
                 last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
-                documents=ws.engine.count(at, collection=each.name),
-                chunks=chunks[each.name],
-                status="synced" if synced else "error" if error else "pending",
-                error=None if synced else error,
-                pending=pending or 0,
+                document_count=ws.engine.count(at, collection=each.name),
+                chunk_count=chunks[each.name],
+                sync_status="synced" if synced else "error" if error else "pending",
+                error_message=None if synced else error,
+                embedding_model=each.embedding_model,
+                pending_documents=pending or 0,
             )
         )
-    return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, tuple(rows))
+    return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, rows)
 
 
 def _next_place(seen: Moment) -> tuple[str, At, bool]:
@@ -160,9 +162,9 @@ def known(ws: ReadableStore, name: str) -> tuple[Standing, Indexed]:
         return _read(ws, name)
     at = read_consistently(ws, lambda: standing(ws), index=False)
     found = find(ws, at.at, name)
-    each = next(each for each in look(ws).collections if each.collection.name == found.name)
+    each = next(each for each in look(ws).collections if each.collection_name == found.name)
     hnsw = hnsw_of(found)
-    return at, Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
+    return at, Indexed(found, each.document_count, each.chunk_count, each.snapshot or "", hnsw, each.sync_status)
 
 
 def count(ws: ReadableStore, name: str) -> tuple[Standing, CollectionSize]:

@@ -177,7 +177,7 @@ def _of(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentH
 def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
     at, found = standing(ws), look(ws)
     rows = tuple(
-        Synced(each.collection.name, each.snapshot or "", found.branch, at.revision, 0, 0, 0, 0, each.status)
+        Synced(each.collection_name, each.snapshot or "", found.branch, at.revision, 0, 0, 0, 0, each.sync_status)
         for each in found.collections
     )
     return SyncedAll(at, rows, failure=error)

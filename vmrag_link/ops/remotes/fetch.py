@@ -35,15 +35,12 @@ class FetchReport(Record, frozen=True):
 
 
 class BranchFetched(Record, frozen=True):
-    """A KB branch of the remote that moved; `old` None: it is new there.
-
-    `commits`: how many came with it.
-    """
+    """A KB branch of the remote that moved; `old_commit` None: it is new there."""
 
     name: str
-    old: str | None
-    new: str
-    commits: int
+    old_commit: str | None
+    new_commit: str
+    commits_fetched: int
 
 
 class BranchesFetched(Record, frozen=True):
@@ -59,6 +56,10 @@ class BranchesFetched(Record, frozen=True):
     branch: str | None
     ahead: int
     behind: int
+
+    @property
+    def new_branches(self) -> list[str]:
+        return [each.name for each in self.branches if each.old_commit is None]
 
 
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from vmrag_link.errors import (
     ConfigInvalid,
     EmbeddingError,
@@ -187,13 +189,7 @@ def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
 
 def _change(query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, after: RetrievalSettings) -> QueryChange:
     return QueryChange(
-        query=found.query,
-        line=found.line,
-        change="ranking" if found.change == "ranking" else "scores",
-        before=found.before,
-        after=found.after,
-        problem_before=found.problem_before,
-        problem_after=found.problem_after,
+        **asdict(found),
         missed_before=_list_misses(query, found.before, before),
         missed_after=_list_misses(query, found.after, after),
     )

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from typing import Any
 
 from vmrag_link import worddiff
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import view as views
-from vmrag_link.models import Document, HeaderChange, Record, RevisionInfo
+from vmrag_link.models import Document, HeaderChange, RevisionInfo
 from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.follow import lazy_fetch
@@ -92,14 +93,8 @@ def _summary(
     queries = compare_answers(ws, places)  # before the sizes: what it asks may get its index here
     rows = _collection_rows(compared.collections)
     verified = findings if findings is not None else _verify_commits(ws, places)
-    parts = _revisions_of(ws, places)
     return ReportSummary(
-        base=parts.base,
-        start=parts.start,
-        head=parts.head,
-        gained=parts.gained,
-        lost=parts.lost,
-        missing=parts.missing,
+        **_revisions_of(ws, places),
         counts=_counts(lines),
         words=word_diff.total(lines),
         size=_size(ws, (start, head), lines),
@@ -183,20 +178,9 @@ def _chunks(ws: Workspace, place: KnownPlace) -> int | None:
     return None
 
 
-class RevisionsBetween(Record, frozen=True):
-    """As the fields of these names in `ReportSummary`."""
-
-    base: ReportEnd
-    start: ReportEnd
-    head: ReportEnd
-    gained: RevisionList
-    lost: RevisionList
-    missing: int
-
-
-def _revisions_of(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
-    """Which code has which revision is asked once for all of them: it takes a look at all of git's
-    history.
+def _revisions_of(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
+    """The fields of `ReportSummary` from `base` to `missing`. Which code has which revision is
+    asked once for all of them: it takes a look at all of git's history.
     """
     base, start, head = (_behind(ws, each) for each in places)
     gained, lost = _only_in(ws, places.head, start), _only_in(ws, places.start, head)
@@ -208,14 +192,14 @@ def _revisions_of(ws: Workspace, places: ComparedPlaces) -> RevisionsBetween:
         ReportEnd(each.name, each.commit, known[each.revision] if each.revision else None, each.names_sources)
         for each in places
     )
-    return RevisionsBetween(
-        one,
-        parted,
-        other,
-        _revision_list(gained, known),
-        _revision_list(lost, known),
-        len(base - start - head - log.hidden(ws.engine)) if base else 0,
-    )
+    return {
+        "base": one,
+        "start": parted,
+        "head": other,
+        "gained": _revision_list(gained, known),
+        "lost": _revision_list(lost, known),
+        "missing": len(base - start - head - log.hidden(ws.engine)) if base else 0,
+    }
 
 
 def _behind(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:

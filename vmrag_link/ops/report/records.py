@@ -14,8 +14,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.models import ChangeKind, Record
+from vmrag_link.ops.checks.diff_queries import QueryDiff
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.log import PinnedRevision
@@ -27,7 +27,6 @@ DocumentKind = Literal["added", "changed", "moved", "removed"]
 
 KINDS: tuple[DocumentKind, ...] = ("added", "changed", "moved", "removed")
 
-AnswerChange = Literal["scores", "ranking"]
 """`ranking`: other chunks or another order; `scores`: those alone."""
 _IN_MEMORY = 8 * 1024 * 1024
 """Bytes of documents; more of them lie in a file without a name."""
@@ -155,22 +154,15 @@ class ReportedCollection(Record, frozen=True):
     fields: tuple[FieldChange, ...]
 
 
-class QueryChange(Record, frozen=True):
+class QueryChange(QueryDiff, frozen=True):
     """A golden query whose answer differs. `line`: in the file of queries.
 
     `problem_…`: why it could not be asked there; empty if it could. `missed_…`: what the file
     expects of the answer and that one lacks, as sentences.
     """
 
-    query: str
-    line: int
-    change: AnswerChange
-    before: tuple[RankedChunk, ...]
-    after: tuple[RankedChunk, ...]
-    problem_before: str
-    problem_after: str
-    missed_before: tuple[str, ...]
-    missed_after: tuple[str, ...]
+    missed_before: tuple[str, ...] = ()
+    missed_after: tuple[str, ...] = ()
 
 
 class ComparedQueries(Record, frozen=True):

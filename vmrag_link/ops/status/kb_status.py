@@ -77,11 +77,11 @@ def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [], chroma)
     try:
-        found = [each for each in index_status.look(ws).collections if each.status != "synced"]
+        found = [each for each in index_status.look(ws).collections if each.sync_status != "synced"]
     except VmragError:  # a status has to answer; what uses the index says what is wrong with it
         return IndexBlock("error", [], chroma)
-    names = [each.collection.name for each in found]
-    failed = any(each.status == "error" for each in found)
+    names = [each.collection_name for each in found]
+    failed = any(each.sync_status == "error" for each in found)
     return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
 
 

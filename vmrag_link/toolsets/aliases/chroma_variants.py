@@ -7,27 +7,16 @@ from typing import Annotated, Any
 from vmrag_link.ops.documents.collection_writes import modify
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
 from vmrag_link.ops.documents.drafts import New
+from vmrag_link.ops.documents.remove import Removal
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores
-from vmrag_link.toolsets.aliases.chroma_variants_results import (
-    ChromaAddDocumentResult,
-    ChromaDeleteDocumentByIdResult,
-    ChromaDeleteDocumentsByFilterResult,
-    ChromaGetAllDocumentsResult,
-    ChromaGetCollectionResult,
-    ChromaGetDocumentsByIdsResult,
-    ChromaUpdateDocumentResult,
-    DocumentsResult,
-    FilteredMatch,
-    FilteredMatches,
-    FilteredQueryResult,
-)
+from vmrag_link.toolsets.aliases import chroma_variants_results as results
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents
 from vmrag_mcp.tools.document_results import (
-    ChromaDeleteDocumentsResult,
     ChromaQueryDocumentsResult,
     DocumentColumns,
     QueryMatch,
@@ -57,13 +46,13 @@ Deprecated = Annotated[Parts, Given("deprecated")]
 
 
 @tool("R", of_files=True, alias_of="chroma_get_collection_info", includes=("chroma_peek_collection",))
-def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetCollectionResult:
+def chroma_get_collection(call: Call, *, collection_name: str) -> results.ChromaGetCollectionResult:
     """Show a collection with its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
     found = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
     hnsw = {key: value for key, value in info.metadata.items() if key.startswith("hnsw:")}
     own = {key: value for key, value in info.metadata.items() if key not in hnsw}
-    return ChromaGetCollectionResult(
+    return results.ChromaGetCollectionResult(
         name=info.name,
         id=info.id,
         metadata=own | {"settings": hnsw},
@@ -80,7 +69,7 @@ def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetColle
 @tool("W", alias_of="chroma_modify_collection", includes=("chroma_get_collection",))
 def chroma_rename_collection(
     call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
-) -> ChromaGetCollectionResult:
+) -> results.ChromaGetCollectionResult:
     """Rename a collection; documents and vectors stay."""
     stores.require_stored(call.ws, collection_name)
     renamed = modify(call.ws, collection_name, new_name=new_name)
@@ -94,7 +83,7 @@ def chroma_rename_collection(
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document(
     call: Call, *, collection_name: str, document: str, increment_index: Follow = True
-) -> ChromaAddDocumentResult:
+) -> results.ChromaAddDocumentResult:
     """Add one document under a new id."""
     return _added(call, collection_name, New(document), follow=increment_index)
 
@@ -102,7 +91,7 @@ def chroma_add_document(
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_id(
     call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
-) -> ChromaAddDocumentResult:
+) -> results.ChromaAddDocumentResult:
     """Add one document under an id of its own."""
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
 
@@ -110,7 +99,7 @@ def chroma_add_document_with_id(
 @tool("W", alias_of="chroma_add_documents")
 def chroma_add_document_with_metadata(
     call: Call, *, collection_name: str, document: str, metadata: Metadata, increment_index: Follow = True
-) -> ChromaAddDocumentResult:
+) -> results.ChromaAddDocumentResult:
     """Add one document with metadata under a new id."""
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
 
@@ -124,14 +113,14 @@ def chroma_add_document_with_id_and_metadata(
     doc_id: OwnId,
     metadata: Metadata,
     increment_index: Follow = True,
-) -> ChromaAddDocumentResult:
+) -> results.ChromaAddDocumentResult:
     """Add one document with metadata under an id of its own."""
     return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
 
 
-def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumentResult:
+def _added(call: Call, name: str, new: New, *, follow: bool) -> results.ChromaAddDocumentResult:
     ids, done = documents.added(call, name, [new], follow=follow)
-    return ChromaAddDocumentResult(
+    return results.ChromaAddDocumentResult(
         status="success",
         documents_added=1,
         ids=ids,
@@ -146,7 +135,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumen
 @tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
-) -> FilteredQueryResult:
+) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose metadata fits."""
     found = documents.chroma_query_documents(
         call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, mode="vector", where=where
@@ -157,7 +146,7 @@ def chroma_query_documents_with_where_filter(
 @tool("R", of_files=True, alias_of="chroma_query_documents")
 def chroma_query_documents_with_document_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
-) -> FilteredQueryResult:
+) -> results.FilteredQueryResult:
     """Search the chunks of a collection whose text fits."""
     found = documents.chroma_query_documents(
         call,
@@ -170,39 +159,27 @@ def chroma_query_documents_with_document_filter(
     return _filtered(found)
 
 
-def _filtered(found: ChromaQueryDocumentsResult) -> FilteredQueryResult:
-    return FilteredQueryResult(
-        results=[FilteredMatches(each.query, list(map(_match, each.matches))) for each in found.results],
+def _filtered(found: ChromaQueryDocumentsResult) -> results.FilteredQueryResult:
+    return results.FilteredQueryResult(
+        results=[results.FilteredMatches(each.query, list(map(_match, each.matches))) for each in found.results],
         ids=found.ids,
         distances=found.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
         message=found.message,
     )
 
 
-def _match(each: QueryMatch) -> FilteredMatch:
+def _match(each: QueryMatch) -> results.FilteredMatch:
     # A tool with one filter cannot leave anything out by `include`, so none of these is unset.
-    return FilteredMatch(
-        id=each.id,
-        document=each.document,  # type: ignore[arg-type]
-        metadata=each.metadata,  # type: ignore[arg-type]
-        distance=each.distance,  # type: ignore[arg-type]
-        similarity=each.similarity,  # type: ignore[arg-type]
-        truncated=each.truncated,
-        path=each.path,
-        lines=each.lines,
-        symbol=each.symbol,
-        heading=each.heading,
-        uncommitted=each.uncommitted,
-    )
+    return results.FilteredMatch(**{name: getattr(each, name) for name in results.FilteredMatch.__struct_fields__})
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def chroma_get_documents_by_ids(
     call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
-) -> ChromaGetDocumentsByIdsResult:
+) -> results.ChromaGetDocumentsByIdsResult:
     """Get whole documents, or chunks, by their ids."""
     page = paged(call, collection_name, Selection(ids), PageRequest())
-    return ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
+    return results.ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
@@ -214,10 +191,10 @@ def chroma_get_documents_with_where_filter(
     limit: Limit = 0,
     offset: Offset = 0,
     include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> DocumentsResult:
+) -> results.DocumentsResult:
     """Get the whole documents whose metadata fits."""
     page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
-    return DocumentsResult(**_columns(page, include))
+    return results.DocumentsResult(**_columns(page, include))
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
@@ -229,10 +206,10 @@ def chroma_get_documents_with_document_filter(
     limit: Limit = 0,
     offset: Offset = 0,
     include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> DocumentsResult:
+) -> results.DocumentsResult:
     """Get the whole documents whose text fits."""
     page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
-    return DocumentsResult(**_columns(page, include))
+    return results.DocumentsResult(**_columns(page, include))
 
 
 @tool("R", of_files=True, alias_of="chroma_get_documents")
@@ -243,12 +220,12 @@ def chroma_get_all_documents(
     limit: Annotated[int, Given("0: as many as fit", low=0)] = 0,
     offset: Offset = 0,
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> ChromaGetAllDocumentsResult:
+) -> results.ChromaGetAllDocumentsResult:
     """Get the whole documents of a collection, page by page."""
     wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
     page = paged(call, collection_name, Selection(), wanted)
     fields = _columns(page, include) | {"message": documents.told(page, offset)}
-    return ChromaGetAllDocumentsResult(**fields, has_more=page.more(offset))
+    return results.ChromaGetAllDocumentsResult(**fields, has_more=page.more(offset))
 
 
 def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
@@ -273,7 +250,7 @@ def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
 @tool("W", alias_of="chroma_update_documents")
 def chroma_update_document_content(
     call: Call, *, collection_name: str, doc_id: Id, document: str
-) -> ChromaUpdateDocumentResult:
+) -> results.ChromaUpdateDocumentResult:
     """Change a document's text; its metadata stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
@@ -281,16 +258,16 @@ def chroma_update_document_content(
 @tool("W", alias_of="chroma_update_documents")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: str, doc_id: Id, metadata: Metadata
-) -> ChromaUpdateDocumentResult:
+) -> results.ChromaUpdateDocumentResult:
     """Replace a document's metadata; its text stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
 
 
-def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocumentResult:
+def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpdateDocumentResult:
     report = documents.updated(call, name, [change])
     [doc_id] = [*report.ids, *report.unchanged]
     what = f"is changed{call.tail('dolt_commit keeps it')}" if report.ids else "was like that already"
-    return ChromaUpdateDocumentResult(
+    return results.ChromaUpdateDocumentResult(
         status="success",
         documents_updated_request=1,
         updated_id=doc_id,
@@ -299,13 +276,15 @@ def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocum
 
 
 @tool("WD", alias_of="chroma_delete_documents")
-def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> ChromaDeleteDocumentByIdResult:
+def chroma_delete_document_by_id(
+    call: Call, *, collection_name: str, doc_id: Id
+) -> results.ChromaDeleteDocumentByIdResult:
     """Delete one document."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
-    return ChromaDeleteDocumentByIdResult(
+    return results.ChromaDeleteDocumentByIdResult(
         status="success",
         documents_deleted_request=1,
-        documents_deleted=done.documents_deleted,
+        documents_deleted=done.report.documents_deleted,
         message=done.message,
     )
 
@@ -313,7 +292,7 @@ def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id
 @tool("WD", alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_where_filter(
     call: Call, *, collection_name: str, where: Filter
-) -> ChromaDeleteDocumentsByFilterResult:
+) -> results.ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose metadata fits."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
     return _deleted(done, where)
@@ -322,13 +301,13 @@ def chroma_delete_documents_by_where_filter(
 @tool("WD", alias_of="chroma_delete_documents")
 def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: str, where_document: TextFilter
-) -> ChromaDeleteDocumentsByFilterResult:
+) -> results.ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose text fits."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
     return _deleted(done, where_document)
 
 
-def _deleted(done: ChromaDeleteDocumentsResult, given: dict[str, Any]) -> ChromaDeleteDocumentsByFilterResult:
-    return ChromaDeleteDocumentsByFilterResult(
-        status="success", filter_used=given, documents_deleted=done.documents_deleted, message=done.message
+def _deleted(done: ToolAnswer[Removal], given: dict[str, Any]) -> results.ChromaDeleteDocumentsByFilterResult:
+    return results.ChromaDeleteDocumentsByFilterResult(
+        status="success", filter_used=given, documents_deleted=done.report.documents_deleted, message=done.message
     )

@@ -10,14 +10,15 @@ from vmrag_link.engines.base import reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
+from vmrag_link.ops.branches.switch import BranchPlace
 from vmrag_link.ops.remotes.destinations import upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import CLEARING, tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, working
-from vmrag_mcp.tools.history_results import SHORT, CommitWithStats, StatusResult
+from vmrag_mcp.tools.history_results import CommitWithStats, StatusResult
 from vmrag_mcp.tools.sync import SyncTotals
 from vmrag_mcp.tools.working import Carrying, CommitResult, DoltCheckoutResult, Message
 
@@ -27,20 +28,6 @@ class CommitAliasResult(CommitResult, frozen=True):
 
     linked: None
     sync: SyncTotals
-
-
-class CreateBranchResult(ToolResult, frozen=True):
-    """`commit`: where the new branch stands."""
-
-    branch: str
-    commit: str
-
-
-class DeleteBranchResult(ToolResult, frozen=True):
-    """`commit`: where the branch stood, which can still be read by that hash."""
-
-    branch: str
-    commit: str
 
 
 class BranchHead(Record, frozen=True):
@@ -83,10 +70,10 @@ def create_branch(
     *,
     name: str,
     from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
-) -> CreateBranchResult:
+) -> ToolAnswer[BranchPlace]:
     """Make a branch of the knowledge base, and stay on the current one."""
-    revision = switching.create_branch(call.ws, name, from_)
-    return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
+    made = switching.create_branch(call.ws, name, from_)
+    return ToolAnswer(made, message=f"Made the branch {name!r} at {made.commit[:7]}.")
 
 
 @tool("WVD", alias_of="dolt_checkout", by_argument={"create=true": "create_branch", **CLEARING})
@@ -107,13 +94,11 @@ def delete_branch(
     *,
     branch: Annotated[str, Given(aliases=("name",))],
     force: Annotated[bool, Given("also one that no other branch holds, and its uncommitted documents")] = False,
-) -> DeleteBranchResult:
+) -> ToolAnswer[BranchPlace]:
     """Delete a branch of the knowledge base here, after it was merged. The remote keeps its own."""
     done = switching.delete_branch(call.ws, branch, force=force)
-    back = call.tail(f"create_branch with from={done.head} brings it back")
-    return DeleteBranchResult(
-        done.name, done.head, message=f"Deleted {done.name!r}, which stood at {done.head[:7]}{back}."
-    )
+    back = call.tail(f"create_branch with from={done.commit} brings it back")
+    return ToolAnswer(done, message=f"Deleted {done.branch!r}, which stood at {done.commit[:7]}{back}.")
 
 
 @tool("R", alias_of="dolt_status")
@@ -125,7 +110,7 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
     rows = [
-        BranchHead(each.name, each.name == status.branch, each.head[:SHORT])
+        BranchHead(each.name, each.name == status.branch, each.head[:7])
         for each in call.ws.engine.branches()
         if not reserved(each.name)
     ]

@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from vmrag_link import env, terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
-from vmrag_link.models import Collection, Document, Record
-from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.models import Record
+from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
@@ -19,50 +20,29 @@ from vmrag_link.toolsets.compounding.chat_model import ChatModel
 from vmrag_link.toolsets.compounding.folder import SUFFIX
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
-from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, IncludedAs, LinkedDocument
-from vmrag_link.toolsets.compounding.search import Match
+from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
+from vmrag_link.toolsets.compounding.search import Found, IncludedAs, shown_path
 from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.workspace import Workspace
 
 
-class CitedDocument(Record, frozen=True):
-    """A source of the answer; its place in the list, from 1, is its citation. `file`: the file of
-    the work tree that the document is; empty where it is stored.
+class Answered(NamedTuple):
+    """An answer, and the documents that it cites: the place of one in their list, from 1, is its
+    citation.
     """
 
-    path: str
-    document: Document
-    match: Match
-    included_as: IncludedAs
-    file: str = ""
-
-
-class Answered(Record, frozen=True):
-    """`best`, `least`: as of `search.Matches`."""
-
     answer: ComposedAnswer
-    sources: tuple[CitedDocument, ...]
-    linked: tuple[LinkedDocument, ...]
-    best: float | None
-    least: float
-    standing: Standing
+    found: Found
 
 
 def ask(ws: Workspace, project: DocsProject, wanted: AnswerRequest) -> Answered:
     """Raises as `retrieval.retrieve`. That no language model answers is no error."""
     found = retrieval.retrieve(ws, project, wanted)
-    sources = tuple(
-        CitedDocument(shown_path(project.docs, each.document.doc_id), each.document, each.match, each.included_as)
-        for each in found.sources
-    )
     linked = [
         Passage(shown_path(project.docs, each.document.doc_id), each.document.title, each.document.content)
         for each in found.linked
     ]
-    written = answer.nothing_found(found.best, found.least)
-    if sources and found.collection:
-        written = _written(ws, found.collection, wanted.query, sources, linked)
-    return Answered(written, sources, found.linked, found.best, found.least, found.standing)
+    return _answered(ws, wanted.query, found, linked)
 
 
 def ask_external(
@@ -70,15 +50,7 @@ def ask_external(
 ) -> Answered:
     """Raises as `external.nearest`."""
     most = project.config.retrieval.max_results if sources is None else sources
-    found = external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most)
-    cited = tuple(
-        CitedDocument(shown_path(project.external, each.document.doc_id), each.document, each.match, "match")
-        for each in found.documents
-    )
-    written = answer.nothing_found(found.matches.best, found.matches.least)
-    if cited:
-        written = _written(ws, found.collection, query, cited, [])
-    return Answered(written, cited, (), found.matches.best, found.matches.least, found.standing)
+    return _answered(ws, query, external.nearest(ws, active, project, query, use=Use.EXTERNAL, least=least, limit=most))
 
 
 def ask_collections(
@@ -88,26 +60,12 @@ def ask_collections(
     say is sent to no language model. Raises as `retrieval.of_collections`.
     """
     most = USUAL_RESULTS if sources is None else sources
-    found = retrieval.of_collections(ws, query, names, sources=most, least=least)
-    cited = tuple(
-        CitedDocument(
-            f"{each.document.collection}/{each.document.doc_id}",
-            each.document,
-            each.match,
-            "match",
-            each.document.doc_id if each.document.collection in found.files else "",
-        )
-        for each in found.sources
-    )
-    written = answer.nothing_found(found.best, found.least)
-    if cited and found.collection:
-        written = _written(ws, found.collection, query, cited, [])
-    return Answered(written, cited, (), found.best, found.least, found.standing)
+    return _answered(ws, query, retrieval.of_collections(ws, query, names, sources=most, least=least))
 
 
 class AskedSource(Record, frozen=True, omit_defaults=True):
     """A source of an answer, which cites it as `[citation]`; `excerpt`: of its nearest passage.
-    `file`: as of `CitedDocument`.
+    `file`: as of `NearDocument`.
     """
 
     citation: int
@@ -143,11 +101,12 @@ def report(done: Answered, *notes: str) -> AskReport:
             each.match.excerpt,
             each.file,
         )
-        for number, each in enumerate(done.sources, start=1)
+        for number, each in enumerate(done.found.documents, start=1)
     ]
-    said = [*done.standing.notes, done.answer.failure, *notes]
+    standing = done.found.standing
+    said = [*standing.notes, done.answer.failure, *notes]
     return AskReport(
-        done.answer.text, done.answer.synthesis, done.answer.model, sources, done.standing.kb, [*filter(None, said)]
+        done.answer.text, done.answer.synthesis, done.answer.model, sources, standing.kb, [*filter(None, said)]
     )
 
 
@@ -163,18 +122,19 @@ def ask_project(
     if of_external:
         return report(ask_external(ws, active, project, query, sources=sources, least=least))
     mirrored = mirror.reconcile(ws, active, project, now=True)
-    done = ask(ws, project, AnswerRequest(query, sources=sources, least=least))
+    done = ask(ws, project, AnswerRequest(query, max_sources=sources, min_relevance_score=least))
     return report(done, mirrored.unwritten, mirrored.pending)
 
 
-def _written(
-    ws: Workspace, collection: Collection, query: str, sources: Sequence[CitedDocument], linked: Sequence[Passage]
-) -> ComposedAnswer:
+def _answered(ws: Workspace, query: str, found: Found, linked: Sequence[Passage] = ()) -> Answered:
+    if not found.documents or not found.collection:
+        return Answered(answer.nothing_found(found.best, found.least), found)
+    sources = found.documents
     passages = [Passage(each.file or each.path, each.document.title, each.document.content) for each in sources]
     files = [each.file for each in sources if each.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
-    chat, model = chat_model(ws), ws.models.of(collection)
-    return answer.compose(query, passages, linked, model, chat, refused=refused)
+    chat, model = chat_model(ws), ws.models.of(found.collection)
+    return Answered(answer.compose(query, passages, linked, model, chat, refused=refused), found)
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:
@@ -198,10 +158,6 @@ class FilePlace(Record, frozen=True):
 
     doc_id: str
     external: bool
-
-
-def shown_path(folder: str, doc_id: str) -> str:
-    return f"./{folder}/{doc_id}"
 
 
 def find_file(project: DocsProject, path: str) -> FilePlace:

@@ -46,11 +46,10 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.toolsets.compounding import documents, folder, mirror, search
-from vmrag_link.toolsets.compounding.doc_types import DocType
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedFile
 from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile, Mirrored
 from vmrag_link.toolsets.compounding.project import DocsProject
-from vmrag_link.toolsets.compounding.search import Match, Matches, Threshold
+from vmrag_link.toolsets.compounding.search import Found, NearDocument, Threshold, shown_path
 from vmrag_link.workspace import Workspace
 
 FOLDER = "external"
@@ -99,25 +98,9 @@ class ExternalDocs(NamedTuple):
         raise NotImplementedError  # an index of files is compared with all of them
 
 
-class ExternalMatch(NamedTuple):
-    document: Document
-    match: Match
-
-
-class ExternalFound(NamedTuple):
-    """`matches`: of all; `documents`: the first of them. `skipped`: files that are no text."""
-
-    collection: Collection
-
-    documents: list[ExternalMatch]
-    matches: Matches
-    skipped: tuple[SkippedFile, ...]
-    standing: Standing
-
-
 def nearest(
     ws: Workspace, active: ActiveProject, project: DocsProject, query: str, *, use: Use, least: float | None, limit: int
-) -> ExternalFound:
+) -> Found:
     """The external documents nearest to a query.
 
     Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed`, `Embedding` errors.
@@ -136,9 +119,13 @@ def nearest(
                 raise
             continue
         rows = [
-            ExternalMatch(_read(ws, project, docs.collection.name, each.doc_id), each) for each in matches.found[:limit]
+            NearDocument(
+                shown_path(project.external, each.doc_id), _read(ws, project, docs.collection.name, each.doc_id), each
+            )
+            for each in matches.found[:limit]
         ]
-        return ExternalFound(docs.collection, rows, matches, docs.skipped, standing(ws))
+        total = len(matches.found)
+        return Found(docs.collection, tuple(rows), total, matches.best, matches.least, standing(ws))
     raise AssertionError  # the second attempt returns or raises
 
 
@@ -244,11 +231,17 @@ def _update(building: Path, docs: ExternalDocs, indexer: Indexer, found: Views, 
         draft.publish(building, revision=docs.contents)
 
 
-class TypeCount(Record, frozen=True):
-    """How many documents of a type are mirrored."""
+class TypeCount(Record, frozen=True, omit_defaults=True):
+    """How many documents of a type are mirrored. `schema`: `built-in`, the path of a custom type's
+    schema, or `none`. `custom` is there only where it is true.
+    """
 
-    type: DocType
-    documents: int
+    name: str
+    description: str
+    folder: str
+    schema: str
+    doc_count: int
+    custom: bool = False
 
 
 class Activated(Record, frozen=True):
@@ -288,7 +281,11 @@ def count_documents(ws: Workspace, at: At, found: DocsProject) -> tuple[tuple[Ty
     mirrored = mirror.mirror_of(ws, at, found.name)
     headers = [*ws.engine.headers(at, collection=mirrored.name)] if mirrored else []
     held = Counter(str(metadata_of(each).get("doc_type")) for each in headers)
-    return tuple(TypeCount(each, held[each.name]) for each in found.types), len(headers)
+    types = (
+        TypeCount(each.name, each.description, each.folder, each.shown, held[each.name], each.custom)
+        for each in found.types
+    )
+    return tuple(types), len(headers)
 
 
 def _differs(ws: Workspace, branch: str) -> str:

@@ -9,13 +9,14 @@ from msgspec import UNSET, UnsetType
 from vmrag_link.models import Record
 from vmrag_link.toolsets.compounding.answer import Synthesis
 from vmrag_link.toolsets.compounding.doc_types import Level
+from vmrag_link.toolsets.compounding.external import TypeCount
 from vmrag_link.toolsets.compounding.folder import SkippedFile
 from vmrag_link.toolsets.compounding.removal import BranchRemoval
-from vmrag_link.toolsets.compounding.retrieval import IncludedAs
-from vmrag_mcp.results import ToolResult
+from vmrag_link.toolsets.compounding.search import IncludedAs
+from vmrag_mcp.results import DerivedRecord, ToolResult
 
 
-class DocTypeCount(Record, frozen=True):
+class DocTypeCount(DerivedRecord, frozen=True):
     name: str
     doc_count: int
     custom: bool
@@ -86,14 +87,17 @@ class BestChunk(Record, frozen=True):
     excerpt: str
 
 
-class SemanticHit(Record, frozen=True):
-    """`date`: as the front matter has it, else null."""
-
+class ExternalHit(Record, frozen=True):
     path: str
     title: str
     summary: str
     char_count: int
     relevance_score: float
+
+
+class SemanticHit(ExternalHit, frozen=True):
+    """`date`: as the front matter has it, else null."""
+
     doc_type: str
     date: str | None
     promotion_level: Level
@@ -105,14 +109,6 @@ class SemanticSearchResult(ToolResult, frozen=True):
 
     results: list[SemanticHit]
     total_matches: int
-
-
-class ExternalHit(Record, frozen=True):
-    path: str
-    title: str
-    summary: str
-    char_count: int
-    relevance_score: float
 
 
 class SearchExternalDocsResult(ToolResult, frozen=True):
@@ -133,21 +129,8 @@ class IndexDocumentResult(ToolResult, frozen=True):
     changed: bool
 
 
-class DocTypeEntry(Record, frozen=True):
-    """`schema`: `built-in`, the path of a custom type's schema, or `none`. `custom` is there only
-    where it is true.
-    """
-
-    name: str
-    description: str
-    folder: str
-    schema: str
-    doc_count: int
-    custom: bool | UnsetType = UNSET
-
-
 class ListDocTypesResult(ToolResult, frozen=True):
-    doc_types: list[DocTypeEntry]
+    doc_types: list[TypeCount]
 
 
 class DeleteDocumentsResult(ToolResult, frozen=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from vmrag_link.documents.chunking import header_path
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use, threshold
@@ -34,6 +35,46 @@ class Match(Record, frozen=True):
     def excerpt(self) -> str:
         text = " ".join(self.text.split())
         return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1].rstrip()}…"
+
+
+IncludedAs = Literal["match", "critical"]
+
+
+class NearDocument(Record, frozen=True):
+    """A document near a text. `path`: how people know it. `file`: the file of the work tree that
+    the document is; empty where it is stored. `headings`: those that the best chunk stands under,
+    where they are asked for.
+    """
+
+    path: str
+    document: Document
+    match: Match
+    included_as: IncludedAs = "match"
+    file: str = ""
+    headings: str = ""
+
+
+class LinkedDocument(Record, frozen=True):
+    document: Document
+    linked_from: str
+
+
+class Found(Record, frozen=True):
+    """`documents`: the first of the `total` that are near enough, and what they link to. `best`,
+    `least`: as of `Matches`. `collection`: that of the first; None without one.
+    """
+
+    collection: Collection | None
+    documents: tuple[NearDocument, ...]
+    total: int
+    best: float | None
+    least: float
+    standing: Standing
+    linked: tuple[LinkedDocument, ...] = ()
+
+
+def shown_path(folder: str, doc_id: str) -> str:
+    return f"./{folder}/{doc_id}"
 
 
 class Matches(Record, frozen=True):

@@ -4,46 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET
-
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, retrieval
+from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import summary
 from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
-from vmrag_link.toolsets.compounding.results import (
-    ActivateProjectResult,
-    AnswerLink,
-    AnswerSource,
-    BestChunk,
-    DeleteDocumentsResult,
-    DocTypeCount,
-    DocTypeEntry,
-    ExternalHit,
-    IndexDocumentResult,
-    ListDocTypesResult,
-    RagQueryExternalResult,
-    RagQueryResult,
-    SearchExternalDocsResult,
-    SemanticHit,
-    SemanticSearchResult,
-    UpdatePromotionLevelResult,
-)
-from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
-from vmrag_mcp.arguments import Given
+from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, Limit, Relevance, SearchRequest, Sources
+from vmrag_mcp.arguments import Given, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
 
-Limit = Annotated[int | None, Given("left out: as the project says, else 10", low=1, high=100, clamped=True)]
-Sources = Annotated[int | None, Given("left out: as the project says, else 3", low=1, high=100, clamped=True)]
-Relevance = Annotated[
-    float | None, Given("left out: as the project says, else what suits the embeddings", low=0, high=1)
-]
-DocTypes = Annotated[list[str] | None, Given("left out: all")]
 Path = Annotated[str, Given("in the project's folder of documents")]
 
 
@@ -53,7 +27,7 @@ def activate_project(
     *,
     config_path: Annotated[str, Given(f"absolute: …/{CONFIG}")],
     branch_name: Annotated[str, Given("git's current branch; none is switched")],
-) -> ActivateProjectResult:
+) -> results.ActivateProjectResult:
     """Make a project's documents, Markdown files with front matter, the ones that the other
     tools of this toolset work on; takes in what changed. Call it first.
     """
@@ -67,12 +41,12 @@ def activate_project(
     for note in done.notes:
         call.warn("IGNORED_SETTING", note)
     skipped = f"; {plural(len(done.mirrored.skipped), 'file')} skipped" if done.mirrored.skipped else ""
-    return ActivateProjectResult(
+    return results.ActivateProjectResult(
         status="activated",
         project_name=done.project.name,
         branch_name=branch_name,
         path_hash=done.project.path_hash,
-        doc_types=[DocTypeCount(each.type.name, each.documents, each.type.custom) for each in done.types],
+        doc_types=[results.DocTypeCount.of(each) for each in done.types],
         total_docs=done.total,
         skipped=list(done.mirrored.skipped),
         indexed=done.mirrored.indexed,
@@ -83,37 +57,26 @@ def activate_project(
 
 
 @tool("RN")
-def rag_query(
-    call: Call,
-    *,
-    query: str,
-    doc_types: DocTypes = None,
-    max_sources: Sources = None,
-    min_relevance_score: Relevance = None,
-    min_promotion_level: Level = "standard",
-    include_critical: bool = True,
-) -> RagQueryResult:
+@fields_as_keywords
+def rag_query(call: Call, request: AnswerRequest) -> results.RagQueryResult:
     """Answer a question from the project's documents, with citations. Without a language model
     the answer quotes the nearest sentences.
     """
     project = _project(call)
-    wanted = AnswerRequest(
-        query, doc_types or (), min_promotion_level, max_sources, min_relevance_score, critical=include_critical
-    )
-    done = ask.ask(call.ws, project, wanted)
-    call.stands(done.standing)
+    done = ask.ask(call.ws, project, request)
+    call.stands(done.found.standing)
     _warn(call, done)
-    return RagQueryResult(
+    return results.RagQueryResult(
         answer=done.answer.text,
         sources=_sources(done),
         linked_docs=[
-            AnswerLink(
-                ask.shown_path(project.docs, each.document.doc_id),
+            results.AnswerLink(
+                search.shown_path(project.docs, each.document.doc_id),
                 each.document.title,
                 len(each.document.content),
-                ask.shown_path(project.docs, each.linked_from),
+                search.shown_path(project.docs, each.linked_from),
             )
-            for each in done.linked
+            for each in done.found.linked
         ],
         synthesis=done.answer.synthesis,
         model=done.answer.model,
@@ -122,36 +85,20 @@ def rag_query(
 
 
 @tool("R")
-def semantic_search(
-    call: Call,
-    *,
-    query: str,
-    doc_types: DocTypes = None,
-    limit: Limit = None,
-    min_relevance_score: Relevance = None,
-    promotion_levels: Annotated[list[Level] | None, Given("left out: all")] = None,
-) -> SemanticSearchResult:
+@fields_as_keywords
+def semantic_search(call: Call, request: SearchRequest) -> results.SemanticSearchResult:
     """Find the project's documents nearest to a text, one entry a document: to read them, where
     an answer is not enough.
     """
-    project = _project(call)
-    found = retrieval.semantic(
-        call.ws,
-        project,
-        query,
-        types=doc_types or (),
-        levels=promotion_levels or (),
-        limit=project.config.semantic_search.default_limit if limit is None else limit,
-        least=min_relevance_score,
-    )
+    found = retrieval.semantic(call.ws, _project(call), request)
     call.stands(found.standing)
     hits = []
     for each in found.documents:
         metadata = metadata_of(each.document)
         date = metadata.get("date")
         hits.append(
-            SemanticHit(
-                path=ask.shown_path(project.docs, each.document.doc_id),
+            results.SemanticHit(
+                path=each.path,
                 title=each.document.title,
                 summary=summary(each.document, metadata),
                 char_count=len(each.document.content),
@@ -159,16 +106,16 @@ def semantic_search(
                 doc_type=metadata["doc_type"],
                 date=date if isinstance(date, str) else None,
                 promotion_level=metadata["promotion_level"],
-                best_chunk=BestChunk(each.headings, each.match.excerpt),
+                best_chunk=results.BestChunk(each.headings, each.match.excerpt),
             )
         )
-    return SemanticSearchResult(
+    return results.SemanticSearchResult(
         results=hits, total_matches=found.total, message=_counted(call, found.total, found.best, found.least)
     )
 
 
 @tool("W", idempotent=True)
-def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
+def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     """Read one file of the project again and take it in, changed or not."""
     active, project = _active(call)
     place = ask.find_file(project, path)
@@ -179,8 +126,8 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
         landed = mirror.index(call.ws, active, project, place.doc_id)
         call.pending(landed.pending)
         chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
-    shown = ask.shown_path(project.external if place.external else project.docs, place.doc_id)
-    return IndexDocumentResult(
+    shown = search.shown_path(project.external if place.external else project.docs, place.doc_id)
+    return results.IndexDocumentResult(
         status="indexed",
         path=shown,
         embedding_dimensions=model.embedding_dimensions,
@@ -191,40 +138,28 @@ def index_document(call: Call, *, path: Path) -> IndexDocumentResult:
 
 
 @tool("R")
-def list_doc_types(call: Call) -> ListDocTypesResult:
+def list_doc_types(call: Call) -> results.ListDocTypesResult:
     """List the types of the project's documents, their folders, and how many there are of each."""
     project = _project(call)
     types, total = external.count_documents(call.ws, call.standing().at, project)
-    return ListDocTypesResult(
-        doc_types=[
-            DocTypeEntry(
-                each.type.name,
-                each.type.description,
-                each.type.folder,
-                each.type.shown,
-                each.documents,
-                True if each.type.custom else UNSET,
-            )
-            for each in types
-        ],
-        message=f"{plural(len(types), 'type')}, {plural(total, 'document')}.",
+    return results.ListDocTypesResult(
+        doc_types=list(types), message=f"{plural(len(types), 'type')}, {plural(total, 'document')}."
     )
 
 
 @tool("R")
 def search_external_docs(
     call: Call, *, query: str, limit: Limit = None, min_relevance_score: Relevance = None
-) -> SearchExternalDocsResult:
+) -> results.SearchExternalDocsResult:
     """Find files of the project's other documentation nearest to a text."""
     active, project = _active(call)
     most = project.config.semantic_search.default_limit if limit is None else limit
     found = external.nearest(call.ws, active, project, query, use=Use.EXTERNAL, least=min_relevance_score, limit=most)
     call.stands(found.standing)
-    total = len(found.matches.found)
-    return SearchExternalDocsResult(
+    return results.SearchExternalDocsResult(
         results=[
-            ExternalHit(
-                ask.shown_path(project.external, each.document.doc_id),
+            results.ExternalHit(
+                each.path,
                 each.document.title,
                 summary(each.document, metadata_of(each.document)),
                 len(each.document.content),
@@ -232,22 +167,22 @@ def search_external_docs(
             )
             for each in found.documents
         ],
-        total_matches=total,
+        total_matches=found.total,
         external_docs_path=f"./{project.external}",
-        message=_counted(call, total, found.matches.best, found.matches.least),
+        message=_counted(call, found.total, found.best, found.least),
     )
 
 
 @tool("RN")
 def rag_query_external(
     call: Call, *, query: str, max_sources: Sources = None, min_relevance_score: Relevance = None
-) -> RagQueryExternalResult:
+) -> results.RagQueryExternalResult:
     """Answer a question from the project's other documentation, with citations."""
     active, project = _active(call)
     done = ask.ask_external(call.ws, active, project, query, sources=max_sources, least=min_relevance_score)
-    call.stands(done.standing)
+    call.stands(done.found.standing)
     _warn(call, done)
-    return RagQueryExternalResult(
+    return results.RagQueryExternalResult(
         answer=done.answer.text,
         sources=_sources(done),
         external_docs_path=f"./{project.external}",
@@ -265,7 +200,7 @@ def delete_documents(
     branch_name: Annotated[str | None, Given("left out: all local branches")] = None,
     path_hash: Annotated[str | None, Given("left out: any")] = None,
     dry_run: bool = False,
-) -> DeleteDocumentsResult:
+) -> results.DeleteDocumentsResult:
     """Delete everything that was taken in of a whole project, on one branch or on all; no
     files. Single documents of a collection: chroma_delete_documents. Of a library, or logs:
     delete_document.
@@ -282,7 +217,7 @@ def delete_documents(
         else ""
     )
     said = f"{plural(shown.documents, 'document')} of {project_name!r} on {plural(len(shown.branches), 'branch')}"
-    return DeleteDocumentsResult(
+    return results.DeleteDocumentsResult(
         status="preview" if dry_run else "deleted",
         deleted_count=shown.documents,
         deleted_chunks=shown.chunks,
@@ -297,7 +232,9 @@ def delete_documents(
 
 
 @tool("WF", idempotent=True)
-def update_promotion_level(call: Call, *, document_path: Path, promotion_level: Level) -> UpdatePromotionLevelResult:
+def update_promotion_level(
+    call: Call, *, document_path: Path, promotion_level: Level
+) -> results.UpdatePromotionLevelResult:
     """Say how much a document counts, in its file and in the index; the file is changed."""
     active, project = _active(call)
     place = ask.find_file(project, document_path)
@@ -310,7 +247,7 @@ def update_promotion_level(call: Call, *, document_path: Path, promotion_level: 
     done = promotion.promote(call.ws, active, project, place.doc_id, promotion_level)
     call.pending(done.pending)
     said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
-    return UpdatePromotionLevelResult(
+    return results.UpdatePromotionLevelResult(
         status="updated",
         document_path=place.doc_id,
         previous_level=done.previous,
@@ -351,9 +288,9 @@ def _project(call: Call) -> DocsProject:
     return _active(call)[1]
 
 
-def _sources(done: Answered) -> list[AnswerSource]:
+def _sources(done: Answered) -> list[results.AnswerSource]:
     return [
-        AnswerSource(
+        results.AnswerSource(
             path=each.path,
             title=each.document.title,
             char_count=len(each.document.content),
@@ -362,13 +299,13 @@ def _sources(done: Answered) -> list[AnswerSource]:
             excerpt=each.match.excerpt,
             included_as=each.included_as,
         )
-        for number, each in enumerate(done.sources, start=1)
+        for number, each in enumerate(done.found.documents, start=1)
     ]
 
 
 def _warn(call: Call, done: Answered) -> None:
     if done.answer.synthesis == "none":
-        _warn_below(call, done.best, done.least)
+        _warn_below(call, done.found.best, done.found.least)
     elif done.answer.failure:
         call.warn("LLM_ERROR", done.answer.failure)
     elif done.answer.synthesis == "extractive":
@@ -387,5 +324,5 @@ def _counted(call: Call, total: int, best: float | None, least: float) -> str:
 
 
 def _answer_sentence(done: Answered) -> str:
-    count = len(done.sources)
+    count = len(done.found.documents)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

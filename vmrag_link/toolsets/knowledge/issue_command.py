@@ -19,7 +19,7 @@ from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.toolsets.knowledge import issue_logs, listing, names, records, search
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
-from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogFields
+from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogFields, LogType
 from vmrag_link.toolsets.knowledge.search import IssueHits
 
 command = group(
@@ -44,7 +44,7 @@ def add(
     issue: str,
     text: str | None,
     file: Path | None,
-    log_type: str,
+    log_type: LogType,
     title: str,
     metadata: str,
 ) -> None:
@@ -72,7 +72,7 @@ def edit(
     log: str,
     text: str | None,
     file: Path | None,
-    log_type: str | None,
+    log_type: LogType | None,
     title: str | None,
     metadata: str | None,
 ) -> None:

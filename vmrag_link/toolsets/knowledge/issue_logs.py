@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.engines import logical
@@ -18,7 +20,7 @@ from vmrag_link.models import ISSUES, At, Document, Project, Record, canonical_j
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.toolsets.knowledge import rows
-from vmrag_link.toolsets.knowledge.records import LOG_TYPES, Updated, stated
+from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogType, NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
 
 NAMESPACE = uuid.UUID("4be0a7c1-43a6-5f0e-8d0a-5b6f0e6f2c19")
@@ -30,15 +32,18 @@ _MOST = 2**31 - 1
 """The largest number that every engine's column holds."""
 
 
+_TYPE = Meta(extra={"aliases": ("type",)})
+
+
 class NewLog(Record, frozen=True):
     """Without a title, the text's first heading or its beginning is one."""
 
-    project_id: str
-    issue_number: int
+    project_id: Annotated[str, Meta(extra={"aliases": ("project",)})]
+    issue_number: Annotated[int, Meta(ge=0, extra={"aliases": ("issue",)})]
     content: str
     title: str = ""
-    log_type: str = "implementation"
-    metadata: Mapping[str, Any] = {}
+    log_type: Annotated[LogType, _TYPE] = "implementation"
+    metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"author": "Ada", "tags": ["cache"]}')] = {}
 
 
 class LogChange(Record, frozen=True):
@@ -46,8 +51,8 @@ class LogChange(Record, frozen=True):
 
     content: str | None = None
     title: str | None = None
-    log_type: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    log_type: Annotated[LogType | None, _TYPE] = None
+    metadata: NewMetadata = None
 
 
 def add(ws: Workspace, new: NewLog) -> Landed[Document]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from vmrag_link.engines import logical
 from vmrag_link.errors import UsageInvalid
@@ -12,19 +14,22 @@ from vmrag_link.models import KNOWLEDGE, At, Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.toolsets.knowledge import rows
-from vmrag_link.toolsets.knowledge.records import Updated, stated
+from vmrag_link.toolsets.knowledge.records import NewMetadata, Updated, stated
 from vmrag_link.workspace import Workspace
 
 TABLE: Final = "knowledge_docs"
 
 
+_TOOL = Meta(extra={"aliases": ("tool",)})
+
+
 class NewDoc(Record, frozen=True):
-    tool_name: str
+    tool_name: Annotated[str, _TOOL]
     title: str
     content: str
-    category: str
+    category: Annotated[str, Meta(description="e.g. api, framework, tooling")]
     tool_version: str = ""
-    metadata: Mapping[str, Any] = {}
+    metadata: Annotated[Mapping[str, Any], Meta(description='e.g. {"source_url": "https://…", "tags": ["cli"]}')] = {}
 
 
 class DocChange(Record, frozen=True):
@@ -35,9 +40,9 @@ class DocChange(Record, frozen=True):
     content: str | None = None
     title: str | None = None
     category: str | None = None
-    tool_name: str | None = None
+    tool_name: Annotated[str | None, _TOOL] = None
     tool_version: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: NewMetadata = None
 
 
 def add(ws: Workspace, new: NewDoc) -> Landed[Document]:

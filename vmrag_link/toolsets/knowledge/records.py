@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta
 
 from vmrag_link.engines.logical import METADATA_KEYS
 from vmrag_link.models import Document, Record, metadata_of
@@ -10,6 +13,8 @@ from vmrag_link.ops.documents.writing import Landed
 
 LogType = Literal["investigation", "implementation", "resolution", "postmortem"]
 LOG_TYPES: tuple[str, ...] = get_args(LogType)
+
+NewMetadata = Annotated[Mapping[str, Any] | None, Meta(description="replaces what was given")]
 
 EXCERPT = 200
 """Characters of a text in a list."""
@@ -51,6 +56,8 @@ class UpdatedLog(LogFields, frozen=True):
 
 
 class AddedLog(Record, frozen=True):
+    """`log_id` is the same on every branch that adds this log."""
+
     log_id: str
     content_hash: str
     collection: str

@@ -56,22 +56,24 @@ class ToolUse(Record, frozen=True):
 
 
 class ChatRequest(Record, frozen=True):
-    """What is empty or None is derived from the texts. `involved_entities`: with commas."""
+    """What is empty or None is derived from the texts."""
 
     prompt_summary: str
     response_summary: str
     raw_prompt: str = ""
     raw_response: str = ""
-    tool_usage: Sequence[ToolUse] = ()
-    file_changes: Sequence[FileChange] = ()
-    involved_entities: str = ""
+    tool_usage: Annotated[Sequence[ToolUse], Meta(description="of {name, args}")] = ()
+    file_changes: Annotated[
+        Sequence[FileChange], Meta(description="of {file_path, before_content, after_content}")
+    ] = ()
+    involved_entities: Annotated[str, Meta(description="with commas between")] = ""
     session_id: str = ""
     collection_name: str = collections.CHATS
     modification_type: str = ""
-    confidence_score: float | None = None
+    confidence_score: Annotated[float | None, Meta(ge=0, le=1)] = None
     code_context: Mapping[str, Any] | None = None
     diff_summary: str = ""
-    tool_sequence: str = ""
+    tool_sequence: Annotated[str, Meta(description="a→b")] = ""
     related_code_chunks: Sequence[str] = ()
 
 
@@ -85,8 +87,8 @@ class ChatLinks(Record, frozen=True):
 
 class ChatReport(Record, frozen=True):
     chat_id: str
-    session_id: str
     bidirectional_links: ChatLinks
+    session_id: str
 
 
 def read_list(ws: Workspace, file: NamedFile, kind: type[R]) -> list[R]:
@@ -140,7 +142,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
             source_key=_raw(request) if _stores_raw(ws) else "",
         )
         puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
-        return Planned(collections.prepared(store, puts), ChatReport(chat_id, session, links))
+        return Planned(collections.prepared(store, puts), ChatReport(chat_id, links, session))
 
     return writing.write(store, plan, "write down a chat")
 

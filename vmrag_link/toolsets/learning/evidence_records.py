@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.ops.system import collections, stores
 from vmrag_link.ops.system.collections import EVIDENCE, TEST_RESULTS, entry
-from vmrag_link.workspace import DocumentStore
+from vmrag_link.workspace import DocumentStore, Workspace
+
+R = TypeVar("R")
 
 FIXED = 0.7
 """A test that failed, or was in error, and passes."""
@@ -42,6 +47,9 @@ REGRESSION = 0.7
 
 THRESHOLD = 0.7
 """What is enough, where nobody says."""
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Names = Annotated[Sequence[str], msgspec.Meta(description="or one text with commas")]
 
 
 def combined_score(weights: Iterable[float], regressions: int) -> float:
@@ -123,6 +131,22 @@ def record(collection: str, doc_id: str, text: str, kind: str, found: Evidence, 
         text,
         {"evidence_type": kind, "score": found.score, "timestamp": clock.now(), **msgspec.to_builtins(found), **more},
     )
+
+
+def write_down(ws: Workspace, name: str, rows: Callable[[str], list[Document]], report: R, purpose: str) -> Landed[R]:
+    """Store the rows that `rows` makes for the collection of this name, which is made if it is not
+    there.
+
+    Raises as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    """
+    store = stores.for_tools(ws, name)
+
+    def plan(at: At) -> Planned[R]:
+        collection, new = collections.find_or_new(store, at, name)
+        put = collections.Put(collection, new, rows(collection.name))
+        return Planned(collections.prepared(store, [put]), report)
+
+    return writing.write(store, plan, purpose)
 
 
 def look_up(store: DocumentStore, at: At, ids: Sequence[str]) -> dict[str, Evidence]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from vmrag_link import clock
 from vmrag_link.errors import DocumentMissing, ValidationMissing, ValidationTooLow
@@ -21,21 +23,19 @@ CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
 
 
 class PromotionRequest(Record, frozen=True):
-    """`code_ref`: `path:commit:line`. `tags`: names, or lists of them with commas between."""
-
     description: str
     pattern: str = ""
-    code_ref: str = ""
-    tags: Sequence[str] = ()
-    confidence: float = 0.5
+    code_ref: Annotated[str, Meta(description="path:commit:line")] = ""
+    tags: evidence.Names = ()
+    confidence: evidence.Share = 0.5
     source_chat_id: str = ""
     collection_name: str = LEARNINGS
     chat_collection_name: str = collections.CHATS
     include_chat_context: bool = False
     require_validation: bool = False
     validation_evidence_id: str = ""
-    validation_score: float | None = None
-    validation_threshold: float = evidence.THRESHOLD
+    validation_score: Annotated[float | None, Meta(ge=0, le=1)] = None
+    validation_threshold: evidence.Share = evidence.THRESHOLD
 
 
 class Validation(Record, frozen=True):
@@ -48,6 +48,8 @@ class Validation(Record, frozen=True):
 
 
 class PromotionReport(Record, frozen=True):
+    """`validation`: None where nothing was validated."""
+
     learning_id: str
     collection_name: str
     validation: Validation | None

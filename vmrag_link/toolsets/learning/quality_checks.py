@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import At, Record
+from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.system import collections
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_output as quality
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
@@ -48,8 +47,8 @@ class QualityReport(Record, frozen=True):
 def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityReport]:
     """Store a check, whether anything got better or not.
 
-    Raises `UsageInvalid` for what is no output of the tool, as `files.read`,
-    `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    Raises `UsageInvalid` for what is no output of the tool, as `files.read` and
+    `evidence_records.write_down`.
     """
     tool = request.tool.strip().lower()
     metric: Metric = "coverage" if tool == COVERAGE else request.metric_type
@@ -86,14 +85,10 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
         "improvement_percent": better,
     }
 
-    store = stores.for_tools(ws, request.collection_name)
+    def rows(collection: str) -> list[Document]:
+        return [evidence.record(collection, doc_id, _report_text(report), TYPE, found, **numbers)]
 
-    def plan(at: At) -> Planned[QualityReport]:
-        collection, new = collections.find_or_new(store, at, request.collection_name)
-        row = evidence.record(collection.name, doc_id, _report_text(report), TYPE, found, **numbers)
-        return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
-
-    return writing.write(store, plan, "write down a quality check")
+    return evidence.write_down(ws, request.collection_name, rows, report, "write down a quality check")
 
 
 def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:

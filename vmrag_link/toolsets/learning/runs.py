@@ -6,12 +6,11 @@ import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.git import history, plumbing
-from vmrag_link.models import At, Document, Record
+from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
-from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.system import collections
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import junit
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
@@ -46,7 +45,7 @@ class StoredTransition(Record, frozen=True):
 
 
 class RunReport(Record, frozen=True):
-    """`evidence_id`: of the run, with all of its transitions and regressions."""
+    """`evidence_id` is `run_id`: the run, with all of its transitions and regressions."""
 
     run_id: str
     tests: RunCounts
@@ -60,8 +59,8 @@ class RunReport(Record, frozen=True):
 def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     """Store a run, and each test that failed before and passes now.
 
-    Raises `UsageInvalid` for what is no JUnit XML, as `files.read`, `collections.find_or_new`,
-    `collections.prepared`, `writing.write`.
+    Raises `UsageInvalid` for what is no JUnit XML, as `files.read` and
+    `evidence_records.write_down`.
     """
     after = _parsed(ws, request.xml, "xml_path")
     before = _parsed(ws, request.before, "before_xml") if request.before else {}
@@ -88,15 +87,11 @@ def log_test_results(ws: Workspace, request: RunRequest) -> Landed[RunReport]:
     if changed := _changed(ws, request):
         more["changed_files"] = changed
 
-    store = stores.for_tools(ws, request.collection_name)
+    def rows(collection: str) -> list[Document]:
+        fixed = [_transition(collection, run_id, each, item) for each, item in zip(stored, items, strict=True)]
+        return [*fixed, evidence.record(collection, run_id, _run_text(counts, compared), RUN, whole, **more)]
 
-    def plan(at: At) -> Planned[RunReport]:
-        collection, new = collections.find_or_new(store, at, request.collection_name)
-        rows = [_transition(collection.name, run_id, each, item) for each, item in zip(stored, items, strict=True)]
-        rows.append(evidence.record(collection.name, run_id, _run_text(counts, compared), RUN, whole, **more))
-        return Planned(collections.prepared(store, [collections.Put(collection, new, rows)]), report)
-
-    return writing.write(store, plan, "write down test results")
+    return evidence.write_down(ws, request.collection_name, rows, report, "write down test results")
 
 
 def _transition(collection: str, run_id: str, each: StoredTransition, item: EvidenceItem) -> Document:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-from vmrag_link.models import At, Record
-from vmrag_link.ops.documents import writing
-from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.system import collections
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.names import file_name, split
@@ -30,18 +28,18 @@ _FRAMES = re.compile(
 
 
 class ErrorRequest(Record, frozen=True):
-    """`affected_files`: names, or lists of them with commas between."""
-
     error_type: str
     error_message: str
     stacktrace: str = ""
-    affected_files: Sequence[str] = ()
+    affected_files: evidence.Names = ()
     resolution: str = ""
     resolution_verified: bool = False
     collection_name: str = collections.EVIDENCE
 
 
 class ErrorReport(Record, frozen=True):
+    """`error_id` is `evidence_id`. `affected_files`: as given, else those of the stack trace."""
+
     evidence_id: str
     error_id: str
     evidence_type: str
@@ -52,7 +50,7 @@ class ErrorReport(Record, frozen=True):
 def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     """Store an error.
 
-    Raises as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    Raises as `evidence_records.write_down`.
     """
     doc_id = evidence.new_id()
     weight = evidence.resolution_weight(request.resolution, verified=request.resolution_verified)
@@ -61,12 +59,9 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
     files = split(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 
-    store = stores.for_tools(ws, request.collection_name)
-
-    def plan(at: At) -> Planned[ErrorReport]:
-        collection, new = collections.find_or_new(store, at, request.collection_name)
+    def rows(collection: str) -> list[Document]:
         row = evidence.record(
-            collection.name,
+            collection,
             doc_id,
             text,
             TYPE,
@@ -78,10 +73,10 @@ def log_error(ws: Workspace, request: ErrorRequest) -> Landed[ErrorReport]:
             resolution=request.resolution,
             resolution_verified=request.resolution_verified,
         )
-        write = collections.prepared(store, [collections.Put(collection, new, [row])])
-        return Planned(write, ErrorReport(doc_id, doc_id, TYPE, found.score, files))
+        return [row]
 
-    return writing.write(store, plan, "write down an error")
+    report = ErrorReport(doc_id, doc_id, TYPE, found.score, files)
+    return evidence.write_down(ws, request.collection_name, rows, report, "write down an error")
 
 
 def files_of(stacktrace: str, top: Path) -> list[str]:

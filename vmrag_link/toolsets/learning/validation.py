@@ -80,6 +80,8 @@ class EvidenceCounts(Record, frozen=True):
 
 
 class ValidationReport(Record, frozen=True):
+    """`output_file`: the absolute path; None for none."""
+
     score: float
     threshold: float
     meets_threshold: bool

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from vmrag_link import clock
 from vmrag_link.conversion.converter import Converted, Converter
 from vmrag_link.conversion.limits import limits_of
@@ -177,18 +179,14 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
     kept = origin.given_metadata(before) if given is None else given
     own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
     made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
-    return Document(
-        collection=before.collection,
-        doc_id=before.doc_id,
+    return msgspec.structs.replace(
+        before,
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
         metadata=canonical_json(origin.with_origin({**own, **kept}, made_of)),
-        source=before.source,
-        source_key=before.source_key,
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
-        created_at=before.created_at,
         updated_at=clock.now(),
     )
 

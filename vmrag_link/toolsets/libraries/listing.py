@@ -37,11 +37,11 @@ class ListedDocument(Record, frozen=True):
 
 
 class DocumentList(Record, frozen=True):
-    """A page; `total` counts all."""
+    """A page of `count` documents; `total` counts all."""
 
     documents: list[ListedDocument]
+    count: int
     total: int
-    standing: Standing
 
 
 class LibrarySize(Record, frozen=True):
@@ -52,17 +52,18 @@ class LibrarySize(Record, frozen=True):
 
 class LibraryList(Record, frozen=True):
     libraries: list[LibrarySize]
-    standing: Standing
 
 
-def documents(ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None) -> DocumentList:
+def documents(
+    ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None
+) -> tuple[DocumentList, Standing]:
     """The documents of one library or of all, newest first; none of one that is not there.
 
     `table`: those of all collections of this table instead. Raises `TableMissing`.
     """
     only = None if table is None else require(table)
 
-    def look(at: At, chunks: Chunks, here: Standing) -> DocumentList:
+    def look(at: At, chunks: Chunks) -> DocumentList:
         names = [
             each.name
             for each in ws.engine.collections(at)
@@ -77,15 +78,15 @@ def documents(ws: Workspace, name: str | None, *, limit: int, offset: int, table
         page = [key for _, key in found[offset : offset + limit]]
         rows = (ws.engine.document(at, *key) for key in page)
         listed = [_listed(ws, each, chunks.get(each.key, 0)) for each in rows if each]
-        return DocumentList(listed, len(found), here)
+        return DocumentList(listed, len(listed), len(found))
 
     return _reading(ws, look)
 
 
-def libraries(ws: Workspace) -> LibraryList:
+def libraries(ws: Workspace) -> tuple[LibraryList, Standing]:
     """All libraries by name."""
 
-    def look(at: At, chunks: Chunks, here: Standing) -> LibraryList:
+    def look(at: At, chunks: Chunks) -> LibraryList:
         sizes = [
             LibrarySize(
                 each.name,
@@ -94,27 +95,27 @@ def libraries(ws: Workspace) -> LibraryList:
             )
             for each in library.libraries(ws, at)
         ]
-        return LibraryList(sizes, here)
+        return LibraryList(sizes)
 
     return _reading(ws, look)
 
 
-def _reading(ws: Workspace, look: Callable[[At, Chunks, Standing], T]) -> T:
+def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
     """What `look` returns of the documents and of the index that holds them.
 
     If the index cannot be brought there, because a model is missing, of what it holds now.
     """
     try:
         return read_consistently(
-            ws, lambda: ws.reader.read(lambda view: look(view.at, chunk_counts(view.folder), viewed(ws, view)))
+            ws, lambda: ws.reader.read(lambda view: (look(view.at, chunk_counts(view.folder)), viewed(ws, view)))
         )
     except (EmbeddingError, IndexExtraMissing):
         return read_consistently(ws, lambda: _without_index(ws, look), index=False)
 
 
-def _without_index(ws: Workspace, look: Callable[[At, Chunks, Standing], T]) -> T:
+def _without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
     here = standing(ws)
-    return look(here.at, held_now(ws, ws.reader.moment()).chunks, here)
+    return look(here.at, held_now(ws, ws.reader.moment()).chunks), here
 
 
 def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:

@@ -153,13 +153,14 @@ class LibraryPassage(Record, frozen=True):
 
 
 class LibraryPassages(Record, frozen=True):
-    passages: list[LibraryPassage]
-    standing: Standing
+    """Best first."""
+
+    results: list[LibraryPassage]
 
 
 def search(
     ws: Workspace, text: str, *, k: int, name: str | None = None, where: Mapping[str, Any] | None = None
-) -> LibraryPassages:
+) -> tuple[LibraryPassages, Standing]:
     """The best passages of one library or of all; none where there is no such library.
 
     `where`: values that must all be equal (`search_filter`). Raises `UsageInvalid` for a query
@@ -168,7 +169,7 @@ def search(
     require_query(text)
     wanted = parse(where or {})
 
-    def look(searcher: Searcher, view: View) -> LibraryPassages:
+    def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, Standing]:
         there = library.libraries(ws, view.at)
         libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
         narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
@@ -181,7 +182,7 @@ def search(
             for hit in hits
             if (row := rows[hit.collection, hit.doc_id])
         ]
-        return LibraryPassages(found, viewed(ws, view))
+        return LibraryPassages(found), viewed(ws, view)
 
     return searching(ws, look, files=False)
 

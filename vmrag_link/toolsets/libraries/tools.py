@@ -18,14 +18,14 @@ from vmrag_link.toolsets.libraries import library, listing, pages
 from vmrag_link.toolsets.libraries import library as libraries
 from vmrag_link.toolsets.libraries import search as searching
 from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest
-from vmrag_link.toolsets.libraries.listing import LibrarySize, ListedDocument
+from vmrag_link.toolsets.libraries.listing import DocumentList, LibraryList
 from vmrag_link.toolsets.libraries.pages import Admit
-from vmrag_link.toolsets.libraries.search import LibraryPassage
+from vmrag_link.toolsets.libraries.search import LibraryPassages
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
 from vmrag_link.workspace import Workspace
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results import ToolResult
+from vmrag_mcp.results import ToolAnswer, ToolResult
 from vmrag_mcp.session import Call
 
 
@@ -80,26 +80,6 @@ class IngestResult(ToolResult, frozen=True):
     source: str
     library: str
     chunk_count: int
-
-
-class SearchResult(ToolResult, frozen=True):
-    """Best first."""
-
-    results: list[LibraryPassage]
-
-
-class ListDocumentsResult(ToolResult, frozen=True):
-    """`count`: of this page; `total`: of all."""
-
-    documents: list[ListedDocument]
-    count: int
-    total: int
-
-
-class ListLibrariesResult(ToolResult, frozen=True):
-    """By name."""
-
-    libraries: list[LibrarySize]
 
 
 Metadata = Annotated[dict[str, Any] | None, Given('e.g. {"team": "core"}; left out: what was given before stays')]
@@ -175,13 +155,13 @@ def search(
     top_k: Annotated[int, Given(low=1, high=100)] = 5,
     library: Annotated[str | None, Given("left out: all")] = None,
     where: Annotated[dict[str, Any] | None, Given('equal values, e.g. {"file_type": "pdf"}', wire="filter")] = None,
-) -> SearchResult:
+) -> ToolAnswer[LibraryPassages]:
     """Search libraries by meaning and by words: the best passages of files and pages that were
     taken in.
     """
-    found = searching.search(call.ws, query, k=top_k, name=library, where=where)
-    call.stands(found.standing)
-    return SearchResult(results=found.passages, message=f"{plural(len(found.passages), 'passage')}.")
+    found, here = searching.search(call.ws, query, k=top_k, name=library, where=where)
+    call.stands(here)
+    return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
 
 
 @tool("R")
@@ -192,19 +172,16 @@ def list_documents(
     limit: Annotated[int, Given(low=1, high=1000)] = 20,
     offset: Annotated[int, Given(low=0)] = 0,
     table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
-) -> ListDocumentsResult:
+) -> ToolAnswer[DocumentList]:
     """List what libraries hold, the newest first."""
-    found = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
-    call.stands(found.standing)
-    count = len(found.documents)
-    return ListDocumentsResult(
-        documents=found.documents, count=count, total=found.total, message=f"{count} of {found.total} documents."
-    )
+    found, here = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
+    call.stands(here)
+    return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
 
 
 @tool("R")
-def list_libraries(call: Call) -> ListLibrariesResult:
+def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
     """List the libraries, with their numbers of documents and chunks."""
-    found = listing.libraries(call.ws)
-    call.stands(found.standing)
-    return ListLibrariesResult(libraries=found.libraries, message=f"{plural(len(found.libraries), 'library')}.")
+    found, here = listing.libraries(call.ws)
+    call.stands(here)
+    return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")

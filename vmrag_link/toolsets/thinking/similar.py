@@ -37,60 +37,61 @@ SUMMARY = 300
 """Characters of a session's summary."""
 
 
-class SimilarThought(Record, frozen=True):
+class SimilarThought(Thought, frozen=True):
     """`similarity`: 0 to 1."""
 
-    thought: Thought
     similarity: float
 
 
 class SimilarThoughts(Record, frozen=True):
-    """`best`: the highest similarity of any thought that was asked, None if there is none."""
+    """`best_similarity`: of any thought that was asked, similar enough or not; None: of none."""
 
-    found: list[SimilarThought]
-    threshold: float
-    best: float | None
-    standing: Standing
+    similar_thoughts: list[SimilarThought]
+    total_found: int
+    threshold_used: float
+    best_similarity: float | None
 
 
 class SimilarSession(Record, frozen=True):
-    """`summary`: how its trunk begins and ends. `thoughts` counts those of branches, too."""
+    """`summary`: how its trunk begins and ends. `thought_count`: with those of branches."""
 
-    session: str
+    session_id: str
     summary: str
-    similarity: float
-    thoughts: int
+    similarity_score: float
+    thought_count: int
 
 
 class SimilarSessions(Record, frozen=True):
     """As `SimilarThoughts`."""
 
-    found: list[SimilarSession]
-    threshold: float
-    best: float | None
-    standing: Standing
+    similar_sessions: list[SimilarSession]
+    total_found: int
+    threshold_used: float
+    best_similarity: float | None
 
 
 class SessionThoughts(Record, frozen=True):
-    thoughts: list[Thought]
-    standing: Standing
+    session_id: str
+    session_thoughts: list[Thought]
+    total_thoughts_in_session: int
 
 
-def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> SessionThoughts:
+def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, Standing]:
     """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
     store = stores.for_tools(ws)
 
-    def read() -> SessionThoughts:
+    def read() -> tuple[SessionThoughts, Standing]:
         here = standing(store)
         found = think.of_sessions(store, here.at, [session])
-        return SessionThoughts([each for each in found if branches or not each.place.branch_id], here)
+        shown = [each for each in found if branches or not each.place.branch_id]
+        return SessionThoughts(session, shown, len(shown)), here
 
     return read_consistently(store, read, index=False)
 
 
 def similar_thoughts(
     ws: Workspace, text: str, *, k: int, threshold: float | None = None, session: str = "", branches: bool = True
-) -> SimilarThoughts:
+) -> tuple[SimilarThoughts, Standing]:
     """The thoughts nearest to a text, of one session or of all, that are similar enough.
 
     Without `branches` those of the trunk alone. Raises as `Searcher.nearest`.
@@ -100,18 +101,19 @@ def similar_thoughts(
     where += [] if branches else [{"branch_id": ""}]
     store = stores.for_tools(ws)
 
-    def look(searcher: Searcher, view: View) -> SimilarThoughts:
+    def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, Standing]:
         least = _threshold(ws, searcher, threshold)
         if searcher.collection(THOUGHTS) is None:
-            return SimilarThoughts([], least, None, viewed(store, view))
+            return SimilarThoughts([], 0, least, None), viewed(store, view)
         asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
         scored = [
-            SimilarThought(thought, similarity(near.cosine))
+            SimilarThought(thought.id, thought.content, thought.place, similarity(near.cosine))
             for near in searcher.nearest(asked, per_document=1)
             if (thought := _thought(store, view, near))
         ]
         best = scored[0].similarity if scored else None
-        return SimilarThoughts([each for each in scored if each.similarity >= least], least, best, viewed(store, view))
+        found = [each for each in scored if each.similarity >= least]
+        return SimilarThoughts(found, len(found), least, best), viewed(store, view)
 
     return searching(store, look, files=False)
 
@@ -124,21 +126,23 @@ def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
     return think.thought_of(document) if document else None
 
 
-def similar_sessions(ws: Workspace, text: str, *, k: int, threshold: float | None = None) -> SimilarSessions:
+def similar_sessions(
+    ws: Workspace, text: str, *, k: int, threshold: float | None = None
+) -> tuple[SimilarSessions, Standing]:
     """The sessions nearest to a text that are similar enough.
 
     A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
     """
     store = stores.for_tools(ws)
 
-    def look(searcher: Searcher, view: View) -> SimilarSessions:
+    def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, Standing]:
         least = _threshold(ws, searcher, threshold)
         near = searcher.nearest_groups(THOUGHTS, text, _session_of)
         best = next(iter(near.values()), None)
         found = [name for name, nearness in near.items() if nearness >= least][:k]
         held = think.of_sessions(store, view.at, found)
         rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
-        return SimilarSessions(rows, least, best, viewed(store, view))
+        return SimilarSessions(rows, len(rows), least, best), viewed(store, view)
 
     return searching(store, look, files=False)
 

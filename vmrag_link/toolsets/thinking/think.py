@@ -24,12 +24,16 @@ from vmrag_link.workspace import DocumentStore, Workspace
 CUSTOM = "custom:"
 """How keys begin that the client adds to a thought's metadata."""
 
+SHOWN, SHOWN_CHARACTERS = 5, 300
+"""How many of the previous thoughts are shown, and how much of each."""
+
 _Number = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ThoughtPlace(Record, frozen=True):
     """What a thought's metadata holds, under these names. `branch_id` is empty on the trunk;
     `branch_from_thought` is the trunk's thought at which the branch begins, 0 if none is known.
+    `custom_data`: what the client added, which is stored by keys that begin with `CUSTOM`.
     """
 
     session_id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -39,6 +43,7 @@ class ThoughtPlace(Record, frozen=True):
     branch_id: str = ""
     branch_from_thought: Annotated[int, msgspec.Meta(ge=0)] = 0
     timestamp: str = ""
+    custom_data: Mapping[str, Any] = {}
 
     @property
     def order(self) -> tuple[str, int]:
@@ -46,13 +51,10 @@ class ThoughtPlace(Record, frozen=True):
         return (self.branch_id, self.thought_number)
 
 
-class Thought(Record, frozen=True):
-    """`custom`: what the client added to it."""
-
+class Thought(Record, frozen=True, rename={"place": "metadata"}):
     id: str
-    place: ThoughtPlace
     content: str
-    custom: dict[str, Any]
+    place: ThoughtPlace
 
 
 def thought_id(session: str, number: int, branch: str) -> str:
@@ -60,20 +62,21 @@ def thought_id(session: str, number: int, branch: str) -> str:
     return f"{plain}_branch_{branch}" if branch else plain
 
 
-def metadata(place: ThoughtPlace, custom: Mapping[str, Any]) -> dict[str, Any]:
-    return msgspec.structs.asdict(place) | {f"{CUSTOM}{key}": value for key, value in custom.items()}
+def metadata(place: ThoughtPlace) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(place)
+    return fields | {f"{CUSTOM}{key}": value for key, value in fields.pop("custom_data").items()}
 
 
 def parse(doc_id: str, content: str, metadata: Mapping[str, Any]) -> Thought | None:
     """None for a document that is no thought: any tool may add some."""
+    custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
     try:
-        place = msgspec.convert(metadata, type=ThoughtPlace)
+        place = msgspec.convert({**metadata, "custom_data": custom}, type=ThoughtPlace)
     except msgspec.ValidationError:
         return None
     if doc_id != thought_id(place.session_id, place.thought_number, place.branch_id):
         return None
-    custom = {key.removeprefix(CUSTOM): value for key, value in metadata.items() if key.startswith(CUSTOM)}
-    return Thought(doc_id, place, content, custom)
+    return Thought(doc_id, content, place)
 
 
 def thought_of(document: Document) -> Thought | None:
@@ -98,37 +101,54 @@ def _prefix(session: str) -> str:
 
 
 class NewThought(Record, frozen=True):
-    """`session` empty: a new one. `branch_from` 0: on the trunk, or further on the branch."""
-
-    text: str
-    number: int
-    total: int
-    session: str = ""
-    branch_from: int = 0
-    branch: str = ""
-    next_needed: bool = False
-    custom: Mapping[str, Any] = {}
-
-
-class Thinking(Record, frozen=True):
-    """The thought that is stored now, and those that lead to it. `replaced`: it took a place that
-    another one had.
+    """`session_id` empty: a new one. `branch_from_thought` 0: on the trunk, or further on the
+    branch.
     """
 
-    thought: Thought
-    previous: list[Thought]
+    thought: str
+    thought_number: _Number
+    total_thoughts: Annotated[int, msgspec.Meta(description="an estimate", ge=1)]
+    session_id: Annotated[str, msgspec.Meta(description="left out: a new session")] = ""
+    branch_from_thought: Annotated[int, msgspec.Meta(description="where a branch begins", ge=0)] = 0
+    branch_id: str = ""
+    next_thought_needed: bool = False
+    custom_data: Mapping[str, Any] = {}
+
+
+class PreviousThought(Record, frozen=True):
+    """`content`: its first 300 characters."""
+
+    id: str
+    thought_number: int
+    branch_id: str
+    content: str
+
+
+class ThoughtReport(Record, frozen=True):
+    """The thought that is stored now. `previous_thoughts`: the last five of those that lead to it,
+    `previous_thoughts_count` of which there are. `replaced`: it took the place of an earlier one.
+    """
+
+    session_id: str
+    thought_id: str
+    thought_number: int
+    total_thoughts: int
+    branch_id: str
+    next_thought_needed: bool
+    previous_thoughts_count: int
+    previous_thoughts: list[PreviousThought]
     replaced: bool
 
 
-def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
+def think(ws: Workspace, new: NewThought) -> Landed[ThoughtReport]:
     """Store a thought. The same one again changes nothing; another one replaces it.
 
     Raises `UsageInvalid` for a place that cannot be, `JsonInvalid` for what cannot be stored of
     `custom`, `Embedding` errors, and as `writing.write`.
     """
-    session = new.session or str(uuid.uuid4())
-    branch = new.branch or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from else "")
-    doc_id = thought_id(session, new.number, branch)
+    session = new.session_id or str(uuid.uuid4())
+    branch = new.branch_id or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from_thought else "")
+    doc_id = thought_id(session, new.thought_number, branch)
     if why := id_problem(doc_id):
         raise UsageInvalid(
             f"The thought's id {doc_id[:80]!r} {why}.",
@@ -138,31 +158,50 @@ def think(ws: Workspace, new: NewThought) -> Landed[Thinking]:
 
     store = stores.for_tools(ws)
 
-    def plan(at: At) -> Planned[Thinking]:
+    def plan(at: At) -> Planned[ThoughtReport]:
         collection, made = collections.find_or_new(store, at, collections.THOUGHTS)
         session_thoughts = [] if made else of_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
-            thought_number=new.number,
-            total_thoughts=new.total,
-            next_thought_needed=new.next_needed,
+            thought_number=new.thought_number,
+            total_thoughts=new.total_thoughts,
+            next_thought_needed=new.next_thought_needed,
             branch_id=branch,
             branch_from_thought=_branch_from(session_thoughts, new, branch),
             timestamp=clock.now(),
+            custom_data=dict(new.custom_data),
         )
         before = None if made else store.engine.document(at, collection.name, doc_id)
-        row = entry(collection.name, doc_id, new.text, metadata(place, new.custom), before=before)
+        row = entry(collection.name, doc_id, new.thought, metadata(place), before=before)
         was = thought_of(before) if before else None
         if was and (was.place.session_id, was.place.branch_id) != (session, branch):
             raise _place_taken(doc_id, was)
-        thought = Thought(doc_id, place, new.text, dict(new.custom))
+        thought = Thought(doc_id, new.thought, place)
         previous = _previous(session_thoughts, place)
-        if before and was and content_hash(new.text) == before.content_hash and _same(was, thought):
-            return Planned(None, Thinking(was, previous, replaced=True))
+        if before and was and content_hash(new.thought) == before.content_hash and _same(was, thought):
+            return Planned(None, _report(was, previous, replaced=True))
         write = collections.prepared(store, [collections.Put(collection, made, [row])])
-        return Planned(write, Thinking(thought, previous, replaced=before is not None))
+        return Planned(write, _report(thought, previous, replaced=before is not None))
 
     return writing.write(store, plan, "write down a thought")
+
+
+def _report(thought: Thought, previous: Sequence[Thought], *, replaced: bool) -> ThoughtReport:
+    place = thought.place
+    return ThoughtReport(
+        session_id=place.session_id,
+        thought_id=thought.id,
+        thought_number=place.thought_number,
+        total_thoughts=place.total_thoughts,
+        branch_id=place.branch_id,
+        next_thought_needed=place.next_thought_needed,
+        previous_thoughts_count=len(previous),
+        previous_thoughts=[
+            PreviousThought(each.id, each.place.thought_number, each.place.branch_id, each.content[:SHOWN_CHARACTERS])
+            for each in previous[-SHOWN:]
+        ],
+        replaced=replaced,
+    )
 
 
 def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> int:
@@ -171,22 +210,22 @@ def _branch_from(session: Sequence[Thought], new: NewThought, branch: str) -> in
         return 0
     others = [each.place for each in session if each.place.branch_id == branch]
     known = next((each.branch_from_thought for each in others if each.branch_from_thought), 0)
-    if new.branch_from and known not in (0, new.branch_from):
+    if new.branch_from_thought and known not in (0, new.branch_from_thought):
         raise UsageInvalid(
-            f"Branch {branch!r} begins at thought {known}, not at {new.branch_from}.",
+            f"Branch {branch!r} begins at thought {known}, not at {new.branch_from_thought}.",
             hint="Leave branch_from_thought out, or take another branch_id.",
             parameter="branch_from_thought",
-            value=new.branch_from,
+            value=new.branch_from_thought,
         )
     trunk = {each.place.thought_number for each in session if not each.place.branch_id}
-    if new.branch_from and new.branch_from not in trunk:
+    if new.branch_from_thought and new.branch_from_thought not in trunk:
         raise UsageInvalid(
-            f"There is no thought {new.branch_from} in the session from which a branch could begin.",
+            f"There is no thought {new.branch_from_thought} in the session from which a branch could begin.",
             hint="Write that thought down first; chroma_get_session_summary shows those that are there.",
             parameter="branch_from_thought",
-            value=new.branch_from,
+            value=new.branch_from_thought,
         )
-    return new.branch_from or known
+    return new.branch_from_thought or known
 
 
 def _previous(session: Sequence[Thought], place: ThoughtPlace) -> list[Thought]:
