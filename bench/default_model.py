@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import importlib.util
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,12 @@ def main() -> None:
         static.TABLE: table(verified(folder / WEIGHTS, WEIGHTS_SHA256)),
         static.TOKENIZER: tokenizer(verified(folder / TOKENIZER, TOKENIZER_SHA256)),
     }
-    stated = {static.TABLE: static.TABLE_SHA256, static.TOKENIZER: static.TOKENIZER_SHA256}
+    made[static.GROUPS] = groups(made[static.TOKENIZER])
+    stated = {
+        static.TABLE: static.TABLE_SHA256,
+        static.TOKENIZER: static.TOKENIZER_SHA256,
+        static.GROUPS: static.GROUPS_SHA256,
+    }
     wrong = []
     for name, content in made.items():
         path, found = static.FOLDER / name, hashlib.sha256(content).hexdigest()
@@ -96,6 +102,29 @@ def tokenizer(content: bytes) -> bytes:
     """What cuts a text into tokens, without what makes texts of tokens."""
     made = json.loads(content) | dict.fromkeys(UNUSED)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def groups(tokenizer_content: bytes) -> bytes:
+    """A string for each group, its characters in order."""
+    found = neighbours(json.loads(tokenizer_content)["model"]["merges"])
+    return json.dumps(["".join(sorted(each)) for each in found], ensure_ascii=False).encode() + b"\n"
+
+
+def neighbours(merges: Iterable[str]) -> list[set[str]]:
+    """The groups of `static.GROUPS`, the largest first."""
+    joints = set()
+    for each in merges:
+        left, _, right = each.partition(" ")
+        joints.add((left[-1], right[0]))
+    groups: dict[str, set[str]] = {}
+    for left, right in joints:
+        if left == static.SPACE:
+            groups.setdefault(right, {right})
+        elif (one := groups.setdefault(left, {left})) is not (other := groups.setdefault(right, {right})):
+            one |= other
+            groups |= dict.fromkeys(other, one)
+    groups.pop(static.SPACE, None)
+    return sorted({id(each): each for each in groups.values()}.values(), key=lambda each: (-len(each), min(each)))
 
 
 if __name__ == "__main__":

@@ -145,7 +145,12 @@ def test_the_wheel_has_what_the_page_of_a_report_is_made_of(wheel: Path) -> None
 
 def test_the_wheel_has_the_default_model_and_its_licence(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
-    for name, sha256 in ((static.TABLE, static.TABLE_SHA256), (static.TOKENIZER, static.TOKENIZER_SHA256)):
+    stated = {
+        static.TABLE: static.TABLE_SHA256,
+        static.TOKENIZER: static.TOKENIZER_SHA256,
+        static.GROUPS: static.GROUPS_SHA256,
+    }
+    for name, sha256 in stated.items():
         content = archive.read(f"vmrag_link/embedding/default_model/{name}")
         assert hashlib.sha256(content).hexdigest() == sha256
     notice = "vmrag_link/embedding/default_model/NOTICE"

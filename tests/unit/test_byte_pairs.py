@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import default_model
 from tests.support.long import examples
 from vmrag_link.embedding import static
 from vmrag_link.embedding.static import SPACE, BytePairTokenizer
 
 ROOT = Path(__file__).parents[2]
 CONTENT = (static.FOLDER / static.TOKENIZER).read_bytes()
-OURS = BytePairTokenizer(CONTENT)
+GROUPS = msgspec.json.decode((static.FOLDER / static.GROUPS).read_bytes())
+OURS = BytePairTokenizer(CONTENT, GROUPS)
 PARTS = [
     "<s>",
     "</s>",
@@ -67,7 +69,8 @@ def assert_alike(texts: list[str]) -> None:
 def test_no_token_reaches_across_what_texts_are_cut_at() -> None:
     """Spaces stand at the beginning of tokens only, and a token's characters are of one group."""
     vocabulary = msgspec.json.decode(CONTENT)["model"]["vocab"]
-    groups = static._neighbours(OURS._ranks)
+    assert (static.FOLDER / static.GROUPS).read_bytes() == default_model.groups(CONTENT)
+    groups = list(map(set, GROUPS))
     assert {len(each) for each in groups[:3]} == {109, 68, 45}
     for token in vocabulary:
         bare = token.lstrip(SPACE)
@@ -133,7 +136,7 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
 
 def test_what_is_remembered_is_bounded_and_several_threads_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "REMEMBERED", 500)
-    tokenizer = BytePairTokenizer(CONTENT)
+    tokenizer = BytePairTokenizer(CONTENT, GROUPS)
     texts = [" ".join(f"word{each} wort{each}" for each in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenizer.ids, texts)) == list(map(OURS.ids, texts))

@@ -124,7 +124,7 @@ def test_a_missing_extra_names_the_command_that_installs_it() -> None:
 
 
 def test_other_weights_than_the_fingerprint_names_are_refused(tmp_path: Path) -> None:
-    for name in (static.TABLE, static.TOKENIZER):
+    for name in (static.TABLE, static.TOKENIZER, static.GROUPS):
         shutil.copy(static.FOLDER / name, tmp_path / name)
     (vector,) = static.StaticModel(tmp_path).embed(["a word"])
     assert vector == STATIC.embed(["a word"])[0]
@@ -163,9 +163,22 @@ def test_the_default_model_sums_whole_numbers_and_rounds_once(words: list[str], 
     for token, count in counts.items():
         by = int(weights[token]) * count
         total = [one + by * number for one, number in zip(total, rows[token].tolist(), strict=True)]
+    assert STATIC._summed_plainly(tokens) == STATIC._summed(tokens) == total
     length = math.sqrt(math.fsum(float(each) * float(each) for each in total))
     expected = struct.pack("<256f", *[each / length for each in total]) if length else featureless(256)
     assert STATIC.embed(["beside", text]) == [STATIC.embed(["beside"])[0], expected]
+
+
+def test_a_few_texts_have_the_same_vectors_without_numpy() -> None:
+    program = (
+        "import hashlib, sys; from vmrag_link.embedding import registry\n"
+        "model = registry.load('default')\n"
+        "few = model.embed(sys.argv[1:]); assert 'numpy' not in sys.modules\n"
+        "model.embed(sys.argv[1:] * 500); assert 'numpy' in sys.modules\n"
+        "print(hashlib.sha256(b''.join(few)).hexdigest())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *TEXTS], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == hashlib.sha256(b"".join(STATIC.embed(TEXTS))).hexdigest()
 
 
 def test_a_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,16 @@ from __future__ import annotations
 
 import heapq
 import math
+import mmap
 import re
+import struct
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -38,6 +42,18 @@ TABLE = "vectors.i8"
 TABLE_SHA256 = "4d792b4f8d7d48c6bfd226335046245e40502d474c01712a5ebee58beb398670"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_SHA256 = "6c6be3a99dcbed7e358588a409f4c3e12b8618e278e4bbc27f6aff8f4e6d35a6"
+GROUPS = "groups.json"
+"""The characters of all joined tokens, a string for each group: no token holds two of different
+groups. In Llama 2's they are Latin letters, Cyrillic ones, punctuation, and some pairs of signs.
+Spaces stand at the beginning of its tokens alone. It follows from the tokenizer, but takes twice as
+long to find out as all else that is done with one text.
+"""
+GROUPS_SHA256 = "fe055957a1e6456188e22db027f0c32a0b6b338d80020e0f3b875620e50cfd54"
+
+FEW = 4000
+"""Tokens of all texts that are summed without numpy, if nobody has imported it: to import it takes
+as long as that.
+"""
 
 _AT_ONCE = 10_000
 """Tokens whose rows are in memory together, each with two kilobytes: a text may have millions."""
@@ -56,20 +72,44 @@ class StaticModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        return [self._vector(self._tokenizer.ids(text)) for text in texts]
+        tokens = [self._tokenizer.ids(text) for text in texts]
+        few = "numpy" not in sys.modules and sum(map(len, tokens)) <= FEW
+        summed = self._summed_plainly if few else self._summed
+        return [self._unit_vector(summed(each)) for each in tokens]
 
-    def _vector(self, tokens: list[int]) -> Vector:
+    def _unit_vector(self, total: list[float]) -> Vector:
+        length = math.sqrt(math.fsum(each * each for each in total))
+        if not length:
+            return featureless(self.dimensions)
+        return struct.pack(f"<{self.dimensions}f", *[each / length for each in total])
+
+    def _summed(self, tokens: list[int]) -> list[float]:
         weights, rows = self._table
         total = weights[tokens[:_AT_ONCE]] @ rows[tokens[:_AT_ONCE]].astype("f8")
         for start in range(_AT_ONCE, len(tokens), _AT_ONCE):
             some = tokens[start : start + _AT_ONCE]
             total += weights[some] @ rows[some].astype("f8")
-        length = math.sqrt(math.fsum((total * total).tolist()))
-        return (total / length).astype("<f4").tobytes() if length else featureless(self.dimensions)
+        return cast("list[float]", total.tolist())
+
+    def _summed_plainly(self, tokens: list[int]) -> list[float]:
+        """The same whole numbers without numpy."""
+        rows = memoryview(self._content).cast("b")
+        first = len(self._content) // (1 + self.dimensions)
+        total = [0] * self.dimensions
+        for token, times in Counter(tokens).items():
+            start, weight = first + token * self.dimensions, self._content[token] * times
+            total = [each + weight * row for each, row in zip(total, rows[start : start + self.dimensions], strict=True)]
+        return list(map(float, total))
 
     @cached_property
     def _tokenizer(self) -> BytePairTokenizer:
-        return BytePairTokenizer(verified_map(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:])
+        content = verified_map(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:]
+        groups = verified_map(self._folder / GROUPS, GROUPS_SHA256, extra="index")[:]
+        return BytePairTokenizer(content, msgspec.json.decode(groups))
+
+    @cached_property
+    def _content(self) -> mmap.mmap:
+        return verified_map(self._folder / TABLE, TABLE_SHA256, extra="index")
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
@@ -78,10 +118,9 @@ class StaticModel(Model):
             import numpy as np
         except ModuleNotFoundError as error:
             raise extra_missing("numpy", extra="index") from error
-        content = verified_map(self._folder / TABLE, TABLE_SHA256, extra="index")
-        tokens = len(content) // (1 + self.dimensions)
-        weights = np.frombuffer(content, dtype="u1", count=tokens).astype("f8")
-        return weights, np.frombuffer(content, dtype="i1", offset=tokens).reshape(tokens, self.dimensions)
+        tokens = len(self._content) // (1 + self.dimensions)
+        weights = np.frombuffer(self._content, dtype="u1", count=tokens).astype("f8")
+        return weights, np.frombuffer(self._content, dtype="i1", offset=tokens).reshape(tokens, self.dimensions)
 
 
 SPACE = "▁"
@@ -97,17 +136,17 @@ class BytePairTokenizer:
     """Of a `tokenizer.json` such as Llama 2's: `▁` stands for a space, and before each text; what
     is no token is written in bytes; a special token that a text holds is that token.
 
-    Several threads may ask.
+    `groups`: of characters, see `GROUPS`. Several threads may ask.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, groups: Iterable[str]) -> None:
         found = msgspec.json.decode(content)
         model = found["model"]
         self._vocabulary: Mapping[str, int] = model["vocab"]
         self._ranks: Mapping[str, int] = dict(zip(model["merges"], count()))
         self._special = {each["content"]: each["id"] for each in found["added_tokens"]}
         self._split = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
-        words = "|".join(f"[{''.join(map(re.escape, sorted(each)))}]+" for each in _neighbours(self._ranks))
+        words = "|".join(f"[{re.escape(each)}]+" for each in groups)
         self._cut = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
         self._remembered: dict[str, Ids] = {}
         self._size = 0
@@ -169,24 +208,3 @@ class BytePairTokenizer:
             if (previous := before[at]) >= 0 and (rank := ranks.get(f"{symbols[previous]} {token}")) is not None:
                 heapq.heappush(queue, (rank, previous, f"{symbols[previous]}{token}"))
         return tuple(vocabulary[each] for each in symbols if each is not None)
-
-
-def _neighbours(merges: Iterable[str]) -> list[set[str]]:
-    """The characters of all joined tokens in groups: no token holds two of different groups.
-
-    In Llama 2's they are Latin letters, Cyrillic ones, punctuation, and some pairs of signs. Spaces
-    stand at the beginning of its tokens alone.
-    """
-    joints = set()
-    for each in merges:
-        left, _, right = each.partition(" ")
-        joints.add((left[-1], right[0]))
-    groups: dict[str, set[str]] = {}
-    for left, right in joints:
-        if left == SPACE:
-            groups.setdefault(right, {right})
-        elif (one := groups.setdefault(left, {left})) is not (other := groups.setdefault(right, {right})):
-            one |= other
-            groups |= dict.fromkeys(other, one)
-    groups.pop(SPACE, None)
-    return sorted({id(each): each for each in groups.values()}.values(), key=lambda each: (-len(each), min(each)))

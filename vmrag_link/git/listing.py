@@ -206,11 +206,23 @@ class Repositories:
 
     def _by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
         names: dict[Path, list[bytes]] = {}
+        places: dict[str, tuple[Path, bytes] | None] = {}
         for path in paths:
-            if root := self._root(path.parent):
-                name = os.fsencode(path.relative_to(root))
-                names.setdefault(root, []).append(b"./" + name)  # a name that begins with ":" would be a pattern
+            folder, name = os.path.split(path)
+            if folder not in places:
+                places[folder] = self._place(Path(folder))
+            if place := places[folder]:
+                names.setdefault(place[0], []).append(place[1] + os.fsencode(name))
         yield from names.items()
+
+    def _place(self, folder: Path) -> tuple[Path, bytes] | None:
+        """The top around a folder, and what the names of its files begin with there: "./", because
+        a name that begins with ":" would be a pattern.
+        """
+        if not (root := self._root(folder)):
+            return None
+        within = folder.relative_to(root)
+        return root, b"./" + (os.fsencode(within) + b"/" if within.parts else b"")
 
     def _root(self, folder: Path) -> Path | None:
         """The top of the work tree that a folder lies in; None in no repository."""
