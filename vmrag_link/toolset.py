@@ -55,7 +55,8 @@ class Toolset(Record, frozen=True):
     address, what `vmrag import` calls with it (`cli.import_.ImportRequest`). `documents`: by the
     suffix of a file, such as `.ics`, a function that makes Markdown of its bytes; the confined
     child imports its module, which therefore imports nothing of the core. `checks`: a `Topic` of
-    `vmrag doctor` each.
+    `vmrag doctor` each. `instructions`: what the server tells its clients of these tools, where it
+    has all of them.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Toolset(Record, frozen=True):
     imports: Mapping[str, Reference] = MappingProxyType({})
     documents: Mapping[str, Reference] = MappingProxyType({})
     checks: tuple[Reference, ...] = ()
+    instructions: str = ""
 
     @property
     def modules(self) -> tuple[str, ...]:

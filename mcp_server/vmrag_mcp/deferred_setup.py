@@ -79,7 +79,7 @@ class FirstCall:
         """As at the start; but a server that runs already says what is wrong with every call."""
         found = load_settings(self._session.place)
         try:
-            self._server.follow(options.selection(options.chosen(self._flags, found.config.mcp)))
+            self._server.follow(options.selection(options.chosen(self._flags, found.config.mcp, stated=found.stated)))
         except UsageInvalid as error:
             self._session.problem = error
             return

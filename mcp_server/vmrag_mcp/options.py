@@ -9,7 +9,7 @@ lacks would send an agent into a refusal, so it is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -55,19 +55,27 @@ class Chosen(Record, frozen=True):
 
 
 class Flags(Record, frozen=True):
-    """What the command line says; None: nothing."""
+    """What the command line says; None: nothing. `default_toolsets`: those of a server of which
+    nothing else says which it has.
+    """
 
     toolsets: str | None = None
     tools: str | None = None
     exclude_tools: str | None = None
     read_only: bool = False
     default_ef: str | None = None
+    default_toolsets: str | None = None
 
 
-def chosen(flags: Flags, settings: McpSettings) -> Chosen:
-    """A flag goes before the settings, which include the environment. Restrictions of both hold."""
+def chosen(flags: Flags, settings: McpSettings, *, stated: Container[str] = ()) -> Chosen:
+    """A flag goes before the settings, which include the environment. Restrictions of both hold.
+
+    `stated`: the settings that somebody has made.
+    """
+    unsaid = flags.default_toolsets is not None and "mcp.toolsets" not in stated
+    toolsets = flags.default_toolsets if unsaid else settings.toolsets
     return Chosen(
-        toolsets=settings.toolsets if flags.toolsets is None else flags.toolsets,
+        toolsets=(toolsets or "") if flags.toolsets is None else flags.toolsets,
         tools=settings.tools if flags.tools is None else flags.tools,
         exclude_tools=",".join(filter(None, (flags.exclude_tools, settings.exclude_tools))),
         read_only=flags.read_only or settings.read_only,
@@ -96,6 +104,8 @@ class ToolSelection(Record, frozen=True):
         if name in self.tools:
             return self.tools[name]
         known = catalogue().get(name.removeprefix(self.chosen.prefix))
+        if known and known in self.tools.values():
+            return known
         if known is None:
             hint = nearest(name, self.tools) or "tools/list shows what there is"
             raise ToolMissing(f"There is no tool {name!r}.", hint=hint, tool=name)
@@ -146,7 +156,7 @@ class ToolSelection(Record, frozen=True):
     def _require_not_excluded(self, what: str, tool: str) -> None:
         """Raise `ToolDisabled` for a tool that is excluded, by its own or another name."""
         does = tools_within(tool)
-        names = [each for each in _names(self.chosen.exclude_tools) if canonical_name(each) in does]
+        names = [each for each in _names(self.chosen.exclude_tools) if not does.isdisjoint(_called(each))]
         if names:
             others = [each for each in names if each != what]
             why = f": it does what {enumerated(others)} does" if others else ""
@@ -161,18 +171,28 @@ class ToolSelection(Record, frozen=True):
 
     def toolsets_listed(self) -> list[ToolsetState]:
         """Every toolset, with the tools that this server may have of it."""
+        called = {each.name: name for name, each in self.tools.items()}
         return [
-            ToolsetState(name, tuple(_allowed(self.chosen, (name,), [])), name in self.toolsets, each.about)
+            ToolsetState(
+                name,
+                tuple(called.get(one.name, usual) for usual, one in _allowed(self.chosen, (name,), []).items()),
+                name in self.toolsets,
+                each.about,
+            )
             for name, each in toolsets().items()
         ]
 
     def with_toolset(self, name: str) -> ToolSelection:
         """Raises `UsageInvalid` for a name that is none."""
-        return selection(msgspec.structs.replace(self.chosen, toolsets=",".join((*self.toolsets, name))))
+        return self.of_toolsets(",".join((*self.toolsets, name)))
+
+    def of_toolsets(self, names: str) -> ToolSelection:
+        """The same with other toolsets. Raises `UsageInvalid` for a name that is none."""
+        return selection(msgspec.structs.replace(self.chosen, toolsets=names))
 
     def instructions(self) -> str:
         """What a client tells its model about this server, in the words that people use."""
-        lines = [self.worded(_ABOUT), self.worded(_TRUTH), self.worded(_FILES)]
+        lines = [self.worded(_ABOUT), *self._of_toolsets(), self.worded(_TRUTH), self.worded(_FILES)]
         if self.chosen.read_only:
             lines.append("This server is read-only.")
         off = [f"{each.name} ({each.about})" for each in self.toolsets_listed() if each.tools and not each.enabled]
@@ -182,51 +202,21 @@ class ToolSelection(Record, frozen=True):
             lines.append(f"Switched off: {'; '.join(off)}. They come with {way}--toolsets=all at the start.")
         return " ".join(lines)
 
+    def _of_toolsets(self) -> Iterator[str]:
+        """What toolsets say of themselves, where every tool is there that they may speak of."""
+        there = {each.name for each in self.tools.values()}
+        for name in self.toolsets:
+            about = toolsets()[name].instructions
+            if about and all(each.name in there for each in catalogue().values() if name in each.toolsets):
+                yield about
+
     def has(self, name: str) -> bool:
         """Whether it has a tool, by its name in the catalogue."""
-        return f"{self.chosen.prefix}{name}" in self.tools
+        return self.tools.get(f"{self.chosen.prefix}{name}") is catalogue()[name]
 
     def worded(self, text: str) -> str:
         """A text without what names a tool that this server does not have (`worded`)."""
         return worded(text, self.tools, self.chosen.prefix)
-
-
-class EnabledTools:
-    """The tools of a server now; its clients may switch toolsets on until it ends."""
-
-    def __init__(self, selection: ToolSelection) -> None:
-        self.selection = selection
-        self._enabled: list[str] = []
-
-    def enable(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
-        """Returns what is there then. `agreed`: toolsets to which the person said yes.
-
-        Raises `UsageInvalid` for a name that is none, and `AccessDenied` where tools would come
-        that use the network or discard something, and the person did not agree: an agent may have
-        read in a stranger's text what to switch on.
-        """
-        wider = self.selection.with_toolset(toolset)
-        asks = [name for name, each in wider.tools.items() if name not in self.selection.tools and each.needs_consent]
-        if asks and toolset not in agreed:
-            flag = f"--toolsets={','.join(wider.toolsets)}"
-            raise AccessDenied(
-                f"With the toolset {toolset!r} come tools that use the network or delete, which only the user may switch on: "
-                f"{', '.join(asks)}.",
-                hint=f"Start the server with {flag}",
-                toolset=toolset,
-                tools=asks,
-                enable_with=flag,
-                ask=True,
-            )
-        self.selection = wider
-        self._enabled.append(toolset)
-        return self.selection
-
-    def follow(self, selection: ToolSelection) -> None:
-        """Start from another selection; what was switched on stays so."""
-        for toolset in self._enabled:
-            selection = selection.with_toolset(toolset)
-        self.selection = selection
 
 
 def _toolsets_named(tool: ToolInfo) -> str:
@@ -242,14 +232,22 @@ def selection(chosen: Chosen) -> ToolSelection:
 
 def _allowed(chosen: Chosen, having: Sequence[str], single: Sequence[str]) -> dict[str, ToolInfo]:
     """The tools of these toolsets, and single ones, that no restriction excludes."""
-    excluded = {canonical_name(each) for each in _tools(_names(chosen.exclude_tools), "--exclude-tools")}
-    return {
-        f"{chosen.prefix}{name}": each
+    excluded = {each for name in _tools(_names(chosen.exclude_tools), "--exclude-tools") for each in _called(name)}
+    found = {
+        name: each
         for name, each in catalogue().items()
         if (any(toolset in having for toolset in each.toolsets) or name in single)
         and not excluded & tools_within(name)
         and each.available(read_only=chosen.read_only)
     }
+    return {
+        f"{chosen.prefix}{name if each.short in found else each.short or name}": each for name, each in found.items()
+    }
+
+
+def _called(name: str) -> set[str]:
+    """The canonical names of the tools that clients may know by this one."""
+    return {canonical_name(each.name) for each in catalogue().values() if name in (each.name, each.short)}
 
 
 def _names(text: str) -> list[str]:

@@ -49,6 +49,7 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
             declared.alias_of,
             declared.includes,
             declared.by_argument,
+            declared.short,
         )
 
 

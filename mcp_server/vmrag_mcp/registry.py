@@ -37,7 +37,12 @@ CORE = {
             "merge", "merge branches, compare, resolve conflicts", __package__, tools=(".tools.merging", ".tools.diff")
         ),
         Toolset("sync", "upkeep of the vector index", __package__, tools=(".tools.sync",)),
-        Toolset("toolsets", "which toolsets there are, and switching them on", __package__, tools=(".tools.toolsets",)),
+        Toolset(
+            "toolsets",
+            "which toolsets there are, and switching them on",
+            __package__,
+            tools=(".tools.toolsets", ".tools.enabling"),
+        ),
     )
 }
 """The server's own toolsets, which are those of a server that was told nothing else."""
@@ -67,7 +72,8 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
     `on_read_only`: on a read-only server it changes no documents. `alias_of`: the tool of which it
     is another name, or a form for one case. `includes`: tools whose work it does as well.
-    `by_argument`: those whose work it does where an argument has a value, by `name=value`.
+    `by_argument`: those whose work it does where an argument has a value, by `name=value`. `short`:
+    what clients call it where no other tool of the server has that name.
     """
 
     name: str
@@ -81,6 +87,7 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
     alias_of: str = ""
     includes: tuple[str, ...] = ()
     by_argument: dict[str, str] = msgspec.field(default_factory=dict)
+    short: str = ""
 
     @property
     def reads(self) -> bool:
@@ -114,6 +121,7 @@ class ToolDeclaration(Record, frozen=True):
     alias_of: str
     includes: tuple[str, ...]
     by_argument: dict[str, str]
+    short: str
 
 
 def tool(
@@ -127,6 +135,7 @@ def tool(
     alias_of: str = "",
     includes: tuple[str, ...] = (),
     by_argument: Mapping[str, str] | None = None,
+    short: str = "",
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
@@ -135,12 +144,21 @@ def tool(
     it answers from the files of sources, if there are any. `on_read_only`: a server that is
     read-only has it, too, and it changes no documents then. `of_server`: it is about the server
     itself, works in any place, and takes the `EnabledTools` and what the person agreed to instead
-    of a `Call`. `alias_of`, `includes`, `by_argument`: as in `ToolInfo`.
+    of a `Call`. `alias_of`, `includes`, `by_argument`, `short`: as in `ToolInfo`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         function.__dict__["declared"] = ToolDeclaration(
-            effect, idempotent, founds, of_files, on_read_only, of_server, alias_of, includes, dict(by_argument or {})
+            effect,
+            idempotent,
+            founds,
+            of_files,
+            on_read_only,
+            of_server,
+            alias_of,
+            includes,
+            dict(by_argument or {}),
+            short,
         )
         return function
 

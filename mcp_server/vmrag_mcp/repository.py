@@ -54,11 +54,13 @@ def refusal(directory: Path) -> GitRepositoryMissing:
 class PlaceSettings(Record, frozen=True):
     """The settings of a place.
 
-    `problem`: why its files could not be read, as every call will find.
+    `problem`: why its files could not be read, as every call will find. `stated`: the names of
+    those that somebody has made, and that count.
     """
 
     config: Config
     problem: VmragError | None = None
+    stated: frozenset[str] = frozenset()
 
 
 def load_settings(place: Place) -> PlaceSettings:
@@ -68,15 +70,15 @@ def load_settings(place: Place) -> PlaceSettings:
             raise refusal(place.directory)
         loaded = agreements.load(places)
     except VmragError as problem:
-        return PlaceSettings(_settings_without_files(), problem)
-    return PlaceSettings(loaded.config)
+        return _settings_without_files(problem)
+    return PlaceSettings(loaded.config, stated=loaded.machine | loaded.agreed)
 
 
-def _settings_without_files() -> Config:
+def _settings_without_files(problem: VmragError) -> PlaceSettings:
     with contextlib.suppress(ConfigInvalid):
-        found: Config = config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ).config
-        return found
-    return Config()
+        found = config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
+        return PlaceSettings(found.config, problem, found.machine)
+    return PlaceSettings(Config(), problem)
 
 
 class PlacedSession(Session):

@@ -13,7 +13,7 @@ import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 import msgspec
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler, ToolsListChanged
@@ -24,8 +24,9 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.call_progress import CallProgress, Report
 from vmrag_mcp.changes import Subscriptions
+from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation
-from vmrag_mcp.options import EnabledTools, ToolSelection
+from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.prompts import complete
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Call, Session
@@ -35,6 +36,12 @@ READERS = 4
 """Calls that read at the same time; those that write do it one after the other."""
 
 PROGRESS_SECONDS = 0.25
+
+CHOICE = "vmrag.toolsets"
+"""In the scope of a request over HTTP: the toolsets that it names, which there are."""
+
+SESSION_HEADER = "mcp-session-id"
+_INTRODUCING = ("initialize", "server/discover")
 
 Context = ServerRequestContext[Any, Any]
 Called = types.CallToolResult | types.InputRequiredResult
@@ -47,7 +54,8 @@ class KnowledgeServer:
 
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
-        self._tools = session.tools = EnabledTools(selection)
+        self.clients = ClientTools(selection)
+        session.tools = self.clients.everybody
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
         self._changes = Subscriptions(session.directory)
@@ -70,13 +78,14 @@ class KnowledgeServer:
             on_get_prompt=self._get_prompt,
             on_completion=self._complete,
         )
+        self.sdk.middleware.append(self._introduce)
 
     def initialization(self) -> InitializationOptions:
         return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True, tools_changed=True))
 
     def follow(self, selection: ToolSelection) -> None:
         """Which repository it is for, or what its settings say, was found out after the start."""
-        self._tools.follow(selection)
+        self.clients.follow(selection)
         self._changes.follow(self._session.directory)
 
     @contextlib.asynccontextmanager
@@ -86,16 +95,28 @@ class KnowledgeServer:
             yield {}
             group.cancel_scope.cancel()
 
+    async def _introduce(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A client that has chosen its toolsets is told of these."""
+        result = await call_next(ctx)
+        if ctx.method in _INTRODUCING and isinstance(result, dict):
+            return {**result, "instructions": self._tools(ctx).selection.instructions()}
+        return result
+
     # -- tools
 
-    def listed(self) -> list[types.Tool]:
-        return protocol_tools(self._tools.selection)
+    def _tools(self, context: Context) -> EnabledTools:
+        """Those of the client that asks."""
+        if context.request is None:
+            return self.clients.everybody
+        session = context.request.headers.get(SESSION_HEADER)
+        return self.clients.of_request(session, context.request.scope.get(CHOICE))
 
-    async def _list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=self.listed())
+    async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=protocol_tools(self._tools(context).selection))
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Called:
-        before = self._tools.selection
+        having = self._tools(context)
+        before = having.selection
         try:
             tool = before.tool(params.name)
         except VmragError as error:
@@ -103,7 +124,7 @@ class KnowledgeServer:
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
         agreed = earlier_answers(params)
-        fields, failed = await self._run(report, tool, arguments, agreed)
+        fields, failed = await self._run(report, tool, arguments, agreed, having)
         for _ in range(MOST_QUESTIONS):
             answer = await ask(context, params, fields, agreed) if failed else None
             if isinstance(answer, types.InputRequiredResult):
@@ -113,23 +134,29 @@ class KnowledgeServer:
             agreed |= answer.agreed
             arguments = with_confirmation(tool, arguments, answer)
             refused = fields
-            fields, failed = await self._run(report, tool, arguments, agreed)
+            fields, failed = await self._run(report, tool, arguments, agreed, having)
             if fields == refused:  # a yes that does not help is not asked for again
                 break
-        if self._tools.selection.tools.keys() != before.tools.keys():
+        if having.selection.tools != before.tools:
             await self._announce_tools(context)
         return _result(fields, failed=failed)
 
     async def _announce_tools(self, context: Context) -> None:
-        """To the client that called, and to all that listen."""
+        """To the client that called. Over HTTP those that listen are others."""
         await context.session.send_tool_list_changed()
-        await self._changes.bus.publish(ToolsListChanged())
+        if context.request is None:
+            await self._changes.bus.publish(ToolsListChanged())
 
     async def _run(
-        self, report: Report, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool]
+        self,
+        report: Report,
+        tool: ToolInfo,
+        arguments: Mapping[str, Any],
+        agreed: Mapping[str, bool],
+        having: EnabledTools,
     ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(report)
-        work = functools.partial(self._session.run, tool, arguments, progress, agreed)
+        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
@@ -147,18 +174,18 @@ class KnowledgeServer:
         try:
             found = await self._read(context, lambda call: list(resources.list_resources(call)), of_files=True)
         except MCPError:  # where there is no knowledge base, its status is still something to read about
-            found = resources.shown(resources.FIXED, self._tools.selection)
+            found = resources.shown(resources.FIXED, self._tools(context).selection)
         rows = [
             types.Resource(uri=each.uri, name=each.name, description=each.about, mime_type=each.mime) for each in found
         ]
         return types.ListResourcesResult(resources=rows)
 
     async def _list_templates(
-        self, _: Context, __: types.PaginatedRequestParams | None
+        self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         rows = [
             types.ResourceTemplate(uri_template=each.uri, name=each.name, description=each.about, mime_type=each.mime)
-            for each in resources.shown(resources.TEMPLATES, self._tools.selection)
+            for each in resources.shown(resources.TEMPLATES, self._tools(context).selection)
         ]
         return types.ListResourceTemplatesResult(resource_templates=rows)
 
@@ -172,7 +199,7 @@ class KnowledgeServer:
         )
         return types.ReadResourceResult(contents=[content])
 
-    async def _list_prompts(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    async def _list_prompts(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         rows = [
             types.Prompt(
                 name=each.name,
@@ -180,13 +207,13 @@ class KnowledgeServer:
                 description=each.about,
                 arguments=[types.PromptArgument(name=one.name, description=one.about) for one in each.arguments],
             )
-            for each in prompts.listed(self._tools.selection)
+            for each in prompts.listed(self._tools(context).selection)
         ]
         return types.ListPromptsResult(prompts=rows)
 
     async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         def made(call: Call) -> tuple[str, str]:
-            prompt = prompts.get(params.name, self._tools.selection)
+            prompt = prompts.get(params.name, self._tools(context).selection)
             return prompt.about, prompt.text(call, params.arguments or {})
 
         about, text = await self._read(context, made)
@@ -207,16 +234,16 @@ class KnowledgeServer:
 
         Raises `MCPError` for a known error, with the envelope and `data` as its data.
         """
-        progress = CallProgress(_reporter(context))
+        progress, selection = CallProgress(_reporter(context)), self._tools(context).selection
 
         def work() -> T:
-            with self._session.call(progress, of_files=of_files) as call:
+            with self._session.call(progress, of_files=of_files, tools=selection) as call:
                 return reader(call)
 
         try:
             return await self._in_thread(work, progress, self._reading)
         except VmragError as error:
-            failure = data | envelope.failure(error, self._tools.selection)
+            failure = data | envelope.failure(error, selection)
             raise MCPError(types.INVALID_PARAMS, failure["message"], failure) from error
 
     # -- notifications

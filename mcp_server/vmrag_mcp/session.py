@@ -22,7 +22,8 @@ from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.call_progress import CallProgress
-from vmrag_mcp.options import EnabledTools, ToolSelection
+from vmrag_mcp.client_tools import EnabledTools
+from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results import ToolWarning
 
@@ -206,7 +207,10 @@ class _IdleWorkspace(NamedTuple):
 
 
 class Session:
-    """Runs calls for one repository, from several threads at once; writers wait for each other."""
+    """Runs calls for one repository, from several threads at once; writers wait for each other.
+
+    `tools`: of a client that is not told apart from others.
+    """
 
     def __init__(self, directory: Path, behaviour: Behaviour) -> None:
         self.directory = directory
@@ -225,29 +229,32 @@ class Session:
         arguments: Mapping[str, Any],
         progress: CallProgress,
         agreed: Mapping[str, bool] = NOTHING,
+        tools: EnabledTools | None = None,
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
         `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
-        yes, each with whether to remember it.
+        yes, each with whether to remember it. `tools`: those of the client that calls.
         """
+        having = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._answer(tool, arguments, progress, agreed), False
+                return self._answer(tool, arguments, progress, agreed, having), False
         except VmragError as error:
-            return self._failure(error), True
+            return self._failure(error, having), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
-            return self._failure(system_failure(error) or self._bug(error, tool.name)), True
+            return self._failure(system_failure(error) or self._bug(error, tool.name), having), True
 
-    def _failure(self, error: VmragError) -> dict[str, Any]:
-        return envelope.failure(error, self._selection, most=self.behaviour.page_chars)
-
-    @property
-    def _selection(self) -> ToolSelection | None:
-        return self.tools.selection if self.tools else None
+    def _failure(self, error: VmragError, tools: EnabledTools | None) -> dict[str, Any]:
+        return envelope.failure(error, tools.selection if tools else None, most=self.behaviour.page_chars)
 
     def _answer(
-        self, tool: ToolInfo, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
+        self,
+        tool: ToolInfo,
+        arguments: Mapping[str, Any],
+        progress: CallProgress,
+        agreed: Mapping[str, bool],
+        tools: EnabledTools | None,
     ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
@@ -258,12 +265,15 @@ class Session:
             error.hint = error.hint or given.usage(tool.name, takes)
             raise
         declared: ToolDeclaration = function.__dict__["declared"]
-        if self._selection:
-            self._selection.require_arguments(tool, keywords)
+        if tools:
+            tools.selection.require_arguments(tool, keywords)
         if declared.of_server:
-            about, warnings = function(self.tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
+            about, warnings = function(tools, agreed, **keywords), [ToolWarning(*each) for each in warned]
             return envelope.success(about, None, warnings, most=self.behaviour.page_chars)
-        with self.call(progress, founds=declared.founds, of_files=declared.of_files, agreed=agreed) as call:
+        selection = tools.selection if tools else None
+        with self.call(
+            progress, founds=declared.founds, of_files=declared.of_files, agreed=agreed, tools=selection
+        ) as call:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
@@ -282,6 +292,7 @@ class Session:
         founds: bool = False,
         of_files: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
+        tools: ToolSelection | None = None,
     ) -> Iterator[Call]:
         """For a tool, a resource or a prompt.
 
@@ -299,7 +310,7 @@ class Session:
                     ws.engine  # noqa: B018
                     if ws.standing_revision is None:
                         _arrive(ws)
-            yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=self._selection)
+            yield Call(ws, self.behaviour, progress, agreed, state=self.state, tools=tools)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress) -> Iterator[Workspace]:

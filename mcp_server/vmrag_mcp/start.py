@@ -52,7 +52,7 @@ def serve(asked: ServeRequest) -> None:
     _prefer_model(asked.flags.default_ef)
     place = find(asked.repository)
     found = load_settings(place)
-    selection = options.selection(options.chosen(asked.flags, found.config.mcp))
+    selection = options.selection(options.chosen(asked.flags, found.config.mcp, stated=found.stated))
     listening, token = _listen_address(asked)
     origins = tuple(map(origin, asked.origins))
     leave_when_told()

@@ -161,6 +161,124 @@ def test_what_is_no_address_of_it_is_not_found_and_too_much_is_refused(running):
     assert running.post(b"{}", Content_Length=str(10**9))[0] == 413
 
 
+# -- toolsets, which are a client's own
+
+ESSENTIAL = {"search", "read", "grep", "history", "status", "remember", "forget", "enable_toolset"}
+THOUGHTS = "chroma_find_similar_thoughts"
+
+
+async def tools_of(client):
+    return {each.name for each in (await client.list_tools()).tools}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("by", ["header", "address"])
+def test_a_client_chooses_its_toolsets_and_is_told_of_these(running, mode, by):
+    async def look(client):
+        return await tools_of(client), client.instructions
+
+    url, headers = (
+        (running.url, {"X-MCP-Toolsets": "essential"}) if by == "header" else (f"{running.url}?toolsets=essential", {})
+    )
+    found, told = talk(url, look, mode, **headers)
+    assert found == ESSENTIAL
+    assert "written down with remember" in told
+    others, told = talk(running.url, look, mode)
+    assert LIST in others
+    assert not ESSENTIAL - {"enable_toolset"} & others
+    assert "written down with remember" not in told
+
+
+def test_what_one_session_switches_on_no_other_one_gets_or_hears_of(running):
+    async def run():
+        heard = {"one": anyio.Event(), "other": anyio.Event()}
+
+        def listening(name):
+            async def hear(_):
+                heard[name].set()
+
+            return hear
+
+        async with contextlib.AsyncExitStack() as stack:
+            clients = {
+                name: await stack.enter_async_context(
+                    Client(streamable_http_client(running.url), mode="legacy", message_handler=listening(name))
+                )
+                for name in heard
+            }
+            before = await tools_of(clients["other"])
+            done = await clients["one"].call_tool("enable_toolset", {"toolset": "thinking"})
+            assert THOUGHTS in done.structured_content["tools"]
+            with anyio.fail_after(PATIENCE):
+                await heard["one"].wait()
+            assert THOUGHTS in await tools_of(clients["one"])
+            assert not (await clients["one"].call_tool(THOUGHTS, {"query": "x"})).is_error
+            assert await tools_of(clients["other"]) == before
+            refused = await clients["other"].call_tool(THOUGHTS, {"query": "x"})
+            assert refused.structured_content["code"] == "TOOL_DISABLED"
+            await anyio.sleep(0.2)
+            assert not heard["other"].is_set()
+
+    anyio.run(run)
+    assert THOUGHTS not in talk(running.url, tools_of, "legacy")
+
+
+def test_without_a_session_nothing_is_switched_on_and_the_answer_says_how_to_choose(running):
+    async def enable(client):
+        done = (await client.call_tool("enable_toolset", {"toolset": "thinking"})).structured_content
+        return done, await tools_of(client)
+
+    refused, there = talk(running.url, enable)
+    assert (refused["code"], THOUGHTS in there) == ("ACCESS_DENIED", False)
+    header = re.search(r"X-MCP-Toolsets: (\S+), or", refused["suggestions"][0])[1]
+    assert THOUGHTS in talk(running.url, tools_of, **{"X-MCP-Toolsets": header})
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("by", ["header", "address"])
+def test_a_toolset_that_there_is_not_is_refused_with_all_that_there_are(running, era, by):
+    headers = {"X_MCP_Toolsets": "essential,nonsense"} if by == "header" else {}
+    if era == "modern":
+        headers |= {"MCP_Protocol_Version": "2026-07-28", "MCP_Method": "server/discover"}
+    path = running.path
+    running.path = path if by == "header" else f"{path}?toolsets=essential,nonsense"
+    try:
+        status, said, body = running.post(DISCOVER if era == "modern" else HELLO, **headers)
+    finally:
+        running.path = path
+    assert (status, said["content-type"], "mcp-session-id" in said) == (400, "application/json", False)
+    message = json.loads(body)["error"]["message"]
+    assert all(each in message for each in ("'nonsense'", "essential", "default", "all", "X-MCP-Toolsets"))
+
+
+def test_what_is_chosen_at_the_start_holds_for_the_session_and_an_empty_list_is_none(running):
+    begun = running.post(HELLO, X_MCP_Toolsets=" essential , ")
+    session = {"Mcp_Session_Id": begun[1]["mcp-session-id"], "MCP_Protocol_Version": HANDSHAKE}
+    running.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert _listed(running.post(asked, **session)) == ESSENTIAL
+    assert _listed(running.post(asked, **session, X_MCP_Toolsets="dolt")) == ESSENTIAL
+    assert running.request("DELETE", **session)[0] == 200
+    assert running.post(asked, **session)[0] == 404
+    begun = running.post(HELLO, X_MCP_Toolsets=" ")
+    session = {"Mcp_Session_Id": begun[1]["mcp-session-id"], "MCP_Protocol_Version": HANDSHAKE}
+    assert LIST in _listed(running.post(asked, **session))
+
+
+def _listed(answer):
+    _, _, body = answer
+    (line,) = (each for each in body.decode().splitlines() if each.startswith("data: {"))
+    return {each["name"] for each in json.loads(line.removeprefix("data: "))["result"]["tools"]}
+
+
+def test_no_choice_of_a_client_goes_beyond_what_the_start_has_ruled_out(template, tmp_path, monkeypatch):
+    project = terminal.copied(template, tmp_path, monkeypatch)
+    with reached(project, "--read-only", "--exclude-tools", "dolt_status") as server:
+        found = talk(server.url, tools_of, "legacy", **{"X-MCP-Toolsets": "all"})
+    assert {"search", "read", "grep", "enable_toolset"} <= found
+    assert not {"remember", "forget", "dolt_commit", "dolt_status", "status", "get_branch_status"} & found
+
+
 # -- who may
 
 

@@ -223,6 +223,8 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
         ("update_promotion_level", "document_path"),
         # Texts that are stored, a hash, and parts of paths that the index has; nothing is opened.
         ("chroma_query_documents", "path"),
+        ("search_documents", "path"),
+        ("grep", "path"),
         ("chroma_log_chat", "file_changes"),
         ("learning_log_error", "affected_files"),
         ("delete_documents", "path_hash"),

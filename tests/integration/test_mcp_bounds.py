@@ -118,6 +118,11 @@ READ: dict[str, list[dict[str, Any]]] = {
     "chroma_find_similar_thoughts": [{"query": "river", "n_results": 100, "threshold": -1}],
     "chroma_get_session_summary": [{"session_id": "s"}],
     "chroma_find_similar_sessions": [{"query": "river", "n_results": 100, "threshold": -1}],
+    "search_documents": [{"query": "river", "max_tokens": 20_000}],
+    "read": [{"name": f"{ALL['collection_name']}/{IDS[0]}"}],
+    "grep": [{"pattern": ".", "limit": 1000}],
+    "history": [{"limit": 100}, {"since": "HEAD"}, {"name": ALL["collection_name"]}],
+    "status": [{}],
 }
 OTHERS = {
     "list_toolsets": "the tools of this server are as many as they are",

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from vmrag_link.settings import McpSettings
 from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.install import configuration
 from vmrag_mcp.clients.table import CLIENTS
-from vmrag_mcp.options import Flags
+from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.repository import Place, load_settings
 
 template, project = terminal.template, terminal.project
 
@@ -75,7 +77,7 @@ def test_the_command_that_is_written_starts_the_server_of_this_project(project, 
         return text
 
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "dolt_status"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "status", "arguments": {}}}
     environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
     with subprocess.Popen(
         [filled(each) for each in (server["command"], *server["args"])],
@@ -161,9 +163,35 @@ def test_options_go_into_the_command_and_stay_when_none_are_given(project):
     assert content(project, "claude-code")["mcpServers"]["vmrag"]["args"][-3:] == tail
     assert install(project, "claude-code")["changed"] is False
     assert install(project, "claude-code", "--tools", "commit")["changed"] is True
-    assert content(project, "claude-code")["mcpServers"]["vmrag"]["args"][-2:] == ["--tools", "commit"]
+    tail = ["--default-toolsets", "essential", "--tools", "commit"]
+    assert content(project, "claude-code")["mcpServers"]["vmrag"]["args"][-4:] == tail
     project.vmrag("mcp", "install", "--client", "cursor", "--toolsets", "nonsense", code=2)
     assert not (project.top / ".cursor").exists()
+
+
+def test_a_new_entry_has_a_few_plain_tools_unless_somebody_says_which(project, monkeypatch):
+    arguments = install(project, "cursor")["server"]["args"]
+    assert arguments[-2:] == ["--default-toolsets", "essential"]
+    flags = Flags(default_toolsets="essential")
+
+    def tools() -> set[str]:
+        found = load_settings(Place(project.top))
+        return {*selection(chosen(flags, found.config.mcp, stated=found.stated)).tools}
+
+    default = {*selection(Chosen()).tools}
+    assert (len(tools()), tools() & default) == (8, {"enable_toolset"})
+    project.write(".vmrag.yaml", "mcp.toolsets: default\n")
+    assert len(tools()) == 8, "a clone has no say before `vmrag trust`"
+    project.vmrag("trust", "--yes")
+    assert tools() == default
+    project.write(".vmrag.yaml", "")
+    project.git("config", "vmrag.mcp.toolsets", "default")
+    assert tools() == default
+    project.git("config", "--unset", "vmrag.mcp.toolsets")
+    monkeypatch.setenv("VMRAG_TOOLSETS", "dolt")
+    assert tools() == {*selection(Chosen("dolt")).tools}
+    assert {*selection(chosen(Flags("default", default_toolsets="essential"), McpSettings())).tools} == default
+    project.vmrag("mcp", "install", "--client", "zed", "--default-toolsets", "nonsense", code=2)
 
 
 def test_what_somebody_added_to_the_server_stays_and_only_its_command_is_made_right(project):
@@ -239,7 +267,7 @@ def test_printing_writes_nothing_and_for_an_unknown_client_names_the_places_of_t
     printed = project.ask("mcp", "install", "--print", "--read-only")
     server = printed["configuration"]["mcpServers"]["vmrag"]
     assert Path(server["command"]).is_absolute()
-    assert ["--repo", str(project.top), "--read-only"] == server["args"][-3:]
+    assert server["args"][-5:] == ["--repo", str(project.top), "--default-toolsets", "essential", "--read-only"]
     assert json.loads(project.vmrag("mcp", "install", "--print", "--read-only").out) == printed["configuration"]
     assert "servers" in project.ask("mcp", "install", "--print", "--client", "vscode")["configuration"]
     assert project.git("status", "--porcelain", "--ignored") == before

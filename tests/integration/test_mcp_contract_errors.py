@@ -234,7 +234,7 @@ def test_a_tool_that_is_switched_off_says_which_flag_switches_it_on():
             assert broken_failure(found, Expected(name, "", {}, "TOOL_DISABLED", ("enable_with",))) == []
             flag, _, value = found["details"]["enable_with"].partition("=")
             assert flag == "--toolsets"
-            assert name in selection(Chosen(toolsets=value)).tools
+            assert name in {each.name for each in selection(Chosen(toolsets=value)).tools.values()}
     assert refused(Chosen(exclude_tools="dolt_push"), "dolt_push")["details"]["enable_with"]
 
 

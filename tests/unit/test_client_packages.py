@@ -19,13 +19,15 @@ import yaml
 import vmrag_link
 from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.table import CLIENTS
-from vmrag_mcp.registry import catalogue
+from vmrag_mcp.options import Chosen, selection
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "clients" / "claude-code"
 BUNDLE = ROOT / "clients" / "mcpb"
 VERSION = vmrag_link.__version__
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FIRST_TOOLS = ["--default-toolsets", "essential"]
+"""What every way to get the server gives it."""
 
 
 def read(*parts: str) -> dict:
@@ -51,7 +53,8 @@ def test_the_version_is_the_same_everywhere():
     assert read("clients", "mcpb", "manifest.json")["version"] == VERSION
     assert (project["version"], project["dependencies"]) == (VERSION, [f"vmrag-link[mcp]=={VERSION}"])
     assert read("clients", "claude-code", ".claude-plugin", "plugin.json")["version"] == VERSION
-    assert read("clients", "claude-code", ".mcp.json")["mcpServers"]["vmrag"]["args"][-1] == f"vmrag-link@{VERSION}"
+    arguments = read("clients", "claude-code", ".mcp.json")["mcpServers"]["vmrag"]["args"]
+    assert arguments[-3:] == [f"vmrag-link@{VERSION}", *FIRST_TOOLS]
 
 
 def test_the_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is():
@@ -61,10 +64,11 @@ def test_the_registrys_entry_fits_its_schema_and_the_readme_proves_whose_it_is()
     package = server["packages"][0]
     assert package["identifier"] == PROJECT["name"]
     assert PROJECT["scripts"][package["identifier"]] == PROJECT["scripts"]["vmrag-mcp"]  # what `uvx PACKAGE` starts
-    named = {each["name"] for each in package["packageArguments"]}
+    named = {each["name"]: each.get("value") for each in package["packageArguments"]}
+    assert [FIRST_TOOLS[0], named[FIRST_TOOLS[0]]] == FIRST_TOOLS
     from vmrag_link.cli.mcp import command
 
-    assert named <= {option for parameter in command.params for option in parameter.opts}
+    assert named.keys() <= {option for parameter in command.params for option in parameter.opts}
 
 
 def test_the_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path):
@@ -77,6 +81,7 @@ def test_the_bundle_fits_its_schema_and_what_it_starts_is_in_it(bundle, tmp_path
     again = bundle.bundle(tmp_path / "..")
     assert again.read_bytes() == path.read_bytes()
     again.unlink()
+    assert manifest["server"]["mcp_config"]["args"][-2:] == FIRST_TOOLS
     assert manifest["compatibility"]["runtimes"]["python"] == PROJECT["requires-python"]
     assert {path.name for path in BUNDLE.iterdir()} == set(bundle.FILES)
 
@@ -103,8 +108,8 @@ def test_the_plugin_has_a_server_a_skill_and_commands_that_name_tools_which_exis
     assert len(texts) == 4
     for each in texts:
         assert yaml.safe_load(each.read_text().split("---")[1])["description"]
-        named = set(re.findall(r"`((?:chroma|dolt)_\w+)`", each.read_text()))
-        assert named <= set(catalogue()), each
+        named = set(re.findall(r"`(\w+)`", each.read_text())) - {"vmrag", "symbol", "ref", "landed"}
+        assert named <= selection(Chosen("essential")).tools.keys(), each
 
 
 def test_the_documented_links_are_those_that_are_made():
@@ -115,7 +120,7 @@ def test_the_documented_links_are_those_that_are_made():
     server = json.loads(base64.b64decode(asked["config"][0]))
     assert json.loads(unquote(server_command.vscode_link().partition("?")[2])) == {"name": asked["name"][0], **server}
     assert json.loads(parse_qs(urlsplit(server_command.vscode_page_link()).query)["config"][0]) == server
-    assert server["args"][-1] == PROJECT["name"]
+    assert server["args"][-3:] == [PROJECT["name"], *FIRST_TOOLS]
 
 
 def test_every_client_is_documented_with_its_files():

@@ -39,6 +39,11 @@ CLIENTS = (
     metavar="NAME,…",
     help="The toolsets to have; `default` stands for the default set, `all` for every one. VMRAG_TOOLSETS.",
 )
+@click.option(
+    "--default-toolsets",
+    metavar="NAME,…",
+    help="The toolsets to have where neither --toolsets, nor VMRAG_TOOLSETS, nor a setting says which. `install` writes `essential`.",
+)
 @click.option("--tools", metavar="NAME,…", help="Single tools to have, too. VMRAG_TOOLS.")
 @click.option(
     "--exclude-tools", metavar="NAME,…", help="Tools not to have, whatever else is said. VMRAG_EXCLUDE_TOOLS."
@@ -99,6 +104,7 @@ def command(
     action: str | None,
     repo: Path | None,
     toolsets: str | None,
+    default_toolsets: str | None,
     tools: str | None,
     exclude_tools: str | None,
     read_only: bool,
@@ -121,7 +127,12 @@ def command(
     from vmrag_mcp.options import Flags
 
     flags = Flags(
-        toolsets=toolsets, tools=tools, exclude_tools=exclude_tools, read_only=read_only, default_ef=default_ef
+        toolsets=toolsets,
+        tools=tools,
+        exclude_tools=exclude_tools,
+        read_only=read_only,
+        default_ef=default_ef,
+        default_toolsets=default_toolsets,
     )
     if cpu_execution_provider:
         from vmrag_mcp.process import log
@@ -173,11 +184,14 @@ def _client(client: str | None, *, every_client: bool, print_only: bool) -> str 
 
 
 def _require_selection(flags: Flags) -> None:
+    import msgspec
+
     from vmrag_link.settings import McpSettings
     from vmrag_mcp import options, start
 
     start.demand_extra()
-    options.selection(options.chosen(flags, McpSettings()))
+    for each in (flags, msgspec.structs.replace(flags, toolsets=None)):  # the second one counts somewhere, too
+        options.selection(options.chosen(each, McpSettings()))
 
 
 def _print(

@@ -31,6 +31,9 @@ MODULE = ("-P", "-m", "vmrag_link.cli.mcp")
 
 _REPO = "--repo"
 
+FIRST = "essential"
+"""The toolset of an agent of which neither the environment nor a setting says which ones it has."""
+
 
 class ServerCommand(NamedTuple):
     """`portable`: other computers have the program at that place, too."""
@@ -69,8 +72,9 @@ def for_person(client: McpClient | None, places: Places, flags: Flags) -> Server
 
 
 def options(flags: Flags) -> tuple[str, ...]:
-    named = {"--toolsets": flags.toolsets, "--tools": flags.tools, "--exclude-tools": flags.exclude_tools}
-    named["--default-ef"] = flags.default_ef
+    first = flags.default_toolsets or (FIRST if flags.toolsets is None else None)
+    named = {"--toolsets": flags.toolsets, "--default-toolsets": first, "--tools": flags.tools}
+    named |= {"--exclude-tools": flags.exclude_tools, "--default-ef": flags.default_ef}
     given = [part for name, value in named.items() if value is not None for part in (name, value)]
     return (*given, *(["--read-only"] if flags.read_only else []))
 
@@ -165,7 +169,7 @@ def _name_after(top: Path) -> str:
 
 
 LINK_COMMAND = "uvx"
-LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link")
+LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link", *options(Flags()))
 
 
 def cursor_link() -> str:

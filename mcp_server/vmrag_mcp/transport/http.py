@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import errno
 import hmac
+import json
 import socket
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
+from vmrag_mcp.client_tools import HEADER, PARAMETER, ClientTools
 from vmrag_mcp.process import log
-from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.server import CHOICE, SESSION_HEADER, KnowledgeServer
 from vmrag_mcp.transport.address import ListenAddress
 
 PATH = "/mcp"
@@ -50,6 +53,7 @@ def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, orig
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `OriginCheck`
         max_request_body_size=LARGEST,
     )
+    app = ToolsetChoice(app, server.clients)
     if token:
         app = TokenCheck(app, token)
     if origins:  # outside of the token: a browser asks without it whether a page may send it
@@ -158,3 +162,70 @@ class TokenCheck:
             return False
         scheme, _, rest = said[0].partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(b"Bearer " + rest.strip(), self._expected)
+
+
+class ToolsetChoice:
+    """Reads which toolsets a client names, by a header or in the address; the header goes first.
+    What is named when a session begins holds for all of it. A name that is none is refused.
+    """
+
+    def __init__(self, app: App, clients: ClientTools) -> None:
+        self._app = app
+        self._clients = clients
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        session = next(iter(_values(scope, SESSION_HEADER)), None)
+        toolsets = _named_toolsets(scope)
+        try:
+            if toolsets is not None:
+                self._clients.of_request(None, toolsets)
+        except UsageInvalid as error:
+            await _refuse(send, error)
+            return
+
+        async def watched(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._follow(scope, session, toolsets, message)
+            await send(message)
+
+        await self._app({**scope, CHOICE: toolsets}, receive, watched)
+
+    def _follow(
+        self, scope: Scope, session: str | None, toolsets: str | None, answer: MutableMapping[str, Any]
+    ) -> None:
+        """A session begins with the answer that names it; it ends when it is deleted or unknown."""
+        if session is None:
+            for begun in _values(answer, SESSION_HEADER):
+                self._clients.of_request(begun, toolsets)
+        elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _FAILED):
+            self._clients.end(session)
+
+
+_NOT_FOUND, _FAILED = 404, 400
+
+
+def _named_toolsets(scope: Scope) -> str | None:
+    """None: none, or an empty list."""
+    query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
+    said = _values(scope, HEADER.lower()) or [value for name, value in query if name == PARAMETER]
+    return ",".join(filter(None, (each.strip() for each in said))) or None
+
+
+def _values(message: MutableMapping[str, Any], name: str) -> list[str]:
+    return [value.decode("latin-1") for key, value in message.get("headers", ()) if key.lower() == name.encode()]
+
+
+async def _refuse(send: Send, error: UsageInvalid) -> None:
+    """As JSON-RPC has it, with a status that every client takes for a failure."""
+    known = ", ".join(error.details["toolsets"])
+    message = f"{error.message} {HEADER}, or {PARAMETER} in the address, takes: {known}"
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": _INVALID_REQUEST, "message": message}}
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": _FAILED, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+_INVALID_REQUEST = -32600

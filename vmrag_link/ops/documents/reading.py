@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinMissing, ServerUnreachable, UsageInvalid, quoted
+from vmrag_link.errors import (
+    FilterInvalid,
+    GitReferenceMissing,
+    NotInitialized,
+    PinMissing,
+    ServerUnreachable,
+    UsageInvalid,
+    quoted,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.models import SYSTEM, At, Collection, Document, Record
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -140,15 +148,45 @@ def collection_names(source: TextSource, at: At, wanted: Sequence[str], *, searc
     )
 
 
+Spans = tuple[tuple[int, int], ...]
+Finder = Callable[[str], Spans | None]
+"""Where in a line something is found; None: nowhere."""
+
+
 class Pattern(Record, frozen=True):
-    """What is looked for, as Python's `re` has it; with `fixed` the text itself."""
+    """What is looked for, as Python's `re` has it; with `fixed` the text itself. `linear`: as
+    Rust's `regex` has it, in time linear in the text, because a stranger may have written it; where
+    in a line it matches is not told then.
+    """
 
     text: str
     fixed: bool = False
     ignore_case: bool = False
+    linear: bool = False
 
-    def compiled(self) -> re.Pattern[str]:
+    def finder(self) -> Finder:
         """Raises `UsageInvalid` for what is no regular expression."""
+        if self.linear and not self.fixed:
+            return self._linear_finder()
+        wanted = self._compiled()
+
+        def spans(line: str) -> Spans | None:
+            found = [each.span() for each in wanted.finditer(line)]
+            return tuple(each for each in found if each[1] > each[0]) if found else None
+
+        return spans
+
+    def _linear_finder(self) -> Finder:
+        from vmrag_link.retrieval.filters import linear_pattern  # people's patterns do not need it
+
+        try:
+            passes = linear_pattern(f"(?i){self.text}" if self.ignore_case else self.text)
+        except FilterInvalid as error:
+            message = error.message.replace("The filter holds no", "This is no")
+            raise UsageInvalid(message, hint=error.hint, parameter="pattern") from None
+        return lambda line: () if passes(line) else None
+
+    def _compiled(self) -> re.Pattern[str]:
         flags = re.IGNORECASE if self.ignore_case else re.NOFLAG
         try:
             with warnings.catch_warnings():  # `[[` means another set in a later Python
@@ -170,7 +208,7 @@ class MatchedLine(Record, frozen=True):
     number: int
     text: str
     matched: bool
-    matches: tuple[tuple[int, int], ...]
+    matches: Spans
 
 
 class MatchedDocument(Record, frozen=True):
@@ -199,7 +237,7 @@ def grep(
     `collections`: only these; by default all but those in which tools write for themselves. `ref`:
     as `revparse.resolve_at`. Raises `UsageInvalid`, `CollectionMissing`.
     """
-    wanted = pattern.compiled()
+    wanted = pattern.finder()
 
     def look(source: TextSource, here: Standing) -> GrepReport:
         names = collection_names(source, here.at, collections, searched=True)
@@ -212,22 +250,16 @@ def grep(
         return read_texts(ws, ref, look)
 
 
-def _search(
-    documents: Iterable[Document], wanted: re.Pattern[str], context: int, task: Task
-) -> Iterator[MatchedDocument]:
+def _search(documents: Iterable[Document], wanted: Finder, context: int, task: Task) -> Iterator[MatchedDocument]:
     for document in documents:
         if found := _match(document, wanted, context):
             yield found
         task.advance()
 
 
-def _match(document: Document, wanted: re.Pattern[str], context: int) -> MatchedDocument | None:
+def _match(document: Document, wanted: Finder, context: int) -> MatchedDocument | None:
     lines = terminal_text.lines(document.content)
-    hits = {
-        number: tuple(each.span() for each in wanted.finditer(line) if each.end() > each.start())
-        for number, line in enumerate(lines, start=1)
-        if wanted.search(line)
-    }
+    hits = {number: spans for number, line in enumerate(lines, start=1) if (spans := wanted(line)) is not None}
     if not hits:
         return None
     shown = {near for number in hits for near in range(max(1, number - context), min(len(lines), number + context) + 1)}

@@ -1,0 +1,320 @@
+"""A few plain tools: what each finds, where what is written lands, and what none of them shows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mcp import Tools, warned
+from tests.support.repos import isolate
+from tests.support.templates import build_once
+from tests.support.terminal import Project, copied, new_project
+from vmrag_mcp.options import Chosen, selection
+
+pytestmark = pytest.mark.hooks("off")
+
+PLAIN = Chosen("essential")
+SETTINGS = """\
+embedding:
+  model: hash
+sources:
+- collection: docs
+  paths: [docs/]
+- collection: code
+  kind: code
+  paths: [src/]
+"""
+PAGE = "---\ntitle: Timeouts\nowner: core\n---\n# Timeouts\n\nRequests time out after 30 seconds.\n\n## Retries\n\nThree times.\n"
+CODE = '''class Session:
+    """A login."""
+
+    def refresh(self, token):
+        if not token:
+            raise ValueError("the session token has expired")
+        return token
+
+
+def refresh(everything):
+    return everything
+'''
+
+
+def build(top: Path) -> None:
+    project = new_project(top, settings=SETTINGS)
+    project.write("docs/timeouts.md", PAGE)
+    project.write("src/session.py", CODE)
+    project.write(".gitignore", "docs/secret.md\n")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Begin")
+    project.vmrag("init")
+    project.put("retry-policy", "Three times, for the gateway.", collection="decisions")
+    project.vmrag("commit", "-m", "Why we retry")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Pin it")
+    project.git("tag", "v1.0")
+    project.write("docs/timeouts.md", PAGE.replace("30 seconds", "5 seconds"))
+    project.git("commit", "-q", "-a", "-m", "Users gave up")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "essential", lambda folder: build(folder / "project"), by=build) / "project"
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return copied(template, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top, chosen=PLAIN)
+
+
+def places(answer: dict[str, Any]) -> list[str]:
+    return [each["place"] for each in answer["passages"]]
+
+
+# -- finding and reading
+
+
+def test_a_place_that_search_shows_is_read_with_the_same_lines(tools, project):
+    (found,) = tools("search", query="when do requests time out", path="docs/")["passages"]
+    assert found["place"] == "docs/timeouts.md:5-11", "front matter is counted, as an editor does"
+    (text,) = tools("read", name=found["place"])["texts"]
+    assert (text["text"], text["lines"], text["total"]) == (found["text"], [5, 11], 11)
+    (line,) = tools("grep", pattern="time out")["lines"]
+    name, number, said = line.split(":")
+    assert tools("read", name=f"{name}:{number}")["texts"][0]["text"] == said
+    assert (project.top / name).read_text().splitlines()[int(number) - 1] == said
+
+
+def test_a_definition_is_found_by_its_name_alone_and_read_as_it_was(tools, project):
+    found = tools("search", symbol="Session.refresh")
+    assert places(found) == ["src/session.py:4-7"]
+    assert found["passages"][0]["text"] == "def refresh(self, token):"
+    assert places(tools("search", symbol="refresh")) == ["src/session.py:4-7", "src/session.py:10-11"]
+    (exact,) = tools("read", symbol="refresh")["texts"]
+    assert exact["lines"] == [10, 11], "the one that has no other name goes first"
+    project.write("src/session.py", CODE.replace("return token", "return token + 1"))
+    here, then = (tools("read", symbol="Session.refresh", **at)["texts"][0] for at in ({}, {"ref": "v1.0"}))
+    assert ("token + 1" in here["text"], here["uncommitted"]) == (True, "modified")
+    assert ("token + 1" in then["text"], then["commit"]) == (False, project.git("rev-parse", "v1.0")[:12])
+
+
+def test_a_release_answers_as_its_files_and_its_documents_were(tools):
+    asked = {"query": "when do requests time out", "path": "docs/"}
+    texts = [tools("search", **asked, **at)["passages"][0]["text"] for at in ({}, {"ref": "v1.0"})]
+    assert ["5 seconds" in each for each in texts] == [True, False]
+    assert ["30 seconds" in each for each in texts] == [False, True]
+    assert tools("grep", pattern="30 seconds")["matches"] == 0
+    assert tools("grep", pattern="30 seconds", ref="v1.0")["lines"] == [
+        "docs/timeouts.md:7:Requests time out after 30 seconds."
+    ]
+    tools("remember", name="decisions/late", text="After the release.")
+    assert tools("read", name="decisions/retry-policy", ref="v1.0")["kb"]["in_sync"]
+    refused = tools.error("DOCUMENT_NOT_FOUND", "read", name="decisions/late", ref="v1.0")
+    assert "v1.0" in refused["message"]
+
+
+def test_long_texts_come_in_parts_that_say_how_to_go_on(project):
+    project.write("docs/long.md", "".join(f"line {number}\n" for number in range(1, 5001)))
+    project.git("add", "-A")
+    tools = Tools(project.top, chosen=PLAIN)
+    first = tools("read", name="docs/long.md", lines="1-4")["texts"][0]
+    assert first["text"].splitlines()[-1] == "line 4"
+    tools.session.behaviour = type(tools.session.behaviour)(page_chars=1000)
+    part = tools("read", name="docs/long.md")
+    last = part["texts"][0]["lines"][1]
+    assert f"lines={last + 1}-" in part["message"]
+    assert tools("read", name="docs/long.md", lines=f"{last + 1}-")["texts"][0]["text"].startswith(f"line {last + 1}\n")
+
+
+# -- history
+
+
+def test_history_says_what_changed_when_and_why(tools, project):
+    (why, begun) = tools("history", name="docs/timeouts.md")["steps"]
+    assert ([why["message"], why["kind"]], begun["kind"]) == (["Users gave up", "modified"], "added")
+    assert why["id"] == project.git("rev-parse", "HEAD")[:12]
+    (stored,) = tools("history", name="decisions/retry-policy")["steps"]
+    assert (stored["message"], [each.partition(" ")[2] for each in stored["commits"]]) == ("Why we retry", ["Pin it"])
+    assert [each["message"] for each in tools("history", name="decisions")["steps"]] == ["Why we retry"]
+    tools("remember", name="decisions/retry-policy", text="Five times.")
+    since = tools("history", since="v1.0")
+    assert since["changed"] == ["modified decisions/retry-policy", "modified docs/timeouts.md"]
+    assert tools("history", since="v1.0", name="docs")["changed"] == ["modified docs/timeouts.md"]
+
+
+# -- writing
+
+
+def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, project):
+    project.git("switch", "-q", "-c", "topic")
+    done = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")
+    assert (done["name"], done["was"]) == ("notes/gateway-limit", "added")
+    landed = done["landed"]
+    assert (landed["branch"], landed["uncommitted"], landed["pinned"]) == ("topic", True, False)
+    assert "vmrag commit" in landed["then"]
+    assert "notes/gateway-limit:1-3" in places(tools("search", query="gateway requests a second"))
+    assert tools("status")["uncommitted"] == ["added notes/gateway-limit"]
+    project.vmrag("commit", "-m", "Limits")
+    assert any("git commit" in each for each in tools("status")["reasons"]), "the pin is staged, and in no commit"
+    project.git("commit", "-q", "-m", "Limits")
+    again = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")
+    assert (again["was"], again["landed"]) == ("unchanged", landed | {"uncommitted": False, "pinned": True, "then": ""})
+    project.git("switch", "-q", "main")
+    tools.error("DOCUMENT_NOT_FOUND", "read", name="notes/gateway-limit")
+
+
+def test_a_document_that_is_replaced_keeps_its_metadata(tools, project):
+    project.vmrag("add", "-", "--collection", "decisions", "--id", "x", "--metadata", '{"team": "core"}', stdin="One.")
+    assert tools("remember", name="decisions/x", text="Two.")["was"] == "replaced"
+    (row,) = [each for each in project.ask("list", "--collection", "decisions")["documents"] if each["doc_id"] == "x"]
+    assert row["metadata"] == {"team": "core"}
+    assert tools("read", name="decisions/x")["texts"][0]["text"] == "Two."
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_is_forgotten_comes_back_by_the_command_that_the_answer_names(tools, project, committed):
+    name = "decisions/retry-policy"
+    if not committed:
+        tools("remember", name=name, text="Four times.")
+    before = project.vmrag("show", name).out
+    done = tools("forget", name="retry-policy")
+    assert name == done["name"]
+    tools.error("DOCUMENT_NOT_FOUND", "read", name=name)
+    assert not any(each.startswith(name) for each in places(tools("search", query="how often do we retry")))
+    project.vmrag(*done["undo"].split()[1:])
+    assert project.vmrag("show", name).out == before
+    assert tools("read", name=name)["texts"][0]["text"] == before.rstrip("\n")
+
+
+def test_forget_takes_one_document_and_nothing_that_stands_for_more(tools, project):
+    before = project.marks()
+    for name in ("decisions", "decisions/", "decisions/*", ".", "docs", "", " ", "retry-policy_chunk_0"):
+        result, failed = tools.run("forget", {"name": name})
+        assert failed, result
+    assert project.marks() == before
+
+
+def test_files_are_not_written_and_the_answer_names_the_file(tools, project):
+    for name in ("docs/timeouts.md", "docs/docs/timeouts.md", "docs/new.md", "code/src/new.py"):
+        refused = tools.error("SOURCE_READ_ONLY", "remember", name=name, text="x")
+        assert "Edit the file" in refused["suggestions"][0]
+    tools.error("SOURCE_READ_ONLY", "forget", name="src/session.py")
+    assert project.git("status", "--porcelain") == ""
+
+
+# -- what a stranger's arguments do not reach
+
+
+NAMES_OF_NOTHING = (
+    "docs/secret.md",
+    "docs/docs/secret.md",
+    "../outside.md",
+    "docs/../../outside.md",
+    "docs/../docs/secret.md",
+    "/etc/passwd",
+    ".git/config",
+    ".gitignore",
+    "HEAD:.gitignore",
+    "HEAD:docs/../.gitignore",
+    "docs/link.md",
+    "HEAD",
+    "main",
+    "--help",
+)
+
+
+def test_nothing_is_read_but_what_sources_name_and_the_knowledge_base_holds(tools, project):
+    project.write("docs/secret.md", "SECRET")
+    (project.top.parent / "outside.md").write_text("SECRET")
+    (project.top / "docs/link.md").symlink_to("../../outside.md")
+    project.git("add", "-A")
+    for name in NAMES_OF_NOTHING:
+        for ref in ("", "HEAD"):
+            result, failed = tools.run("read", {"name": name, "ref": ref})
+            assert failed, (name, result)
+            assert "SECRET" not in str(result)
+    assert tools("grep", pattern="SECRET")["matches"] == 0
+    assert "SECRET" not in str(tools("search", query="SECRET"))
+
+
+def test_an_expression_takes_linear_time(tools, project):
+    project.write("docs/a.md", "# A\n\n" + "a" * 20_000 + "!\n")
+    project.git("add", "-A")
+    began = time.process_time()
+    assert tools("grep", pattern="^(a+)+$")["matches"] == 0
+    assert time.process_time() - began < 5
+    assert len(tools("grep", pattern="a!")["lines"][0]) < 400
+
+
+def test_a_ref_that_is_none_is_refused_by_every_tool_that_takes_one(tools):
+    for ref in ("--all", "HEAD^{/x}", "-n1", "refs/heads/nosuch", "HEAD:docs", "\u202e"):
+        for name, arguments in {
+            "search": {"query": "x", "ref": ref},
+            "read": {"name": "docs/timeouts.md", "ref": ref},
+            "grep": {"pattern": "x", "ref": ref},
+            "history": {"since": ref},
+        }.items():
+            result, failed = tools.run(name, arguments)
+            assert failed, (name, result)
+            assert result["code"] != "INTERNAL_ERROR", (name, result)
+
+
+# -- as a part of a server
+
+
+def test_search_has_its_short_name_where_no_other_tool_of_the_server_has_it():
+    alone, both = selection(PLAIN), selection(Chosen("essential,ingest"))
+    assert alone.tools["search"] is both.tools["search_documents"]
+    assert alone.tool("search_documents") is alone.tools["search"]
+    assert both.tools["search"].toolsets == ("ingest",)
+    assert selection(Chosen("all")).tools["search"].toolsets == ("ingest",)
+    excluded = selection(Chosen("essential", exclude_tools="search"))
+    assert not {"search", "search_documents"} & excluded.tools.keys()
+
+
+@pytest.mark.parametrize(
+    ("excluded", "gone"),
+    [
+        ("chroma_query_documents", {"search"}),
+        ("chroma_get_documents", {"read", "grep"}),
+        ("chroma_add_documents", {"remember"}),
+        ("chroma_delete_documents", {"forget"}),
+        ("dolt_status", {"status"}),
+        ("get_diff", {"history"}),
+    ],
+)
+def test_what_a_server_excludes_no_plain_tool_does(excluded, gone):
+    assert selection(PLAIN).tools.keys() - selection(Chosen("essential", exclude_tools=excluded)).tools.keys() == gone
+
+
+def test_a_server_that_is_read_only_has_those_that_read_and_says_nothing_of_others():
+    server = selection(Chosen("essential", read_only=True))
+    assert server.tools.keys() == {"search", "read", "grep", "history", "status", "enable_toolset"}
+    assert "remember;" not in server.instructions()
+    assert "written down with remember" in selection(PLAIN).instructions()
+    assert "written down with remember" not in server.instructions()
+
+
+def test_without_a_knowledge_base_the_files_answer(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "bare", settings=SETTINGS)
+    project.write("docs/timeouts.md", PAGE)
+    project.write("src/session.py", CODE)
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "Begin")
+    tools = Tools(project.top, chosen=PLAIN)
+    assert places(tools("search", query="requests time out", path="docs/")) == ["docs/timeouts.md:5-11"]
+    assert tools("read", symbol="Session.refresh")["texts"][0]["lines"] == [4, 7]
+    assert tools("grep", pattern="expired")["matches"] == 1
+    assert [each["message"] for each in tools("history", name="docs/timeouts.md")["steps"]] == ["Begin"]
+    assert tools("history", since="HEAD")["changed"] == []
+    assert tools("status")["state"] == "not_initialized"
+    assert warned(tools("history")) <= {"NOT_SET_UP"}
+    tools.error("NOT_INITIALIZED", "remember", name="x", text="y")

@@ -1,0 +1,181 @@
+"""The text of a document, a file or a symbol, here or at a git ref, whole or some lines of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid
+from vmrag_link.git import beside, plumbing
+from vmrag_link.models import Document, Record
+from vmrag_link.ops.documents import listing
+from vmrag_link.ops.documents.listing import ShowReport
+from vmrag_link.ops.follow.follow_pin import read_consistently
+from vmrag_link.ops.follow.provenance import Standing, standing
+from vmrag_link.ops.history import known
+from vmrag_link.ops.history.known import FoundFile
+from vmrag_link.ops.index.passage_places import PassagePlaces
+from vmrag_link.ops.system import stores
+from vmrag_link.workspace import Workspace, source_tree
+from vmrag_link.workspace.source_tree import FileNames, Key, SourceTree
+
+FIND = "search finds it by what it says, grep by an exact text"
+"""The hint for a name that means nothing."""
+
+_PLACE = re.compile(r"(?P<name>.+?):(?P<lines>\d+(?:-\d+)?)", re.DOTALL)
+_LINES = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{0,9}))?")
+
+
+class Text(Record, frozen=True):
+    """`name`: of a file its path, else `COLLECTION/ID`. `above`: so many lines of the file stand
+    before the text (front matter). `commit` of git or `revision` that it is of; both empty: as it
+    stands here. `uncommitted`: how the file differs from the commit. `key`: of a stored document.
+    """
+
+    name: str
+    content: str
+    above: int
+    standing: Standing
+    commit: str = ""
+    revision: str = ""
+    uncommitted: str = ""
+    key: tuple[str, str] | None = None
+
+
+class TextLines(NamedTuple):
+    """Counted from 1, as in the file; `total`: the number of the last one that there is."""
+
+    first: int
+    last: int
+    total: int
+    text: str
+
+
+def split_place(name: str) -> tuple[str, str]:
+    """A place as an answer shows it, `src/session.py:10-42`: the name, and the lines."""
+    found = _PLACE.fullmatch(name)
+    return (found["name"], found["lines"]) if found else (name, "")
+
+
+def find(ws: Workspace, name: str, ref: str) -> Text:
+    """Raises as `listing.show`; `DocumentMissing` for the name of a revision, too."""
+    try:
+        return _find(ws, name, ref)
+    except (CollectionMissing, DocumentMissing) as error:
+        if ref:
+            raise DocumentMissing(
+                f"There is no document {name!r} at {ref}.", hint=f"history says since when there is one. {FIND}"
+            ) from None
+        if isinstance(error, CollectionMissing) and "Is it" not in error.message:
+            raise DocumentMissing(
+                f"There is no document {name!r} here, and no file of that path that sources name.",
+                hint=FIND,
+                doc_id=name,
+            ) from None
+        error.hint = FIND
+        raise
+
+
+def _find(ws: Workspace, name: str, ref: str) -> Text:
+    full = f"{ref}:{name}" if ref else name
+    if file := known.find_file(ws, full):
+        return _of_file(ws, file)
+    store = stores.holding(ws, name.partition("/")[0])
+    if store is not ws:
+        shown = listing.show_stored(store, name)
+        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, 0, standing(store))
+    found = listing.show(ws, full)
+    if not isinstance(found, ShowReport):
+        raise DocumentMissing(f"No collection has a document {name!r}.", hint="vmrag list", doc_id=name)
+    at = here(ws)
+    if ref:
+        kb = msgspec.structs.replace(at.kb, commit=found.revision, branch=None, dirty=False, in_sync=True)
+        at = Standing(found.revision, found.revision, kb, ())
+    key = (found.collection, found.doc_id)
+    return Text("/".join(key), found.content, 0, at, revision=found.revision if ref else "", key=None if ref else key)
+
+
+def _of_file(ws: Workspace, file: FoundFile) -> Text:
+    tree, name = file
+    document = tree.documents([name.key]).get(name.key)
+    if document is None:
+        raise DocumentMissing(f"The file {name.doc_id!r} holds no text.", hint="vmrag sources -v", doc_id=name.doc_id)
+    return Text(
+        name.doc_id,
+        document.content,
+        _above(ws, tree, [document])[name.key],
+        here(ws),
+        commit=tree.commit or "",
+        uncommitted=tree.files[name.key].uncommitted,
+    )
+
+
+def lines_above(ws: Workspace, keys: Sequence[Key], ref: str) -> Mapping[Key, int]:
+    """So many lines of these files stand before what is their text."""
+    commit = plumbing.resolve(ws.places, ref) if ref else ""
+    tree = source_tree.at_commit(ws, commit) if commit else source_tree.in_work_tree(ws)
+    return _above(ws, tree, list(tree.documents(keys).values())) if tree else {}
+
+
+def _above(ws: Workspace, tree: SourceTree, documents: Sequence[Document]) -> dict[Key, int]:
+    blobs = {each.key: tree.files[each.key].blob for each in documents}
+    committed = beside.contents(ws.places, blobs.values()) if tree.commit else {}
+    rows = {each.name: each for each in FileNames(tree).collections("")}
+    return {
+        each.key: PassagePlaces(
+            ws, rows[each.collection], each, committed.get(blobs[each.key], b"") if tree.commit else None
+        ).lines_above()
+        or 0
+        for each in documents
+    }
+
+
+def here(ws: Workspace) -> Standing:
+    """Where the workspace stands; where there is no knowledge base, where its files do."""
+    try:
+        return read_consistently(ws, lambda: standing(ws), index=False)
+    except (NotInitialized, PinMissing):
+        if not ws.sources.configured:
+            raise
+        ws.files.refreshed()
+        return standing(ws.files)
+
+
+def lines_of(text: Text, asked: str, most: int) -> TextLines:
+    """The lines that are asked for (`10`, `10-42`, `10-`), else all; as many as have `most`
+    characters, one at least. Raises `UsageInvalid` for others than there are.
+    """
+    there = terminal_text.lines(text.content)
+    total = text.above + len(there)
+    first, last = _asked(asked) if asked else (text.above + 1, total)
+    if asked and not (text.above < first <= min(last, total)):
+        raise UsageInvalid(
+            f"{text.name} has no lines {asked}: it has {text.above + 1} to {total}.",
+            hint=f"lines={text.above + 1}-{total}, or leave lines out",
+            parameter="lines",
+            value=asked,
+        )
+    chosen = there[first - text.above - 1 : min(last, total) - text.above]
+    kept, length = 0, 0
+    for each in chosen:
+        length += len(each) + 1
+        if kept and length > most:
+            break
+        kept += 1
+    return TextLines(first, first + max(kept, 1) - 1, total, "\n".join(chosen[:kept]))
+
+
+def _asked(lines: str) -> tuple[int, int]:
+    found = _LINES.fullmatch(lines.strip())
+    if not found:
+        raise UsageInvalid(
+            f"{lines!r:.80} are no lines.", hint="lines=10-42, or lines=10", parameter="lines", value=lines[:80]
+        )
+    first = int(found["first"])
+    if found["last"] is None:
+        return first, first
+    return first, int(found["last"] or 10**9)
