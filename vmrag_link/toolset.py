@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import resolve_name
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from vmrag_link.settings_keys import Schema
 
 CONTRACT = 1
@@ -109,6 +110,8 @@ class InstalledToolsets(Record, frozen=True):
 @cache
 def installed() -> InstalledToolsets:
     """Those of this environment. One that fails to load is left out, and never stops another."""
+    from importlib.metadata import entry_points  # 20 ms, and every hook imports this module
+
     found: dict[str, Toolset] = {}
     problems: list[str] = []
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
