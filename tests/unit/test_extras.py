@@ -34,7 +34,7 @@ def test_every_extra_that_installs_something_is_known_by_its_modules() -> None:
 
 @pytest.fixture(scope="module")
 def by_module() -> Mapping[str, list[str]]:
-    """The distributions that bring a module. Whoever asks reads the list of every installed file."""
+    """Which distributions bring a module: by the lists of all installed files, which take long."""
     return packages_distributions()
 
 
