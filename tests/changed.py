@@ -67,6 +67,7 @@ def _stands_on(path: Path, modules: set[str], texts: list[str]) -> bool:
     return any(Path(each).name in source or each.startswith(f"{here}/") for each in texts)
 
 
+@cache
 def _needed(path: Path) -> frozenset[str]:
     """The modules that a test file, and the helpers that it imports, stand on. The tests of a
     toolset drive it through the server and the command line, so they stand on all of it.

@@ -105,12 +105,17 @@ Exactly = jsonschema.validators.extend(
 def broken(tool: str, result: dict[str, Any]) -> list[str]:
     """What is wrong with a successful answer: missing keys, other keys, other types and values."""
     contract = TOOLS[tool]
-    schema = Exactly(answer_schema(declared(tool)))
-    found = [f"{each.json_path}: {each.message}" for each in schema.iter_errors(result)]
+    found = [f"{each.json_path}: {each.message}" for each in _answers(tool).iter_errors(result)]
     found += _broken(result, _tree(contract.get("result", {}), open=True), "")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
     found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
     return found
+
+
+@cache
+def _answers(tool: str) -> Any:
+    """The validator of the tool's successful answers."""
+    return Exactly(answer_schema(declared(tool)))
 
 
 @cache

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project
+from tests.support.terminal import Project, copied, derived
 
 template, project = terminal.template, terminal.project
 
 
-@pytest.fixture
-def history(project: Project) -> Project:
-    """Two commits of code, tagged v1 and v2; between them `a` was edited twice and `c` added."""
+@pytest.fixture(scope="session")
+def two_tags(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return derived(tmp_path_factory, "two-tags", template, _write)
+
+
+def _write(project: Project) -> None:
     project.write("docs/a.md", "# Retries\n\nRequests are retried three times.\n")
     project.write("docs/b.md", "# Cache\n\nThe cache keeps answers for one hour.\n")
     project.write("docs/far.md", "# Colours\n\nGreen and blue.\n")
@@ -22,7 +27,12 @@ def history(project: Project) -> Project:
     project.write("docs/a.md", "# Retries\n\nRequests are retried five times.\n")
     project.write("docs/c.md", "# Limits\n\nRequests beyond the limit are retried later.\n")
     commit(project, "five and limits", "v2")
-    return project
+
+
+@pytest.fixture
+def history(two_tags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Two commits of code, tagged v1 and v2; between them `a` was edited twice and `c` added."""
+    return copied(two_tags, tmp_path, monkeypatch)
 
 
 def commit(project: Project, message: str, tag: str = "") -> None:

@@ -14,9 +14,9 @@ from mcp.client.stdio import StdioServerParameters
 from tests.support import sources
 from tests.support.mcp import Tools, connected, warned
 from tests.support.mcp_process import PROGRAM
-from tests.support.repos import isolate
 from tests.support.sources import change, commit
-from tests.support.terminal import Project
+from tests.support.templates import build_once
+from tests.support.terminal import Project, copied
 from vmrag_link.ops.index.packing import tokens
 from vmrag_link.retrieval.narrowing import KINDS, LANGUAGES
 from vmrag_mcp.options import Chosen, selection
@@ -47,18 +47,26 @@ GUIDE = (
 )
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Files, and the stored document `notes/note.md`."""
-    isolate(monkeypatch, tmp_path / "home")
-    made = sources.sourced_project(tmp_path / "work")
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "packed", _build) / "project"
+
+
+def _build(folder: Path) -> None:
+    made = sources.sourced_project(folder / "project")
     files = {"src/otters.py": OTTERS, "src/migrate.py": LONG, "src/seals.py": SEALS, "docs/otters.md": GUIDE}
     commit(made, "more", **files)
     made.vmrag("init", "--no-hooks")
     made.put("note.md", "# Note\n\nA stored text about the otter.\n", collection="notes")
     made.vmrag("commit", "-m", "note")
     commit(made, "with a note")
-    return made
+    made.ask("query", "otter")  # brings the index
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Files, and the stored document `notes/note.md`."""
+    return copied(template, tmp_path, monkeypatch)
 
 
 @pytest.fixture

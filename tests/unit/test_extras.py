@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -31,9 +32,16 @@ def test_every_extra_that_installs_something_is_known_by_its_modules() -> None:
     assert own("all") == []
 
 
+@pytest.fixture(scope="module")
+def by_module() -> Mapping[str, list[str]]:
+    """Which distributions bring a module: by the lists of all installed files, which take long."""
+    return packages_distributions()
+
+
 @pytest.mark.parametrize("extra", sorted(extras.MODULES))
-def test_the_modules_of_an_extra_are_those_that_its_requirements_install(extra: str) -> None:
-    by_module = packages_distributions()
+def test_the_modules_of_an_extra_are_those_that_its_requirements_install(
+    extra: str, by_module: Mapping[str, list[str]]
+) -> None:
     missing = [each for each in extras.MODULES[extra] if each not in by_module]
     if missing:
         pytest.skip(f"{missing[0]} is not installed")
