@@ -20,7 +20,7 @@ from vmrag_link.git import configuration
 from vmrag_link.models import Record
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
-from vmrag_mcp import envelope
+from vmrag_mcp import auto_commit, envelope
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
@@ -150,6 +150,10 @@ class Call:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
+    def moved(self) -> None:
+        """The call has committed: the answer says where the workspace stands after that."""
+        self._standing = None
+
     def quotes(self, documents: Iterable[tuple[str, str]]) -> None:
         """The answer shows texts of these documents, by collection and id."""
         self._quoted.update(dict.fromkeys(documents))
@@ -225,15 +229,16 @@ class Session:
         arguments: Mapping[str, Any],
         progress: CallProgress,
         agreed: Mapping[str, bool] = NOTHING,
+        agent: str = "",
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
-        `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
-        yes, each with whether to remember it.
+        `agent`: how the client calls itself. `agreed`: addresses, hosts, toolsets and files to
+        which the person, not the agent, said yes, each with whether to remember it.
         """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._answer(tool, arguments, progress, agreed), False
+                return self._answer(tool, arguments, progress, agreed, agent), False
         except VmragError as error:
             return self._failure(error), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
@@ -247,7 +252,12 @@ class Session:
         return self.tools.selection if self.tools else None
 
     def _answer(
-        self, tool: ToolInfo, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
+        self,
+        tool: ToolInfo,
+        arguments: Mapping[str, Any],
+        progress: CallProgress,
+        agreed: Mapping[str, bool],
+        agent: str,
     ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
@@ -267,6 +277,8 @@ class Session:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
+            if auto_commit.commits(tool):
+                auto_commit.commit_written(call, tool.name, agent)
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()

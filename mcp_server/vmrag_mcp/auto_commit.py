@@ -1,0 +1,59 @@
+"""`mcp.auto_commit: write`: what a tool has written is committed before its answer is given.
+
+The pin is staged in the same call, as `vmrag commit` does it. So what an agent was told is kept
+goes with the next commit of the code, whichever program makes that and whether it runs hooks, and
+comes to `main` with that: no other branch pins it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import NoChanges, VmragError
+
+if TYPE_CHECKING:
+    from vmrag_mcp.registry import ToolInfo
+    from vmrag_mcp.session import Call
+
+_LONGEST_NAME = 80
+
+
+def commits(tool: ToolInfo) -> bool:
+    """Tools that change history say themselves what becomes of uncommitted documents."""
+    return "W" in tool.effect and "V" not in tool.effect
+
+
+def commit_written(call: Call, tool: str, agent: str) -> None:
+    """Commit what the call has left uncommitted; `agent`: how the client calls itself.
+
+    The documents are stored, whatever happens here: a warning says why they are not committed, and
+    the next write commits them, too.
+    """
+    from vmrag_link.ops.branches.commit import commit
+    from vmrag_link.ops.merge import merge_state
+    from vmrag_mcp.tools import outcome
+
+    ws = call.ws
+    if not ws.initialized or ws.config.mcp.auto_commit == "off":
+        return
+    try:
+        branch = ws.kb_branch()
+        if branch is None or not branch.dirty or merge_state.opened(ws):
+            return
+        report = commit(ws, message(tool, agent))
+    except NoChanges:
+        return
+    except VmragError as why:
+        call.warn("NOT_COMMITTED", f"The documents are stored, but not committed: {why.sentence}")
+        return
+    call.moved()
+    outcome.warn(call, pending=report.pending, staged=report.staged or report.pin is None)
+    then = "; .dolt-version is staged: commit it with git, with the code it belongs to" if report.pin else ""
+    call.warn("COMMITTED", f"Committed as {report.revision[:7]}{then}.")
+
+
+def message(tool: str, agent: str) -> str:
+    """Of the commit; the agent's name is the client's word."""
+    name = " ".join(terminal_text.visible(agent).split())[:_LONGEST_NAME]
+    return f"{tool} by {name}" if name else tool
