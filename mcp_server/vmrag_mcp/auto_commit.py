@@ -19,29 +19,25 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 80
 
 
-def commits(tool: ToolInfo) -> bool:
-    """Tools that change history say themselves what becomes of uncommitted documents."""
-    return "W" in tool.effect and "V" not in tool.effect
-
-
-def commit_written(call: Call, tool: str, agent: str) -> None:
-    """Commit what the call has left uncommitted; `agent`: how the client calls itself.
+def commit_written(call: Call, tool: ToolInfo, agent: str) -> None:
+    """Commit what the call has left uncommitted; `agent`: how the client calls itself. Tools that
+    change history say themselves what becomes of uncommitted documents.
 
     The documents are stored, whatever happens here: a warning says why they are not committed, and
     the next write commits them, too.
     """
+    ws = call.ws
+    if "V" in tool.effect or not ws.initialized or ws.config.mcp.auto_commit == "off":
+        return
     from vmrag_link.ops.branches.commit import commit
     from vmrag_link.ops.merge import merge_state
     from vmrag_mcp.tools import outcome
 
-    ws = call.ws
-    if not ws.initialized or ws.config.mcp.auto_commit == "off":
-        return
     try:
         branch = ws.kb_branch()
         if branch is None or not branch.dirty or merge_state.opened(ws):
             return
-        report = commit(ws, message(tool, agent))
+        report = commit(ws, message(tool.name, agent))
     except NoChanges:
         return
     except VmragError as why:

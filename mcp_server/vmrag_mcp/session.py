@@ -20,7 +20,7 @@ from vmrag_link.git import configuration
 from vmrag_link.models import Record
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
-from vmrag_mcp import auto_commit, envelope
+from vmrag_mcp import envelope
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import EnabledTools, ToolSelection
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
@@ -277,8 +277,10 @@ class Session:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
-            if auto_commit.commits(tool):
-                auto_commit.commit_written(call, tool.name, agent)
+            if not tool.reads:
+                from vmrag_mcp import auto_commit
+
+                auto_commit.commit_written(call, tool, agent)
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()

@@ -130,7 +130,7 @@ def test_a_holder_in_the_middle_of_a_rebase_still_holds_its_branch(project, tmp_
     for backend in ("--merge", "--apply"):
         assert project.run("rebase", backend, "base", env=OFF).returncode == 1
         assert project.git("branch", "--show-current") == ""
-        error = error_of(add(other, "refused.md"))
+        error = error_of(other.vmrag("branch", "--switch", other.pinned, "--json", code=3))
         assert (error["code"], error["details"]["holder"]) == ("BRANCH_IN_USE", str(project.top))
         assert "draft.md" not in other.marks()
         assert error_of(add(project, "refused.md"))["code"] == "GIT_BUSY"
@@ -146,7 +146,7 @@ def test_a_holder_in_the_middle_of_a_bisect_still_holds_its_branch(project, tmp_
     project.git("bisect", "start", "main", "first", env=OFF)
     project.git("bisect", "good", env=OFF)
     assert project.git("branch", "--show-current") == ""
-    error = error_of(add(other, "refused.md"))
+    error = error_of(other.vmrag("branch", "--switch", other.pinned, "--json", code=3))
     assert (error["code"], error["details"]["holder"]) == ("BRANCH_IN_USE", str(project.top))
     project.git("bisect", "reset", env=OFF)
     reads(other, project, "draft.md")
@@ -184,19 +184,19 @@ def test_a_branch_renamed_under_a_linked_holder_has_one_writer_still(project, tm
 
 
 @pytest.mark.parametrize("branch", ["feature", "fresh"])
-def test_of_two_that_write_in_the_same_moment_one_does(project, tmp_path, branch):
+def test_of_two_that_write_in_the_same_moment_one_has_the_branch_and_the_other_its_own(project, tmp_path, branch):
     if branch == "fresh":
         project.git("branch", "fresh", "main", env=OFF)
     trees = [linked(project, tmp_path / name, branch) for name in ("one", "two")]
     arguments = ("rm", "setup.md", "--collection", "handbook", "--json")
     done = [each.done() for each in [start(tree, *arguments) for tree in trees]]
-    assert sorted(each.code for each in done) == [0, 3], done
-    (loser,) = (each for each in done if each.code == 3)
-    winner = trees[[each.code for each in done].index(0)]
-    assert error_of(loser).get("details", {}).get("holder") == str(winner.top), loser
-    assert winner.marks()["setup.md"] == "removed"
-    (reader,) = (tree for tree in trees if tree != winner)
-    assert reader.marks()["setup.md"] is None
+    assert [each.code for each in done] == [0, 0], done
+    kb_branches = {tree.status()["kb"]["branch"] for tree in trees}
+    assert len(kb_branches) == 2
+    assert branch in kb_branches
+    assert [tree.marks()["setup.md"] for tree in trees] == ["removed", "removed"]
+    trees[0].vmrag("restore", "setup.md")
+    assert [tree.marks()["setup.md"] for tree in trees] == [None, "removed"]
 
 
 def test_what_the_holder_commits_is_read_when_the_other_one_gets_the_pin(project, tmp_path):
@@ -223,7 +223,6 @@ def test_a_reader_whose_pin_moves_does_not_move_the_holders_documents(project, t
 def test_a_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path):
     project.put("draft.md", "Text of draft.md.")
     other = linked(project, tmp_path / "other")
-    assert "git switch -c NAME" in error_of(add(other, "mine.md"))["hint"]
     other.git("switch", "-q", "-c", "own", env=OFF)
     writes(other, "mine.md")
     assert "draft.md" not in other.marks()
