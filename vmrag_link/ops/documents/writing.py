@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -116,9 +115,11 @@ def _with_lease(ws: Workspace) -> Target:
     target = ws.target()
     if target.in_use_by or target.own:
         return target
-    with contextlib.suppress(BranchInUse):  # another one was faster
+    try:
         lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-    return ws.target()
+    except BranchInUse:  # another one was faster
+        return ws.target()
+    return target
 
 
 def refuse_if_busy(ws: Workspace) -> None:
