@@ -13,40 +13,37 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import NoChanges, VmragError
 
 if TYPE_CHECKING:
+    from vmrag_link.workspace import Workspace
     from vmrag_mcp.registry import ToolInfo
-    from vmrag_mcp.session import Call
 
 _LONGEST_NAME = 80
 
 
-def commit_written(call: Call, tool: ToolInfo, agent: str) -> None:
-    """Commit what the call has left uncommitted; `agent`: how the client calls itself. Tools that
+def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str, str]]:
+    """Commit what a call has left uncommitted; `agent`: how the client calls itself. Tools that
     change history say themselves what becomes of uncommitted documents.
 
-    The documents are stored, whatever happens here: a warning says why they are not committed, and
-    the next write commits them, too.
+    Returns warnings by code. The documents are stored, whatever happens here: one says why they are
+    not committed, and the next write commits them, too.
     """
-    ws = call.ws
     if "V" in tool.effect or not ws.initialized or ws.config.mcp.auto_commit == "off":
-        return
+        return []
     from vmrag_link.ops.branches.commit import commit
     from vmrag_link.ops.merge import merge_state
-    from vmrag_mcp.tools import outcome
 
     try:
         branch = ws.kb_branch()
         if branch is None or not branch.dirty or merge_state.opened(ws):
-            return
+            return []
         report = commit(ws, message(tool.name, agent))
     except NoChanges:
-        return
+        return []
     except VmragError as why:
-        call.warn("NOT_COMMITTED", f"The documents are stored, but not committed: {why.sentence}")
-        return
-    call.moved()
-    outcome.warn(call, pending=report.pending, staged=report.staged or report.pin is None)
-    then = "; .dolt-version is staged: commit it with git, with the code it belongs to" if report.pin else ""
-    call.warn("COMMITTED", f"Committed as {report.revision[:7]}{then}.")
+        return [("NOT_COMMITTED", f"The documents are stored, but not committed: {why.sentence}")]
+    staged = "is staged" if report.staged else "could not be staged, because git held its index (git add .dolt-version)"
+    then = f"; .dolt-version {staged}: commit it with git, with the code it belongs to" if report.pin else ""
+    said = [("COMMITTED", f"Committed as {report.revision[:7]}{then}.")]
+    return [*said, ("INDEX_PENDING", report.pending)] if report.pending else said
 
 
 def message(tool: str, agent: str) -> str:

@@ -150,9 +150,13 @@ class Call:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
-    def moved(self) -> None:
-        """The call has committed: the answer says where the workspace stands after that."""
-        self._standing = None
+    def moved(self, said: Iterable[tuple[str, str]]) -> None:
+        """What was said of a commit that the call ended with, by code; the answer says where the
+        workspace stands after that.
+        """
+        for code, message in said:
+            self.warn(code, message)
+            self._standing = None
 
     def quotes(self, documents: Iterable[tuple[str, str]]) -> None:
         """The answer shows texts of these documents, by collection and id."""
@@ -280,7 +284,7 @@ class Session:
             if not tool.reads:
                 from vmrag_mcp import auto_commit
 
-                auto_commit.commit_written(call, tool, agent)
+                call.moved(auto_commit.commit_written(call.ws, tool, agent))
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()
