@@ -34,6 +34,7 @@ from bench import (
     team,
     travel,
     verify,
+    worktrees,
 )
 from bench import report as reports
 from bench.timing import Figure
@@ -49,6 +50,7 @@ PARTS: dict[str, Part] = {
     "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
     "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
     "merge": merge.run,
+    "worktrees": lambda folder, _, rounds, env: worktrees.run(folder, rounds, env),
     "links": lambda folder, _, rounds, env: links.run(folder, rounds, env),
     "verify": lambda folder, _, rounds, env: verify.run(folder, rounds, env),
     "travel": travel.run,

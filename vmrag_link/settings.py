@@ -331,6 +331,14 @@ class McpSettings(Record, frozen=True):
     tool_prefix: Annotated[
         str, Meta(description="What the names of the MCP tools begin with.", extra=agreed_setting(flaw=prefix_flaw))
     ] = ""
+    auto_commit: Annotated[
+        Literal["off", "write"],
+        Meta(
+            description="Whether what an MCP tool has written is committed to the knowledge base, pinned and staged in the same call; "
+            "with `write` it goes with the next commit of the code, and nowhere before.",
+            extra=agreed_setting(first_of("off", "write")),
+        ),
+    ] = "off"
     require_confirm: Annotated[
         bool,
         Meta(

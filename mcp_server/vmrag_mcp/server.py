@@ -124,7 +124,8 @@ class KnowledgeServer:
         arguments: Mapping[str, Any] = params.arguments or {}
         report = _reporter(context)
         agreed = earlier_answers(params)
-        fields, failed = await self._run(report, tool, arguments, agreed, having)
+        agent = _agent(context)
+        fields, failed = await self._run(report, tool, arguments, agreed, having, agent)
         for _ in range(MOST_QUESTIONS):
             answer = await ask(context, params, fields, agreed) if failed else None
             if isinstance(answer, types.InputRequiredResult):
@@ -134,7 +135,7 @@ class KnowledgeServer:
             agreed |= answer.agreed
             arguments = with_confirmation(tool, arguments, answer)
             refused = fields
-            fields, failed = await self._run(report, tool, arguments, agreed, having)
+            fields, failed = await self._run(report, tool, arguments, agreed, having, agent)
             if fields == refused:  # a yes that does not help is not asked for again
                 break
         if having.selection.tools != before.tools:
@@ -154,9 +155,10 @@ class KnowledgeServer:
         arguments: Mapping[str, Any],
         agreed: Mapping[str, bool],
         having: EnabledTools,
+        agent: str,
     ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(report)
-        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having)
+        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
@@ -266,6 +268,12 @@ class KnowledgeServer:
 def _client(context: Context) -> int:
     """Tells connections of the handshake's era apart: each has sent parameters of its own."""
     return id(context.session.client_params)
+
+
+def _agent(context: Context) -> str:
+    """How the client calls itself, as far as its era of the protocol says that."""
+    parameters = context.session.client_params
+    return parameters.client_info.name if parameters and parameters.client_info else ""
 
 
 def protocol_tools(server: ToolSelection) -> list[types.Tool]:

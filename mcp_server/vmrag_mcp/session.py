@@ -151,6 +151,14 @@ class Call:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
+    def moved(self, said: Iterable[tuple[str, str]]) -> None:
+        """What was said of a commit that the call ended with, by code; the answer says where the
+        workspace stands after that.
+        """
+        for code, message in said:
+            self.warn(code, message)
+            self._standing = None
+
     def quotes(self, documents: Iterable[tuple[str, str]]) -> None:
         """The answer shows texts of these documents, by collection and id."""
         self._quoted.update(dict.fromkeys(documents))
@@ -230,16 +238,18 @@ class Session:
         progress: CallProgress,
         agreed: Mapping[str, bool] = NOTHING,
         tools: EnabledTools | None = None,
+        agent: str = "",
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
         `agreed`: addresses, hosts, toolsets and files to which the person, not the agent, said
-        yes, each with whether to remember it. `tools`: those of the client that calls.
+        yes, each with whether to remember it. `tools`: those of the client that calls. `agent`: how
+        it calls itself.
         """
         having = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._answer(tool, arguments, progress, agreed, having), False
+                return self._answer(tool, arguments, progress, agreed, having, agent), False
         except VmragError as error:
             return self._failure(error, having), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
@@ -255,6 +265,7 @@ class Session:
         progress: CallProgress,
         agreed: Mapping[str, bool],
         tools: EnabledTools | None,
+        agent: str,
     ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
@@ -277,6 +288,10 @@ class Session:
             for warning in warned:
                 call.warn(*warning)
             result = function(call, **keywords)
+            if not tool.reads:
+                from vmrag_mcp import auto_commit
+
+                call.moved(auto_commit.commit_written(call.ws, tool, agent))
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()

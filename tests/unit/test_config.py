@@ -98,6 +98,7 @@ def test_the_defaults_are_these():
             "exclude_tools": "",
             "read_only": False,
             "tool_prefix": "",
+            "auto_commit": "off",
             "require_confirm": True,
             "page_chars": 80_000,
         },

@@ -179,37 +179,76 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
     return {key: value for key, value in entries(places) if key.startswith(prefix + ".")}
 
 
-def kb_mappings(places: Places) -> list[tuple[str, str]]:
-    """Every configured (code branch, KB branch), whether these branches exist or not."""
-    found = config_entries(places, rf"branch\..*\.{_MAPPING}")
-    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
+class Mapping(NamedTuple):
+    """A code branch writes on a KB branch. `tree`: in that linked work tree alone, by the name of
+    its key; empty: in all of them.
+    """
+
+    code: str
+    kb_branch: str
+    tree: str = ""
+
+
+def kb_mappings(places: Places) -> list[Mapping]:
+    """Every configured one, whether branches and work trees exist or not."""
+    found = config_entries(places, rf"branch\..*\.{_MAPPING}(-[0-9a-f]*)?")
+    parts = ((*key.removeprefix("branch.").rpartition(".")[::2], kb) for key, kb in found if kb)
+    return [Mapping(code, kb, name.partition("-")[2]) for code, name, kb in parts]
+
+
+def tree_key(git_dir: Path) -> str:
+    """How the keys of a work tree's own mappings end: by the folder that git has for it, which
+    `git worktree move` does not rename.
+    """
+    import hashlib  # needed where several work trees have one branch checked out
+
+    return hashlib.sha256(os.fsencode(git_dir.name)).hexdigest()[:12]
 
 
 def kb_branches(places: Places) -> dict[str, str]:
     """KB branches by code branch; `git branch -m` and `-D` carry and drop them.
 
-    `git branch -c` copies the entry and appends the copy: the first entry owns the KB branch.
+    `git branch -c` copies the entry and appends the copy: the first entry owns the KB branch. What
+    one work tree alone writes on is not among them.
     """
-    owners: dict[str, str] = {}
-    for code, kb_branch in kb_mappings(places):
-        owners.setdefault(kb_branch, code)
-    return {code: kb_branch for kb_branch, code in owners.items()}
+    owners = _first_owners(places)
+    return {each.code: each.kb_branch for each in owners.values() if not each.tree}
 
 
-def kb_branch_of(places: Places, branch: str) -> str | None:
-    """The KB branch on which this code branch's documents are written."""
-    return kb_branches(places).get(branch)
+def kb_owners(places: Places) -> dict[str, str]:
+    """Code branches by KB branch, those that one work tree alone writes on included."""
+    return {kb_branch: each.code for kb_branch, each in _first_owners(places).items()}
 
 
-def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
+def kb_branch_of(places: Places, branch: str, *, own: bool = False) -> str | None:
+    """The KB branch on which this code branch's documents are written; `own`: by this work tree
+    alone.
+    """
+    if not own:
+        return kb_branches(places).get(branch)
+    found = [each for each in _first_owners(places).values() if each.code == branch and each.tree]
+    key = tree_key(places.git_dir) if found else ""
+    return next((each.kb_branch for each in found if each.tree == key), None)
+
+
+def _first_owners(places: Places) -> dict[str, Mapping]:
+    owners: dict[str, Mapping] = {}
+    for each in kb_mappings(places):
+        owners.setdefault(each.kb_branch, each)
+    return owners
+
+
+def set_kb_branch(places: Places, branch: str, kb_branch: str, *, own: bool = False) -> None:
     """Write to the repository's own configuration, in place of what stood there."""
-    demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)
+    key = f"branch.{branch}.{_MAPPING}" + (f"-{tree_key(places.git_dir)}" if own else "")
+    demand(places, "config", "--local", "--replace-all", "--", key, kb_branch)
     forget(places)
 
 
-def forget_kb_branch(places: Places, branch: str) -> None:
+def forget_kb_branch(places: Places, branch: str, tree: str = "") -> None:
     """Undo `set_kb_branch`; fine where nothing is written down."""
-    arguments = ("config", "--local", "--unset-all", "--", f"branch.{branch}.{_MAPPING}")
+    name = f"{_MAPPING}-{tree}" if tree else _MAPPING
+    arguments = ("config", "--local", "--unset-all", "--", f"branch.{branch}.{name}")
     done = git(places, *arguments)
     forget(places)
     if done.returncode not in (0, _NOT_SET):
@@ -244,7 +283,7 @@ def forget_all(places: Places) -> tuple[str, ...]:
 def _is_own(key: str) -> bool:
     """Git lowers the case of a key's first and last part."""
     return key.startswith(("vmrag.", f"{_IMPORTS}.")) or (
-        key.startswith("branch.") and key.endswith(f".{_MAPPING.lower()}")
+        key.startswith("branch.") and key.rpartition(".")[2].partition("-")[0] == _MAPPING.lower()
     )
 
 

@@ -15,7 +15,9 @@ from vmrag_link.git.configuration import (
     kb_branch_of,
     kb_branches,
     kb_mappings,
+    kb_owners,
     set_kb_branch,
+    tree_key,
 )
 from vmrag_link.git.heads import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import demand, failure, git, git_in
@@ -36,11 +38,13 @@ __all__ = [
     "kb_branch_of",
     "kb_branches",
     "kb_mappings",
+    "kb_owners",
     "locate",
     "pin_bytes",
     "resolve",
     "set_kb_branch",
     "stage",
+    "tree_key",
 ]
 
 INDEX_LOCK_SECONDS = 2.0

@@ -119,6 +119,16 @@ def code_branches(places: Places) -> set[str]:
     return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}
 
 
+def checked_out(places: Places) -> set[str]:
+    """The code branches of the work trees that are there now."""
+    found, there = set[str](), False
+    for key, value in _worktree_list(places):
+        there = (Path(value) / ".git").exists() if key == "worktree" else there
+        if key == "branch" and there:
+            found.add(value.removeprefix(BRANCHES))
+    return found
+
+
 def _worktree_list(places: Places) -> Iterator[tuple[str, str]]:
     for line in demand(places, "worktree", "list", "--porcelain").text.splitlines():
         key, _, value = line.partition(" ")

@@ -137,7 +137,7 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
 
     Raises `GitRepositoryMissing`.
     """
-    if target.kb_branch and target.trigger.symbolic:
+    if target.kb_branch and target.trigger.symbolic and not target.own:
         try:
             lease.take(context.places, target.trigger.symbolic, timeout=context.lock_timeout)
         except BranchInUse:

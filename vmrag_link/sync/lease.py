@@ -2,7 +2,8 @@
 (`git worktree add --force`).
 
 The first one holds a lease, a file in the common directory, for as long as its HEAD stays on the
-branch. The others read what the pin names, and write nothing. A single work tree needs no lease.
+branch. The others read what the pin names, and each writes on a KB branch of its own. A single work
+tree needs no lease.
 """
 
 from __future__ import annotations
@@ -57,6 +58,22 @@ def sweep(places: Places) -> None:
             recorded = places._replace(git_dir=Path(os.fsdecode(path.read_bytes())))
             if path.name not in map(_name, _stands_on(recorded)):
                 path.unlink()
+
+
+def beside(places: Places, symbolic: str) -> Path | None:
+    """The git directory of some other work tree that is on `refs/heads/…`."""
+    folders = (places.common, *(head.parent for head in places.common.glob("worktrees/*/HEAD")))
+    others = (each for each in folders if each != places.git_dir)
+    return next((each for each in others if os.fsencode(symbolic) in _stands_on(places._replace(git_dir=each))), None)
+
+
+def shared(other: Path, branch: str, kb_branch: str) -> str:
+    """What a work tree is told that writes on a KB branch of its own; empty: not yet."""
+    own = f"go to {kb_branch!r}" if kb_branch else "would go to a KB branch of its own"
+    return (
+        f"The documents of {branch!r} are written in another work tree, {work_tree(other)}; those of this one {own}. "
+        f"What the other one has committed to git comes here by: vmrag merge {quoted(branch)}"
+    )
 
 
 def in_use(other: Path, symbolic: str) -> BranchInUse:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
@@ -43,7 +45,8 @@ class Target(Record, frozen=True):
     (`held`). A pin that moved moves the branch along, with its uncommitted documents. `problem`:
     why a pin is malformed; or, of a revision that is as good as missing, what it holds that must
     not be read. `in_use_by` is the git directory of another work tree that writes HEAD's branch;
-    then there is no KB branch for this one.
+    this one's documents then go to a KB branch of its own, which its first write makes. `own`: that
+    is `kb_branch`.
     """
 
     trigger: Trigger
@@ -53,6 +56,7 @@ class Target(Record, frozen=True):
     kb_branch: KbBranch | None = None
     attachment: Attachment = "detached"
     in_use_by: Path | None = None
+    own: bool = False
 
     @property
     def revision(self) -> str:
@@ -89,29 +93,37 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
     `bound`: the revision that the work tree answers from already. It was checked before, and is not
     again.
     """
-    other = lease.holder(places, trigger.symbolic) if trigger.symbolic else None
-    branch = None if other else kb_branch(places, engine, trigger)
+    branch, other, own = _writing(places, engine, trigger)
+    there = Target(trigger, "no_pin", kb_branch=branch, in_use_by=other, own=own)
     if trigger.pin is None:
-        return Target(trigger, "no_pin", kb_branch=branch, in_use_by=other)
+        return there
     try:
         pin = read_own_pin(places, trigger.pin)
     except PinMalformed as problem:
-        return Target(trigger, "malformed", problem=problem, kb_branch=branch, in_use_by=other)
+        return msgspec.structs.replace(there, state="malformed", problem=problem)
     if not engine.has_revision(pin.dolt_commit):
-        return Target(trigger, "missing", pin, kb_branch=branch, in_use_by=other)
+        return msgspec.structs.replace(there, state="missing", pin=pin)
     refusal = engine.refusal(pin.dolt_commit) if pin.dolt_commit != bound else None
     if refusal:
-        return Target(trigger, "missing", pin, refusal, kb_branch=branch, in_use_by=other)
-    attachment = _attachment(branch, pin)
-    return Target(trigger, "pinned", pin, kb_branch=branch, attachment=attachment, in_use_by=other)
+        return msgspec.structs.replace(there, state="missing", pin=pin, problem=refusal)
+    return msgspec.structs.replace(there, state="pinned", pin=pin, attachment=_attachment(branch, pin))
 
 
-def kb_branch(places: Places, engine: Engine, trigger: Trigger) -> KbBranch | None:
-    """The KB branch on which documents of HEAD's code branch are written; None before the first
-    write.
+def _writing(places: Places, engine: Engine, trigger: Trigger) -> tuple[KbBranch | None, Path | None, bool]:
+    """`kb_branch`, `in_use_by` and `own` of the target.
+
+    A KB branch of its own counts for as long as the other work tree stays, and as it holds what
+    this one wrote: leaving it then would hide that.
     """
-    name = plumbing.kb_branch_of(places, trigger.branch) if trigger.branch else None
-    return engine.branch(name) if name else None
+    if trigger.branch is None or trigger.symbolic is None:
+        return None, None, False
+    other = lease.holder(places, trigger.symbolic)
+    name = plumbing.kb_branch_of(places, trigger.branch, own=True)
+    mine = engine.branch(name) if name else None
+    if mine and (other or mine.dirty or mine.head == pinned(places, trigger)):
+        return mine, other, True
+    name = None if other else plumbing.kb_branch_of(places, trigger.branch)
+    return (engine.branch(name) if name else None), other, False
 
 
 def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:

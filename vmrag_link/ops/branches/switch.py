@@ -105,10 +105,10 @@ def _owner(ws: Workspace, kb_branch: str) -> str | None:
     update-ref -d` leaves it.
     """
     existing = refs.code_branches(ws.places)
-    for owner, kb in plumbing.kb_mappings(ws.places):
-        if kb == kb_branch and owner not in existing:
-            plumbing.forget_kb_branch(ws.places, owner)
-    return next((code for code, kb in plumbing.kb_branches(ws.places).items() if kb == kb_branch), None)
+    for each in plumbing.kb_mappings(ws.places):
+        if each.kb_branch == kb_branch and each.code not in existing:
+            plumbing.forget_kb_branch(ws.places, each.code, each.tree)
+    return plumbing.kb_owners(ws.places).get(kb_branch)
 
 
 class CheckoutReport(Record, frozen=True):
@@ -153,6 +153,8 @@ def checkout(
     before anything is changed, and as `writing.movable` and `switch`.
     """
     here = writing.movable(ws)
+    if here.in_use_by:
+        raise lease.in_use(here.in_use_by, here.trigger.symbolic or "")
     merge_state.refuse_if_open(ws)
     goal = _goal_of_new(ws, target, start) if create else _goal(ws, target)
     before, stood, left = here.kb_branch, ws.revision_here(), ws.at()

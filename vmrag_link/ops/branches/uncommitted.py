@@ -23,6 +23,7 @@ from vmrag_link.ops.documents.writing import local_changes
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
+from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace, twins
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
@@ -204,6 +205,8 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
     documents or an open merge unless `confirmed`, and as `writing.movable`.
     """
     here = writing.movable(ws)
+    if here.in_use_by and not here.own:
+        raise lease.in_use(here.in_use_by, here.trigger.symbolic or "")
     revision, stood = revparse.tool_rev(ws, target), ws.revision_here()
     branch, merge = here.kb_branch, merge_state.opened(ws)
     dirty = branch is not None and branch.dirty

@@ -10,8 +10,9 @@ from typing import Literal
 
 from vmrag_link import config, settings_file
 from vmrag_link.engines import migrated
-from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural
+from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging import messages
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.branches.commit import commit
@@ -21,6 +22,7 @@ from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning, rules
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
+from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace, twins
 
 Code = Literal[
@@ -102,7 +104,8 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
     if not ws.initialized:
         return findings
     if ws.engine.has_revision(pin.dolt_commit):
-        return findings + (_dropped_sides(ws, pin, parents, before) if merge else [])
+        drops = _dropped_sides(ws, pin, parents, before) if merge else _dropped_beside(ws, pin, before)
+        return findings + drops
     if not inherited:  # else: a colleague's, whose knowledge has not come yet; what it contains nobody here can say
         message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
         findings.append(CommitFinding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
@@ -130,6 +133,24 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
         )
         for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]
+
+
+def _dropped_beside(ws: Workspace, pin: Pin, before: list[bytes | None]) -> list[CommitFinding]:
+    """What another work tree on this branch has committed meanwhile: git moved HEAD here, too, and
+    neither the pin nor the files.
+    """
+    symbolic, sides = ws.trigger().symbolic, [revision for each in before if (revision := _revision(ws, each))]
+    if rules.judged(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
+        return []
+    beside = lease.beside(ws.places, symbolic)
+    if beside is None:
+        return []
+    branch = symbolic.removeprefix(BRANCHES)
+    message = (
+        f"This commit drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {sides[0][:12]}, which is committed on "
+        f"{branch!r}, as by the work tree {lease.work_tree(beside)}."
+    )
+    return [CommitFinding("KNOWLEDGE_DROPPED", message, f"vmrag merge {quoted(branch)}")]
 
 
 def _revision(ws: Workspace, data: bytes | None) -> str | None:

@@ -11,6 +11,7 @@ from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.pin_values import REVISION
+from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -37,7 +38,7 @@ class BranchesReport(Record, frozen=True):
 
 def branches(ws: Workspace) -> BranchesReport:
     """All KB branches, those of documents that were set aside included; no other reserved ones."""
-    mapped = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    mapped = plumbing.kb_owners(ws.places)
     current = ws.trigger().branch
     rows = [
         BranchRow(each.name, each.head, each.dirty, mapped.get(each.name), mapped.get(each.name, "") == current)
@@ -59,15 +60,17 @@ def prepare(ws: Workspace, target: Target) -> str:
         return target.kb_branch.name
     # Two work trees at once must not choose names that the engine takes for the same: Topic and
     # topic.
+    own = target.in_use_by is not None
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
-        mappings = plumbing.kb_branches(ws.places)
-        mapped = mappings.pop(code, None)
-        taken = {kb.lower() for kb in mappings.values()}
+        mapped = plumbing.kb_branch_of(ws.places, code, own=own)
+        taken = {kb.lower() for kb in plumbing.kb_owners(ws.places) if kb != mapped}
         if mapped and mapped.lower() not in taken and ws.engine.legal_branch_name(mapped):
             return mapped
-        name = free_name(ws.engine, code, taken)
-        plumbing.set_kb_branch(ws.places, code, name)
-        return name
+        name = free_name(ws.engine, code, taken | ({code.lower()} if own else set()))
+        plumbing.set_kb_branch(ws.places, code, name, own=own)
+    if target.in_use_by:
+        ws.progress.note(lease.shared(target.in_use_by, code, name))
+    return name
 
 
 def require_new(ws: Workspace, name: str) -> None:
@@ -92,7 +95,7 @@ def require_new(ws: Workspace, name: str) -> None:
             raise BranchExists(
                 f"The knowledge base has a branch {each.name!r} already.", hint="vmrag branch", branch=each.name
             )
-    for code, kb in plumbing.kb_branches(ws.places).items():
+    for kb, code in plumbing.kb_owners(ws.places).items():
         if kb.lower() == name.lower() and code != ws.trigger().branch:
             raise BranchInUse(
                 f"The name {kb!r} is kept for the code branch {code!r}.",

@@ -11,6 +11,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.errors import (
     INDEXING_FAILURES,
+    BranchInUse,
     FileSystemError,
     GitBusy,
     IndexFailed,
@@ -88,7 +89,8 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     """As `writable`, for commands that move the KB branch: it need not stand at the pin.
 
     With `index` the index is brought to the pin, too. One that cannot be built does not prevent
-    writing.
+    writing. The target of a branch that another work tree writes has a KB branch of its own, or
+    gets one with the first write.
     """
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
@@ -102,10 +104,21 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
         move(ws)
     # Before planning: without the lease, uncommitted documents are another work tree's, and not
     # for us to read.
-    lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
-    target = ws.target()
+    target = _with_lease(ws)
     if target.state != "pinned":
         raise reasons.unusable(ws, target)
+    return target
+
+
+def _with_lease(ws: Workspace) -> Target:
+    """What is written to, once no other work tree can begin to write there."""
+    target = ws.target()
+    if target.in_use_by or target.own:
+        return target
+    try:
+        lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
+    except BranchInUse:  # another one was faster
+        return ws.target()
     return target
 
 
@@ -184,7 +197,8 @@ def write(
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
-            lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
+            if not target.in_use_by:
+                lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
             return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")

@@ -21,6 +21,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace, twins
 
 
@@ -30,6 +31,7 @@ def recover(ws: Workspace) -> None:
     """
     _finish_replays(ws)
     if not pending(ws):
+        _pin_what_was_left(ws)
         return
     with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
         for path, entry in pending(ws):  # again: the lock's last holder may have finished it
@@ -41,6 +43,30 @@ def recover(ws: Workspace) -> None:
                 _finish(ws, path, entry)
             else:
                 _take_over(ws, path, entry)
+
+
+def _pin_what_was_left(ws: Workspace) -> None:
+    """In a work tree that stood nowhere yet: pin what was committed on its branch, and in no commit
+    of git's before that work tree was removed. Uncommitted documents wait as well.
+    """
+    if ws.binding is not None or ws.applied is not None:
+        return
+    target = ws.target()
+    branch = target.kb_branch
+    if branch is None or target.attachment not in ("behind", "held") or plumbing.busy(ws.places):
+        return
+    from vmrag_link.ops.pins import history_pins
+
+    if not history_pins.is_unpinned(ws, target.revision, branch.head):
+        return
+    with locks.exclusive(ws.places.workspace_lock, purpose="pin what was left", timeout=ws.lock_timeout):
+        if ws.trigger() != target.trigger or ws.engine.branch(branch.name) != branch:
+            return
+        pinning.write_pin(ws, branch.head, branch.name)
+    ws.progress.note(
+        f"Revision {branch.head[:7]} of {branch.name!r} was in no commit of git's when its work tree was removed; it is pinned here, "
+        f"and staged. To give it up: git checkout HEAD -- {PIN_NAME}"
+    )
 
 
 def _finish_replays(ws: Workspace) -> None:
@@ -70,7 +96,7 @@ def _finish_replays(ws: Workspace) -> None:
 
 def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
     """Whether a KB branch belongs to this code branch, or to none."""
-    owners = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    owners = plumbing.kb_owners(ws.places)
     return owners.get(kb_branch, branch) == branch
 
 
@@ -91,9 +117,13 @@ def is_here(ws: Workspace, entry: CommitEntry) -> bool:
     mapping to the KB branch along.
     """
     trigger = ws.trigger()
-    if trigger.symbolic == entry.symbolic:
-        return True
-    return trigger.branch is not None and plumbing.kb_branch_of(ws.places, trigger.branch) == entry.kb_branch
+    if trigger.branch is None:
+        return False
+    renamed = plumbing.kb_branch_of(ws.places, trigger.branch) == entry.kb_branch
+    if trigger.symbolic != entry.symbolic and not renamed:
+        return False
+    target = ws.target()  # another work tree may write the branch, or this one on its own
+    return target.kb_branch is not None and target.kb_branch.name == entry.kb_branch
 
 
 def flaw(ws: Workspace, entry: Entry | None) -> str:

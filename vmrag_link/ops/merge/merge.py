@@ -16,7 +16,7 @@ from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
-from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents import waiting, writing
 from vmrag_link.ops.documents.writing import Planned, local_changes
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
@@ -56,7 +56,7 @@ class MergeReport(Record, frozen=True):
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back
-    uncommitted.
+    uncommitted, and so do those of a KB branch that no code branch or work tree writes on any more.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
     `writing.writable`.
@@ -64,10 +64,27 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     target = mergeable(ws)
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
+    left = next((each for each in waiting.abandoned(ws, target) if each.name == source), None)
+    if left and ws.engine.is_ancestor(left.head, target.revision):
+        return _take_in(ws, target, left)
     theirs = resolve_rev(ws, source)
     base = sides.source_base(ws, source, ours=target.revision, theirs=theirs)
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+    there = ws.engine.branch(source) if ws.engine.legal_branch_name(source) else None
+    if left:
+        ws.progress.note(f"Uncommitted documents of {source!r} come with the next: vmrag merge {quoted(source)}")
+    elif there and there.dirty and there != target.kb_branch:
+        ws.progress.note(f"Uncommitted documents of {source!r} stay there: they are merged once they are committed.")
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
+
+
+def _take_in(ws: Workspace, target: Target, left: KbBranch) -> MergeReport:
+    """Bring the uncommitted documents of an abandoned KB branch here; it stays, clean."""
+    with ws.sync_context.without_copy(left.name, left.head):
+        name = replay.put_aside(ws.engine, ws.journal, left, timeout=ws.lock_timeout)
+    aside = aside_branch(ws, name)
+    assert aside is not None  # noqa: S101  made a moment ago
+    return merge_aside(ws, target, aside)
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
@@ -179,7 +196,8 @@ def abort(ws: Workspace) -> MergeReport:
         )
     report = _report(state, "aborted", state.ours)
     name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix(BRANCHES))
-    branch = ws.engine.branch(name) if name and state.written else None
+    branch = ws.kb_branch() if merge_state.is_here(ws, state) else ws.engine.branch(name) if name else None
+    branch = branch if state.written else None
     if branch is None or not branch.dirty:
         merge_state.clear(ws)
         return report

@@ -50,6 +50,20 @@ def pinned_everywhere(places: Places) -> list[str]:
     return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 
+def pinned_at(places: Places, branches: Iterable[str]) -> dict[str, str]:
+    """The revision that each code branch ends with, of those that end with one."""
+    names = {BRANCHES + each: each for each in branches}
+    found = ((names[name], parsed(places.kb, data)) for name, data in history.pins_of(places, names).items())
+    return {code: pin.dolt_commit for code, pin in found if pin}
+
+
+def is_unpinned(ws: Workspace, pinned: str, head: str) -> bool:
+    """Whether a revision is ahead of the pinned one, and nothing of git's ever pinned it."""
+    engine = ws.engine
+    ahead = pinned != head and engine.has_revision(pinned) and engine.is_ancestor(pinned, head)
+    return ahead and head not in pinned_everywhere(ws.places)
+
+
 def _readable(places: Places, found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
     for data, commits in found.items():
         if pin := parsed(places.kb, data):
@@ -117,9 +131,6 @@ def _usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
 def _branches_at(ws: Workspace) -> dict[str, list[str]]:
     """Each revision that a local branch of the code ends with, and these branches."""
     found: dict[str, list[str]] = {}
-    for name, data in history.pins_of(
-        ws.places, sorted(BRANCHES + each for each in refs.code_branches(ws.places))
-    ).items():
-        if pin := parsed(ws.places.kb, data):
-            found.setdefault(pin.dolt_commit, []).append(name.removeprefix(BRANCHES))
+    for code, revision in pinned_at(ws.places, sorted(refs.code_branches(ws.places))).items():
+        found.setdefault(revision, []).append(code)
     return found

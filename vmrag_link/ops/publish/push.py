@@ -237,7 +237,7 @@ def _pins(ws: Workspace) -> list[str]:
 
 def _former_pins(ws: Workspace, name: str) -> list[str]:
     """All that the code branch of a KB branch ever pinned, here or not."""
-    codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    codes = plumbing.kb_owners(ws.places)
     try:
         return _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
     except GitReferenceMissing:

@@ -17,7 +17,7 @@ from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.documents import stale
+from vmrag_link.ops.documents import stale, waiting
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
@@ -137,6 +137,8 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         reasons.append(error.message)
     if found and (outdated := stale.of_changes(ws, found.files)):
         reasons.insert(0, f"warning: {outdated.sentence}")
+    if with_changes:
+        reasons += waiting.lines(ws, target)
     if merge and not merge.written:  # what it brings moves the pin, and explains the files
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None
@@ -255,17 +257,18 @@ def _after_resolve(found: PendingChanges) -> PendingChanges:
 
 def _waiting(ws: Workspace, target: Target, merge: MergeState | None) -> list[str]:
     """What waits for a person, and is no drift."""
-    waiting = []
+    found = []
     if merge:
-        waiting.append(f"The merge of {merge.source} is open: {_finishing(merge)}")
+        found.append(f"The merge of {merge.source} is open: {_finishing(merge)}")
     if target.in_use_by:
-        waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
+        own = target.kb_branch.name if target.own and target.kb_branch else ""
+        found.append(lease.shared(target.in_use_by, target.trigger.branch or "", own))
     if elsewhere := relocation.told(ws, committed=False):
-        waiting.append(elsewhere)
+        found.append(elsewhere)
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
     back = (f"vmrag merge {quoted(name)}" for name in names)
-    return waiting + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
+    return found + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
 
 
 def _finishing(merge: MergeState | None) -> str:

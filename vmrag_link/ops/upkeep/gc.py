@@ -20,8 +20,10 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import plumbing, refs
+from vmrag_link.git import plumbing
+from vmrag_link.git.configuration import Mapping
 from vmrag_link.models import KbBranch, Record
+from vmrag_link.ops.documents import waiting
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.upkeep import garbage
@@ -77,7 +79,11 @@ class GcReport(Record, frozen=True):
 class _Branches(Record, frozen=True):
     prune: tuple[KbBranch, ...]
     keep: tuple[KeptBranch, ...]
-    unmap: tuple[str, ...]
+    unmap: tuple[Mapping, ...]
+
+    @property
+    def unmapped(self) -> tuple[str, ...]:
+        return tuple(each.code for each in self.unmap if not each.tree)
 
 
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
@@ -100,7 +106,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
         prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
         rest = garbage.find(ws)
         sizes, local_sizes = Sizes(before, before), Sizes(local, local)
-        return GcReport(False, wanted, prunable, branches.keep, branches.unmap, sizes, rest, local_bytes=local_sizes)
+        return GcReport(False, wanted, prunable, branches.keep, branches.unmapped, sizes, rest, local_bytes=local_sizes)
     anchored: list[str] = []
     pruned: tuple[PrunedBranch, ...] = ()
     branches = _Branches((), (), ())
@@ -122,7 +128,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     )
     rest = msgspec.structs.replace(swept, vectors=vectors)
     return GcReport(
-        True, tuple(anchored), pruned, branches.keep, branches.unmap, sizes, rest, tuple(undone), local_sizes
+        True, tuple(anchored), pruned, branches.keep, branches.unmapped, sizes, rest, tuple(undone), local_sizes
     )
 
 
@@ -180,33 +186,32 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
                 continue
             pruned.append(PrunedBranch(each.name, each.head))
         there = {each.name for each in ws.engine.branches()}
-        mapped = dict(plumbing.kb_mappings(ws.places))
-        gone = tuple(code for code in branches.unmap if mapped[code] not in there)
-        for code in gone:
-            plumbing.forget_kb_branch(ws.places, code)
+        gone = tuple(each for each in branches.unmap if each.kb_branch not in there)
+        for entry in gone:
+            plumbing.forget_kb_branch(ws.places, entry.code, entry.tree)
     return tuple(pruned), _Branches(branches.prune, branches.keep, gone)
 
 
 def _branches(ws: Workspace) -> _Branches:
-    """KB branches without code branch, and entries of deleted code branches, by their fate.
+    """KB branches without code branch, and entries of deleted code branches and of removed work
+    trees, by their fate.
 
     On a shared server, a branch without an entry here is another repository's.
     """
     mappings = plumbing.kb_mappings(ws.places)
-    existing = refs.code_branches(ws.places)
-    stale = [(code, kb) for code, kb in mappings if code not in existing]
-    deleted = {kb for _, kb in stale}
-    in_use = {kb for code, kb in mappings if code in existing} | set(_journaled(ws))
-    prune, keep = [], []
+    living = waiting.living(ws)
+    stale = [each for each in mappings if each not in living]
+    deleted = {each.kb_branch for each in stale}
+    in_use = {each.kb_branch for each in living} | set(_journaled(ws))
+    prune, keep, target = [], [], ws.target()
     for each in ws.engine.branches():
         if each.name.startswith(ASIDE_PREFIX):
             keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
         elif reserved(each.name) or each.name in in_use or (ws.engine.shared and each.name not in deleted):
             continue
         elif each.dirty:
-            hint = f"vmrag branch --switch {shlex.quote(each.name)}"
-            keep.append(KeptBranch(each.name, each.head, "uncommitted", hint))
+            keep.append(KeptBranch(each.name, each.head, "uncommitted", waiting.way_back(ws, target, each)))
         else:
             prune.append(each)
     staying = in_use | {each.name for each in keep}
-    return _Branches(tuple(prune), tuple(keep), tuple(code for code, kb in stale if kb not in staying))
+    return _Branches(tuple(prune), tuple(keep), tuple(each for each in stale if each.kb_branch not in staying))

@@ -103,7 +103,7 @@ def _places(ws: Workspace) -> list[_Place]:
     """The branch that is checked out first, then the others."""
     here = read_consistently(ws, lambda: standing(ws), index=False)
     current = ws.kb_branch()
-    codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    codes = plumbing.kb_owners(ws.places)
     own = ws.trigger().branch or here.kb.branch or ""
     others = [
         _Place(

@@ -114,7 +114,7 @@ def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
 def _replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
     if locks.is_held(ws.engine.folder / LOCK_NAME) or not path.exists():
         return
-    code = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}.get(entry.kb_branch)
+    code = plumbing.kb_owners(ws.places).get(entry.kb_branch)
     message = (
         f"Uncommitted documents of {entry.kb_branch!r} were on their way to {entry.to[:7]} when that was interrupted."
     )

@@ -1,0 +1,103 @@
+"""`mcp.auto_commit: write`: what a tool has written is committed and pinned before it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from tests.support.agent import told
+from tests.support.mcp import Tools, warned
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    project.git("config", "vmrag.mcp.auto-commit", "write")
+    return Tools(project.top)
+
+
+def remembers(tools: Tools, name: str) -> dict:
+    return tools("chroma_add_documents", collection_name="handbook", documents=[f"Text of {name}."], ids=[name])
+
+
+def test_a_write_is_a_commit_whose_pin_the_next_commit_of_the_code_takes_along(project, tools):
+    before = project.pinned
+    answer = remembers(tools, "memo.md")
+    assert (answer["kb"]["dirty"], answer["kb"]["commit"]) == (False, project.pinned)
+    assert project.pinned != before
+    assert "COMMITTED" in warned(answer)
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+    newest = project.ask("log")["revisions"][0]
+    assert (newest["revision"], newest["message"]) == (project.pinned, "chroma_add_documents")
+    project.git("commit", "-q", "--no-verify", "-m", "code")
+    assert project.git("status", "--porcelain") == ""
+    project.git("switch", "-q", "feature")
+    assert "memo.md" not in project.marks()
+    project.git("switch", "-q", "main")
+    assert project.marks()["memo.md"] is None
+
+
+def test_every_kind_of_write_is_one(project, tools):
+    for name, arguments in (
+        ("chroma_update_documents", {"ids": ["setup.md"], "documents": ["Another setup."]}),
+        ("chroma_delete_documents", {"ids": ["rest.md"]}),
+    ):
+        before = project.pinned
+        tools(name, collection_name="handbook", **arguments)
+        assert project.pinned != before
+        assert project.ask("log")["revisions"][0]["message"] == name
+    before = project.pinned
+    assert "COMMITTED" not in warned(tools("chroma_query_documents", query_texts=["setup"]))
+    assert project.pinned == before
+
+
+def test_what_a_tool_of_the_history_leaves_uncommitted_stays_so(project, tools):
+    project.put("draft.md", "A draft.")
+    tools("dolt_checkout", target="own", create_branch=True, if_uncommitted="carry")
+    assert project.marks()["draft.md"] == "added"
+
+
+def test_what_could_not_be_committed_is_stored_and_said(project, tools):
+    project.git("config", "user.useConfigOnly", "true")
+    for key in ("user.name", "user.email"):
+        project.git("config", key, "")
+    answer = remembers(tools, "memo.md")
+    assert "NOT_COMMITTED" in warned(answer)
+    assert project.marks()["memo.md"] == "added"
+    for key in ("user.name", "user.email"):
+        project.git("config", "--unset", key)
+    remembers(tools, "next.md")
+    assert (project.marks()["memo.md"], project.marks()["next.md"]) == (None, None)
+
+
+def test_while_another_git_command_holds_the_index_nothing_is_acknowledged(project, tools):
+    before, lock = project.pinned, project.top / ".git/index.lock"
+    lock.touch()
+    arguments = {"collection_name": "handbook", "documents": ["Text."], "ids": ["memo.md"]}
+    tools.error("GIT_BUSY", "chroma_add_documents", **arguments)
+    lock.unlink()
+    assert (project.pinned, "memo.md" in project.marks()) == (before, False)
+
+
+def test_the_message_names_the_agent(project):
+    project.git("config", "vmrag.mcp.auto-commit", "write")
+
+    async def story(call):
+        await call("chroma_add_documents", collection_name="handbook", documents=["Text."], ids=["memo.md"])
+
+    told(project, story, toolsets="default")
+    assert project.ask("log")["revisions"][0]["message"] == "chroma_add_documents by mcp"
+
+
+def test_a_cloned_settings_file_does_not_switch_it_on(project):
+    project.write(".vmrag.yaml", "embedding:\n  model: hash\nmcp:\n  auto_commit: write\n")
+    tools, before = Tools(project.top), project.pinned
+    remembers(tools, "memo.md")
+    assert (project.pinned, project.marks()["memo.md"]) == (before, "added")
+    project.vmrag("trust", "--yes")
+    remembers(tools, "next.md")
+    assert (project.marks()["memo.md"], project.marks()["next.md"]) == (None, None)

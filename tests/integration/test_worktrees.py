@@ -1,0 +1,233 @@
+"""What linked work trees leave behind is found again, and where two of them share a branch, each
+writes on a KB branch of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.repos import ON
+from tests.support.terminal import Project, opened
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+
+
+def linked(project: Project, folder: Path, *arguments: str) -> Project:
+    project.git("worktree", "add", "-q", *arguments[:-1], str(folder), *arguments[-1:])
+    return Project(folder)
+
+
+def removed(project: Project, tree: Project, how: str = "remove") -> None:
+    if how == "remove":
+        project.git("worktree", "remove", "--force", str(tree.top))
+    else:
+        shutil.rmtree(tree.top)
+        project.git("worktree", "prune")
+
+
+def waits(project: Project) -> list[str]:
+    """The lines of a status about what waits in no work tree."""
+    return [each for each in project.status()["reasons"] if each.startswith(("Uncommitted documents", "Revision"))]
+
+
+# -- free
+
+
+def test_a_new_work_tree_and_its_first_query_copy_nothing(project, tmp_path):
+    before = {path for path in project.shared.rglob("*") if path.suffix != ".lock"}
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    assert tree.ask("query", "rest")["kb"]["commit"] == project.pinned
+    new = {path for path in project.shared.rglob("*") if path.suffix != ".lock"} - before
+    assert not [each for each in new if each.is_file()]
+    assert sum(path.stat().st_size for path in tree.own.rglob("*") if path.is_file()) < 1000
+
+
+@pytest.mark.parametrize("where", ["inside", "moved", "/dev/shm"])
+def test_it_works_wherever_it_is(project, tmp_path, where):
+    folder = {"inside": project.top / ".claude/worktrees/tree", "moved": tmp_path / "tree"}.get(
+        where, Path("/dev/shm") / tmp_path.parent.parent.name / tmp_path.name
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    tree = linked(project, folder, "-b", "agent", "main")
+    tree.put("memo.md", "A memory.")
+    if where == "moved":
+        project.git("worktree", "move", str(folder), str(tmp_path / "elsewhere"))
+        tree = Project(tmp_path / "elsewhere")
+    project.git("worktree", "lock", str(tree.top))
+    assert tree.marks()["memo.md"] == "added"
+    tree.vmrag("commit", "-m", "memo")
+    tree.git("commit", "-q", "-m", "memo")
+    assert (tree.status()["state"], "memo.md" in project.marks()) == ("in_sync", False)
+    project.git("worktree", "unlock", str(tree.top))
+    removed(project, tree)
+    assert waits(project) == []
+
+
+# -- left behind
+
+
+@pytest.mark.parametrize("how", ["remove", "prune"])
+def test_uncommitted_documents_of_a_removed_work_tree_wait_on_its_branch(project, tmp_path, how):
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    tree.put("memo.md", "A memory.")
+    assert waits(project) == []
+    removed(project, tree, how)
+    assert waits(project) == ["Uncommitted documents of 'agent', which is checked out nowhere: git switch agent"]
+    assert "they are merged once they are committed" in project.vmrag("merge", "agent").err
+    assert project.ask("gc", "--apply")["kept"] == []
+    project.git("switch", "-q", "agent")
+    assert (project.marks()["memo.md"], waits(project)) == ("added", [])
+
+
+def test_those_of_a_branch_that_is_gone_come_back_by_the_command_that_status_says(project, tmp_path):
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    tree.put("memo.md", "A memory.")
+    removed(project, tree)
+    project.git("branch", "-q", "-D", "agent")
+    [line] = waits(project)
+    assert line.endswith("whose branch or work tree is gone: vmrag merge agent")
+    assert project.ask("gc", "--apply")["kept"][0]["hint"] == "vmrag merge agent"
+    project.record("later", later="What main learned meanwhile.")
+    project.put("own.md", "Uncommitted here.")
+    assert project.ask("merge", "agent")["result"] == "uncommitted"
+    assert {name for name, mark in project.marks().items() if mark} == {"memo.md", "own.md"}
+    assert waits(project) == []
+    assert [each["name"] for each in project.ask("gc", "--apply")["pruned"]] == ["agent"]
+    assert project.marks()["memo.md"] == "added"
+
+
+@pytest.mark.parametrize("hooks", [{}, ON], ids=["without hooks", "with hooks"])
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_revision_that_no_commit_pinned_is_pinned_by_the_next_work_tree(project, tmp_path, hooks, draft):
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    tree.put("memo.md", "A memory.")
+    tree.vmrag("commit", "-m", "memo")
+    if draft:
+        tree.put("draft.md", "A draft.")
+    removed(project, tree)
+    assert any("git switch agent" in each for each in waits(project))
+    project.git("worktree", "add", "-q", str(tmp_path / "next"), "agent", env=hooks)
+    tree = Project(tmp_path / "next")
+    assert tree.texts()["memo.md"] == "A memory."
+    tree.vmrag("sync")
+    assert (tree.status()["state"], tree.git("diff", "--cached", "--name-only")) == ("in_sync", ".dolt-version")
+    assert (tree.marks().get("draft.md") == "added") == draft
+    tree.git("commit", "-q", "-m", "memo")
+    assert waits(project) == []
+
+
+def test_one_that_a_commit_pinned_is_not_when_that_was_taken_back(project, tmp_path):
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    tree.record("memo", memo="A memory.")
+    removed(project, tree)
+    project.git("branch", "-q", "-f", "agent", "main")
+    assert waits(project) == []
+    tree = linked(project, tmp_path / "next", "agent")
+    assert ("memo.md" in tree.marks(), tree.git("status", "--porcelain")) == (False, "")
+
+
+# -- two on one branch
+
+
+@pytest.fixture
+def second(project: Project, tmp_path: Path) -> Project:
+    return linked(project, tmp_path / "second", "--force", "main")
+
+
+def test_the_second_work_tree_on_a_branch_writes_on_a_kb_branch_of_its_own(project, second):
+    project.put("one.md", "Of the first.")
+    said = second.vmrag("add", "-", "--collection", "handbook", "--id", "two.md", stdin="Of the second.").err
+    assert str(project.top) in said
+    assert "vmrag merge main" in said
+    own = second.status()["kb"]["branch"]
+    assert own not in ("main", None)
+    assert own in said
+    assert (second.marks().get("one.md"), second.marks()["two.md"]) == (None, "added")
+    assert (project.marks()["one.md"], project.marks().get("two.md")) == ("added", None)
+    assert project.status()["kb"]["branch"] == "main"
+    for tree in (project, second):
+        assert (tree.status()["state"], waits(tree)) == ("in_sync", [])
+    second.git("switch", "-q", "-c", "other")
+    assert "two.md" not in second.marks()
+    second.git("switch", "-q", "--ignore-other-worktrees", "main")
+    assert second.marks()["two.md"] == "added"
+    assert project.ask("gc", "--apply")["pruned"] == []
+
+
+def test_a_commit_that_drops_what_the_other_one_pinned_is_stopped_and_a_merge_has_both(project, second):
+    second.put("two.md", "Of the second.")
+    second.vmrag("commit", "-m", "two")
+    project.record("one", one="Of the first.")
+    done = second.run("commit", "-q", "-m", "two", env=ON)
+    assert done.returncode == 1
+    assert "vmrag merge main" in done.stderr
+    second.vmrag("merge", "main")
+    second.git("commit", "-q", "-m", "two", env=ON)
+    assert {"one.md", "two.md"} <= second.marks().keys()
+    project.put("three.md", "Of the first.")
+    project.vmrag("commit", "-m", "three")
+    assert project.run("commit", "-q", "-m", "three", env=ON).returncode == 1
+    project.vmrag("merge", "main")
+    project.git("commit", "-q", "-m", "three", env=ON)
+    assert {"one.md", "two.md", "three.md"} <= project.marks().keys()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_the_second_one_wrote_outlives_it(project, second, committed):
+    second.put("two.md", "Of the second.")
+    own = second.status()["kb"]["branch"]
+    if committed:
+        second.vmrag("commit", "-m", "two")
+        head = second.pinned
+    removed(project, second)
+    if committed:
+        assert [each["revision"] for each in project.ask("gc", "--apply")["pruned"]] == [head]
+        project.vmrag("merge", head)
+        assert project.texts()["two.md"] == "Of the second."
+        return
+    assert waits(project) == [f"Uncommitted documents of {own!r}, whose branch or work tree is gone: vmrag merge {own}"]
+    project.vmrag("merge", own)
+    assert project.marks()["two.md"] == "added"
+    assert [each["name"] for each in project.ask("gc", "--apply")["pruned"]] == [own]
+    assert own not in project.git("config", "--list")
+
+
+def test_when_the_first_one_leaves_the_second_one_keeps_its_branch_until_the_pin_moves(project, second):
+    project.put("one.md", "Of the first.")
+    second.put("two.md", "Of the second.")
+    own = second.status()["kb"]["branch"]
+    project.git("switch", "-q", "feature")
+    second.vmrag("commit", "-m", "two")
+    assert second.status()["kb"]["branch"] == own
+    [line] = waits(second)
+    assert line.endswith("gone: vmrag merge main")
+    second.vmrag("merge", "main")
+    assert second.marks()["one.md"] == "added"
+    second.record("both")
+    assert {"one.md", "two.md"} <= second.marks().keys()
+    second.git("reset", "-q", "--hard", "first")
+    assert second.status()["state"] == "drift"
+    second.vmrag("sync")
+    assert second.status()["kb"]["branch"] == "main"
+
+
+def test_the_journal_of_one_is_not_finished_by_the_other(project, second):
+    second.put("two.md", "Of the second.")
+    project.put("one.md", "Of the first.")
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    with opened(project) as ws:
+        entry = {"type": "commit", "git_dir": str(ws.places.git_dir), "symbolic": "refs/heads/main", "format": 1}
+        entry |= {"pin": (project.top / ".dolt-version").read_text(), "kb_branch": "main", "parent": pin["dolt_commit"]}
+        ws.engine.commit("main", message="one", author="A <a@b>", date="2026-01-01T00:00:00Z", expected=entry["parent"])
+        (ws.places.journal / "commit-0123456789abcdef.json").write_text(json.dumps(entry))
+    assert second.marks()["two.md"] == "added"
+    assert second.pinned == pin["dolt_commit"]
+    assert "one.md" in project.marks()
+    assert project.pinned != pin["dolt_commit"]
