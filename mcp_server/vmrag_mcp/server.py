@@ -125,7 +125,7 @@ class KnowledgeServer:
         report = _reporter(context)
         agreed = earlier_answers(params)
         agent = _agent(context)
-        fields, failed = await self._run(report, tool, arguments, agreed, having, agent)
+        fields, failed = await self._run(report, tool, arguments, agreed, having, agent=agent)
         for _ in range(MOST_QUESTIONS):
             answer = await ask(context, params, fields, agreed) if failed else None
             if isinstance(answer, types.InputRequiredResult):
@@ -135,7 +135,7 @@ class KnowledgeServer:
             agreed |= answer.agreed
             arguments = with_confirmation(tool, arguments, answer)
             refused = fields
-            fields, failed = await self._run(report, tool, arguments, agreed, having, agent)
+            fields, failed = await self._run(report, tool, arguments, agreed, having, agent=agent)
             if fields == refused:  # a yes that does not help is not asked for again
                 break
         if having.selection.tools != before.tools:
@@ -155,10 +155,11 @@ class KnowledgeServer:
         arguments: Mapping[str, Any],
         agreed: Mapping[str, bool],
         having: EnabledTools,
+        *,
         agent: str,
     ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(report)
-        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent)
+        work = functools.partial(self._session.run, tool, arguments, progress, agreed, having, agent=agent)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:

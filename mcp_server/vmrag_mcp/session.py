@@ -238,6 +238,7 @@ class Session:
         progress: CallProgress,
         agreed: Mapping[str, bool] = NOTHING,
         tools: EnabledTools | None = None,
+        *,
         agent: str = "",
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
@@ -249,7 +250,7 @@ class Session:
         having = tools or self.tools
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._answer(tool, arguments, progress, agreed, having, agent), False
+                return self._answer(tool, arguments, progress, agreed, having, agent=agent), False
         except VmragError as error:
             return self._failure(error, having), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
@@ -265,6 +266,7 @@ class Session:
         progress: CallProgress,
         agreed: Mapping[str, bool],
         tools: EnabledTools | None,
+        *,
         agent: str,
     ) -> dict[str, Any]:
         function = function_of(tool)

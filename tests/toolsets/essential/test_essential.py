@@ -152,6 +152,17 @@ def test_history_says_what_changed_when_and_why(tools, project):
 # -- writing
 
 
+def test_where_tools_commit_what_they_write_the_answer_says_so(tools, project):
+    project.git("config", "vmrag.mcp.auto-commit", "write")
+    before = project.pinned
+    for done in (tools("remember", name="decisions/x", text="One."), tools("forget", name="decisions/retry-policy")):
+        assert "COMMITTED" in warned(done)
+        assert (done["landed"]["uncommitted"], done["landed"]["pinned"]) == (False, False)
+        assert done["landed"]["then"].startswith("It is committed with this call")
+    assert project.pinned != before
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+
+
 def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, project):
     project.git("switch", "-q", "-c", "topic")
     done = tools("remember", name="gateway-limit", text="# Gateway\n\nA hundred requests a second.")

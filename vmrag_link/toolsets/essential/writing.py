@@ -124,6 +124,9 @@ def _landing(call: Call, name: DocumentName) -> Landing:
     if branch and branch.dirty:
         found = ws.engine.diff_headers(branch.head, ws.at()).documents
         differs = any(each.key == name.key for each in found)
+    if ws.config.mcp.auto_commit == "write":  # when this answer is made; a warning tells of failure
+        then = "It is committed with this call, and the next `git commit` takes the staged pin along."
+        return Landing(branch.name if branch else None, False, not differs, then if differs else "")
     keep = call.worded("dolt_commit") or "`vmrag commit -m MESSAGE` (or the toolset dolt)"
     then = f"{keep} makes a revision of it and stages the pin, which the next `git commit` takes along."
     return Landing(branch.name if branch else None, differs, not differs, then if differs else "")
