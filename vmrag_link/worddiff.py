@@ -8,20 +8,19 @@ two anchors is one deletion and one insertion.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
+
+import msgspec
 
 from vmrag_link.alignment import common_ends, longest_chain
 
 Op = Literal["equal", "delete", "insert", "omitted"]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A stretch of text. `omitted` comes from `cut` only: its text is the mark that stands for what
     was left out.
     """
@@ -56,8 +55,7 @@ new.
 """
 
 # Scripts without blanks between words are compared by character.
-_TOKEN = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff]+|[\u3040-\u30ff\u3400-\u9fff]|\s+|[^\w\s]")
-_WORD = re.compile(r"\S+")
+_WORD = r"[^\W\u3040-\u30ff\u3400-\u9fff]+|[\u3040-\u30ff\u3400-\u9fff]|\s+|[^\w\s]"
 
 
 _EACH_ANCHOR = 50
@@ -125,7 +123,7 @@ def _mark(piece: Piece) -> str:
 
 
 def _cut(text: str, head: int, tail: int) -> list[Piece]:
-    found = [match.span() for match in _WORD.finditer(text)]
+    found = [match.span() for match in re.finditer(r"\S+", text)]
     if len(found) <= head + tail:
         return [Piece("equal", text)]
     start = found[head - 1][1] if head else 0
@@ -139,7 +137,7 @@ def _cut(text: str, head: int, tail: int) -> list[Piece]:
 def _by_words(old: str, new: str, allowance: _Allowance) -> list[Piece]:
     if not old or not new:
         return [Piece("delete", old), Piece("insert", new)]
-    old_words, new_words = _TOKEN.findall(old), _TOKEN.findall(new)
+    old_words, new_words = re.findall(_WORD, old), re.findall(_WORD, new)
     sections = list(_sections(old_words, new_words, _runs(old_words, new_words, allowance)))
     if sum(len(before) for equal, before, _ in sections if equal) < _ALIKE * min(len(old), len(new)):
         sections = list(_sections(old_words, new_words, _edges(old_words, new_words)))
@@ -187,6 +185,8 @@ def _inner(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels
     if not old or not new or not allowance.covers(len(old) * len(new) if small else len(old) + len(new)):
         return
     if small:
+        import difflib  # 2 ms, and most histories show no words
+
         # Blanks as junk: they belong to a run of words, but make none.
         matcher = difflib.SequenceMatcher(str.isspace, old, new, autojunk=False)
         yield from ((block.a, block.b, block.size) for block in matcher.get_matching_blocks())
