@@ -169,6 +169,7 @@ def test_what_is_remembered_lands_on_the_branch_and_a_commit_pins_it(tools, proj
     assert (done["name"], done["was"]) == ("notes/gateway-limit", "added")
     landed = done["landed"]
     assert (landed["branch"], landed["uncommitted"], landed["pinned"]) == ("topic", True, False)
+    assert (done["kb"]["branch"], done["kb"]["dirty"]) == ("topic", True), "as it is after the write"
     assert "vmrag commit" in landed["then"]
     assert "notes/gateway-limit:1-3" in places(tools("search", query="gateway requests a second"))
     assert tools("status")["uncommitted"] == ["added notes/gateway-limit"]

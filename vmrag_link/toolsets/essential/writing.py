@@ -14,6 +14,7 @@ from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
 from vmrag_link.ops.documents.update import DocumentUpdate, update
+from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName
 from vmrag_link.ops.system import stores
@@ -118,6 +119,7 @@ def _refuse_file(call: Call, name: str) -> None:
 def _landing(call: Call, name: DocumentName) -> Landing:
     """Where the knowledge base stands now, and whether this document differs there."""
     ws = call.ws
+    call.stands(standing(ws))
     target = ws.target()
     branch = target.kb_branch
     differs = False
