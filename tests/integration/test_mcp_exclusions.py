@@ -112,6 +112,7 @@ HELPERS = {
     "history.diff.stored_texts",
     "history.diff.texts",
     "history.document_names.find",
+    "history.log.info",
     "history.log.made_between",
     "history.revparse.tool_branch_rev",
     "index.index_status.collection_id",

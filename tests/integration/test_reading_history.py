@@ -99,7 +99,7 @@ def test_what_is_no_range_or_names_nothing_is_an_error(project, name):
 def test_an_expression_of_gits_may_hold_dots(project):
     project.git("commit", "-q", "--allow-empty", "-m", "fix a..b")
     with opened(project) as ws:
-        assert ranges.ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == (ws.revision_here(), ws.at())
+        assert ranges.ends(ws, ["HEAD^{/fix a..b}..WORKING"]) == ranges.Ends(ws.revision_here(), ws.at())
         assert ranges.ends(ws, ["HEAD^{/fix a..b}"]).old == ws.revision_here()
 
 

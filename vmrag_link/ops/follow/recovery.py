@@ -102,13 +102,16 @@ def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
 
 def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
     """The commits of the journal that concern this work tree: its own, those of the code branch
-    that it is on, and damaged ones.
+    that it is on, and damaged ones; of that branch also those by which nobody can finish a commit.
     """
     commits = [(path, entry) for path, entry in ws.journal.entries() if not isinstance(entry, ReplayEntry)]
     return [
         (path, entry)
         for path, entry in commits
-        if entry is None or entry.git_dir == str(ws.places.git_dir) or is_here(ws, entry)
+        if entry is None
+        or entry.git_dir == str(ws.places.git_dir)
+        or is_here(ws, entry)
+        or (entry.symbolic == ws.trigger().symbolic and flaw(ws, entry))
     ]
 
 
