@@ -53,6 +53,24 @@ def test_what_one_commits_the_other_has_at_once(ada: Project, dolt_server: DoltS
     assert (ada.pinned, set(ada.texts())) == (first, {"faq.md"})
 
 
+def test_what_somebody_else_has_not_committed_is_neither_told_of_nor_taken(
+    ada: Project, dolt_server: DoltServer, tmp_path: Path
+) -> None:
+    """Their branch has no entry here, as one whose code branch is gone."""
+    ada.vmrag("init", "--engine", "dolt", "--no-hooks")
+    ada.record("first", faq="A kettle boils water.")
+    ada.git("clone", "-q", str(ada.top), str(tmp_path / "bob"))
+    bob = Project(tmp_path / "bob")
+    name_server(bob, dolt_server, servers.database_for(tmp_path))
+    bob.vmrag("clone")
+    bob.git("switch", "-q", "-c", "bob")
+    bob.put("draft.md", "Bob still writes this.")
+    assert not [each for each in ada.status()["reasons"] if "bob" in each]
+    ada.vmrag("merge", "bob", code=None)
+    assert set(ada.texts()) == {"faq.md"}
+    assert bob.marks()["draft.md"] == "added"
+
+
 def test_a_database_that_is_used_is_joined_not_begun(ada: Project, dolt_server: DoltServer, tmp_path: Path) -> None:
     ada.vmrag("init", "--engine", "dolt", "--no-hooks")
     ada.record("first", faq="A kettle boils water.")

@@ -41,11 +41,14 @@ def way_back(ws: Workspace, target: Target, left: KbBranch) -> str:
     """The command that brings an abandoned branch's uncommitted documents back. Where they stand on
     committed ones that are not here, they are looked at there: a merge would bring these, too.
     """
-    here = target.state == "pinned" and ws.engine.is_ancestor(left.head, target.revision)
+    here = not ws.engine.shared and target.state == "pinned" and ws.engine.is_ancestor(left.head, target.revision)
     return f"vmrag {'merge' if here else 'branch --switch'} {quoted(left.name)}"
 
 
 def _dirty_elsewhere(ws: Workspace, target: Target) -> list[KbBranch]:
+    """None on a shared server: there somebody else's repository may be writing them."""
+    if ws.engine.shared:
+        return []
     own = target.kb_branch.name if target.kb_branch else None
     return [each for each in ws.engine.branches() if each.dirty and each.name != own and not reserved(each.name)]
 
