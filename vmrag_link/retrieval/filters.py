@@ -177,9 +177,10 @@ def _text_test(name: str, operand: str) -> TextPasses:
     return lambda text: found(text) is not (negated is not None)
 
 
-def linear_pattern(pattern: str) -> TextPasses:
+def linear_pattern(pattern: str, *, said: str = "The filter holds") -> TextPasses:
     """Whether a regular expression is found in a text, by Chroma's own engine: the same syntax, and
-    linear time for every pattern. Raises `FilterInvalid`, `IndexExtraMissing`.
+    linear time for every pattern. Raises `FilterInvalid`, which begins with `said`, and
+    `IndexExtraMissing`.
     """
     try:
         from pydantic_core import SchemaError, SchemaValidator
@@ -193,7 +194,7 @@ def linear_pattern(pattern: str) -> TextPasses:
     except SchemaError as error:
         reason = str(error).replace("SchemaError: ", "error: ").rpartition("error: ")[2].rstrip(".")
         raise FilterInvalid(
-            f"The filter holds no regular expression: {pattern!r} ({reason}).",
+            f"{said} no regular expression: {pattern!r} ({reason}).",
             hint="Its syntax is that of docs.rs/regex: no look-around, no backreferences.",
         ) from None
 

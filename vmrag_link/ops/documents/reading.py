@@ -180,10 +180,9 @@ class Pattern(Record, frozen=True):
         from vmrag_link.retrieval.filters import linear_pattern  # people's patterns do not need it
 
         try:
-            passes = linear_pattern(f"(?i){self.text}" if self.ignore_case else self.text)
+            passes = linear_pattern(f"(?i){self.text}" if self.ignore_case else self.text, said="This is")
         except FilterInvalid as error:
-            message = error.message.replace("The filter holds no", "This is no")
-            raise UsageInvalid(message, hint=error.hint, parameter="pattern") from None
+            raise UsageInvalid(error.message, hint=error.hint, parameter="pattern") from None
         return lambda line: () if passes(line) else None
 
     def _compiled(self) -> re.Pattern[str]:
