@@ -7,6 +7,7 @@
 | `merge_group`         | `base_sha`                 | `head_sha`     | the base's               |
 | `push`                | `before`, if there was one | `GITHUB_SHA`   | its own, if protected    |
 | `schedule`, by hand   | none                       | `GITHUB_SHA`   | its own, if protected    |
+| `release`             | none                       | `GITHUB_SHA`   | nobody's: it is a tag    |
 | any other             | none                       | `GITHUB_SHA`   | nobody's                 |
 
 A stranger decides what a pull request holds, and, among the branches that there are, on what it is
@@ -38,7 +39,7 @@ _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/
 _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
 """The events whose commit is a merge that GitHub made to try it out."""
 
-_OF_WRITERS = ("push", "schedule", "workflow_dispatch")
+_OF_WRITERS = ("push", "schedule", "workflow_dispatch", "release")
 """The events that only people with write access cause."""
 
 
