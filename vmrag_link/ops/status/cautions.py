@@ -59,7 +59,9 @@ def _sentence(gone: MissingHooks) -> str:
         return f"git looks for hooks in {gone.folder} by now, where vmrag's are not"
     if gone.why == "replaced":
         return f"{gone.tool[0].upper()}{gone.tool[1:]} has written over these git hooks of vmrag's: {names}"
-    if gone.why == "some":
+    if gone.why == "older":
+        return f"vmrag's git hooks are in git's configuration, from which {gone.git} runs none"
+    if gone.why in ("some", "disabled"):
         return f"git does not run these hooks of vmrag's: {names}"
     return "vmrag's git hooks are not installed in this clone"
 
@@ -74,7 +76,8 @@ def _command(ws: Workspace, gone: MissingHooks) -> str:
 
     if gone.why == "elsewhere":
         return "vmrag install --worktree"
-    usual = gone.folder == str(ws.places.common / "hooks") or gone.tool in ("husky", "lefthook", "pre-commit")
+    ours = gone.why == "older" or gone.folder == str(ws.places.common / "hooks")
+    usual = ours or gone.tool in ("husky", "lefthook", "pre-commit")
     # What else core.hooksPath may name, installing may refuse: that says what to do instead.
     return hook_scope.install_command(ws.places) if usual else "vmrag doctor"
 
