@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 80
 _RETRY_SECONDS = 60.0
-"""A remote that could not be pushed to is left alone for this long: no call should wait each time."""
+"""How long a remote is left alone that could not be pushed to: no call should wait each time."""
 
 
 def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str, str]]:
