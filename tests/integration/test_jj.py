@@ -265,3 +265,32 @@ def test_what_jj_pushed_without_its_knowledge_is_said(project):
     assert "KNOWLEDGE_NOT_PUSHED" in warned(Tools(project.top)("chroma_list_collections"))
     project.vmrag("push", "--all")
     assert said not in project.vmrag("list").err
+
+
+@needs_jj
+def test_documents_are_written_in_the_shared_folder_once_git_is_on_the_bookmark(project):
+    types(project, "git init --colocate", "new main")
+    for number in range(2):
+        project.git("switch", "-q", "main")
+        project.put(f"{number}.md", "New.")
+        project.vmrag("commit", "-m", "new")
+        assert "The pin is in no commit yet: jj commit" in project.status()["reasons"]
+        types(project, "commit -m knowledge")
+        assert f"{number}.md" in project.marks()
+        types(project, "bookmark set main -r @-")
+    project.git("switch", "-q", "main")
+    assert project.status()["state"] == "in_sync"
+    assert {"0.md", "1.md"} <= project.marks().keys()
+
+
+@needs_jj
+def test_a_pin_that_an_undone_commit_leaves_behind_is_found(project):
+    types(project, "git init --colocate", "new main")
+    project.git("switch", "-q", "main")
+    project.put("new.md", "New.")
+    project.vmrag("commit", "-m", "new")
+    new = project.pinned
+    types(project, "abandon")
+    assert project.pinned != new
+    assert new[:7] in project.vmrag("status", code=None).out
+    assert "new.md" not in project.marks()
