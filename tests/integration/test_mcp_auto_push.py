@@ -4,12 +4,18 @@ along, and so does the next call of a tool; with `mcp.auto_push` that sends it.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
+
 import pygit2
 import pytest
 
 from tests.support import people
 from tests.support.mcp import Tools, warned
 from tests.support.people import User, World
+from tests.support.terminal import SCRIPT
 from vmrag_mcp import auto_commit
 from vmrag_mcp.options import Chosen
 
@@ -127,6 +133,24 @@ def test_what_cannot_be_sent_is_said_and_tried_again_after_a_minute(world, bob, 
     monkeypatch.setattr(auto_commit, "_RETRY_SECONDS", 0.0)
     assert "PUSHED" in warned(tools("chroma_list_collections"))
     assert world.holds(bob.pinned)
+
+
+def test_after_a_push_that_was_killed_it_is_said_still(world, bob):
+    Tools(bob.top)("chroma_list_collections")
+    pushes(bob, "memo")
+    slow, begun = world.hub.top / "hooks/pre-receive", world.top / "begun"
+    slow.write_text(f"#!/bin/sh\ntouch '{begun}'\nsleep 60\n")
+    slow.chmod(0o755)
+    process = subprocess.Popen([SCRIPT, "push"], cwd=bob.top, start_new_session=True, stderr=subprocess.DEVNULL)
+    while not begun.exists():
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    slow.unlink()
+    assert "which was not pushed to origin" in bob.vmrag("list").err
+    bob.vmrag("push")
+    assert world.holds(bob.pinned)
+    assert "which was not pushed to origin" not in bob.vmrag("list").err
 
 
 def test_a_pin_that_names_a_stranger_sends_nothing_there(world, bob):

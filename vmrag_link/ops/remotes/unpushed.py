@@ -50,12 +50,23 @@ def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
-    nowhere = set(ws.engine.unreachable(revisions, heads=ws.engine.known_heads()))
+    nowhere = set(ws.engine.unreachable(revisions, heads=_known_heads(ws)))
     return tuple(
         UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin), pin.dolt_remote)
         for ref, pin in found
         if pin.dolt_commit in nowhere
     )
+
+
+def _known_heads(ws: Workspace) -> set[str]:
+    """Those of all remotes. What git carries counts while its copy here is noted (`copies`): after
+    a push that was killed, the engine says that everything is there.
+    """
+    heads = ws.engine.known_heads()
+    for folder in ws.places.remotes.glob("git-*"):
+        if not any(each.exists() for each in (folder / "stands-at", *folder.glob("*/stands-at"))):
+            heads -= {*ws.engine.remote_heads(folder.name).values()}
+    return heads
 
 
 def _remote(ws: Workspace, ref: str, pin: Pin) -> str:
