@@ -239,7 +239,10 @@ def test_a_conflict_in_a_workspace_is_resolved_there(project):
     types(second, "new main feature")
     assert second.status()["state"] == "malformed"
     second.vmrag("resolve")
+    merged = second.pinned
+    project.vmrag("gc", "--apply")
     types(second, "commit -m merged")
+    assert second.pinned == merged
     assert second.marks().keys() == {"setup.md", "rest.md", "uv.md", "faq.md"}
     assert second.status()["state"] == "in_sync"
 
