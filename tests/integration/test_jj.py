@@ -17,7 +17,7 @@ from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project
 
 pytestmark = pytest.mark.hooks("off")
-needs_jj = pytest.mark.skipif(shutil.which("jj") is None, reason="needs jj")
+needs_jj = pytest.mark.skipif(shutil.which("jj") is None, reason="jj is not installed")
 
 template, project = terminal.template, terminal.project
 
