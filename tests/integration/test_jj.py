@@ -136,11 +136,15 @@ def no_git_directory(second: Project, repo: Path) -> None:
     (repo / "store/git_target").write_text("../../..")
 
 
+def a_file(second: Project, repo: Path) -> None:
+    (repo / "store/git_target").write_text("../../../.vmrag.yaml")
+
+
 def nothing_there(second: Project, repo: Path) -> None:
     (second.top / ".jj/repo").write_text("../../nowhere")
 
 
-HOSTILE = (cut_off, endless, of_another_name, no_commit, a_commit_that_is_gone, a_way_out, no_operation, a_pipe, no_git_directory, nothing_there)  # fmt: skip
+HOSTILE = (cut_off, endless, of_another_name, no_commit, a_commit_that_is_gone, a_way_out, no_operation, a_pipe, no_git_directory, a_file, nothing_there)  # fmt: skip
 
 
 @pytest.mark.parametrize("breaks", HOSTILE, ids=lambda each: each.__name__)

@@ -94,6 +94,8 @@ def _repository(top: Path) -> Path:
 def _git_directory(repo: Path) -> Path:
     store = repo / "store"
     folder = (store / os.fsdecode(read_regular(store / "git_target", _LONGEST_PATH))).resolve(strict=True)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no directory")
     asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     done = git_in(folder, *asked)  # found by git, and not named to it: so it looks whose it is
     lines = done.stdout.removesuffix(b"\n").split(b"\n")
