@@ -350,6 +350,14 @@ class McpSettings(Record, frozen=True):
             extra=agreed_setting(first_of("off", "write")),
         ),
     ] = "off"
+    auto_push: Annotated[
+        bool,
+        Meta(
+            description="Whether an MCP tool's call sends the knowledge of code that was pushed without it, by a program without hooks, "
+            "say, to where that code is; nothing else is sent.",
+            extra=agreed_setting(first_of(False, True)),
+        ),
+    ] = False
     require_confirm: Annotated[
         bool,
         Meta(

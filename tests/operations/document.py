@@ -35,8 +35,8 @@ PAGE = """\
 [any other tool](#beside-another-hook-manager). `--hooks` installs only some, and is remembered.
 
 Hooks that git does not run, because another tool has written over them, `core.hooksPath` names another folder, or a clone never had any, are
-said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps; so is code that was pushed without its knowledge. `VMRAG=0`,
-`vmrag init --no-hooks` and `vmrag uninstall` say that none are wanted.
+said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps. Code that was pushed without its knowledge is said by every
+command. `VMRAG=0`, `vmrag init --no-hooks` and `vmrag uninstall` say that none are wanted.
 
 | hook | what it does |
 |---|---|
@@ -56,8 +56,8 @@ pin, are seen by the next command, not by such a checkout.) Otherwise:
 * **Whatever fails in a hook**, git goes on, with one exception: a push that brings others a pin which no remote-tracking branch has stops if it could not be
   looked at (a mistake in `.vmrag.yaml`, a knowledge base that is gone or damaged, an interpreter that is gone). Nobody could get the knowledge.
 
-Some operations run no hook at all, whatever is installed. Nothing depends on hooks: every command that reads or writes documents compares, too,
-and follows first.
+Some operations run no hook at all, whatever is installed, and some programs none for any, such as jj. Nothing depends on hooks: every command that
+reads or writes documents compares, too, and follows first ([without hooks](without-hooks.md)).
 
 ## Settings
 

@@ -106,6 +106,7 @@ def test_the_defaults_are_these():
             "read_only": False,
             "tool_prefix": "",
             "auto_commit": "off",
+            "auto_push": False,
             "require_confirm": True,
             "page_chars": 80_000,
         },

@@ -5,16 +5,16 @@ hooks and merge driver may not have run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, objects, plumbing, transfer, versions
+from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer, versions
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, Level, PinFinding, not_comparable
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMerged, Level, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
 from vmrag_link.ops.documents import stale
@@ -172,11 +172,12 @@ def _report(
     fork: Fork | None = None,
 ) -> VerifyReport:
     merge_bases, past = MergeBases(ws.places, *scope.ends), Past(ws.places, scope.tip)
-    asked_remote = reachable is not None
-    examination = Examination(
-        pins, Ancestry(ws.engine, pins.revisions), merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork
-    )
+    asked_remote, halves = reachable is not None, _half_merged(ws, scope)
+    ancestry = Ancestry(ws.engine, [*pins.revisions, *(side for each in halves for side in each.sides)])
+    examination = Examination(pins, ancestry, merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork)
     flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
+    known = {each.finding.commit for each in flaws}
+    flaws += [flaw for each in halves if each.commit not in known and (flaw := each.flaw)]
     if reachable:
         flaws += examination.unreached(walk.changes, reachable)
     findings = _with_mended(walk, flaws, examination)
@@ -188,6 +189,16 @@ def _report(
         findings += _stale(ws, scope)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
+
+
+def _half_merged(ws: Workspace, scope: Scope) -> list[HalfMerged]:
+    commits = pin_conflict.committed_by_jj(ws.places, scope.tip, scope.without)
+    found = {each: pin_conflict.sides_of_jj(ws.places, each) for each in commits}
+    return [HalfMerged(commit, *(_revisions(ws, pins) for pins in both)) for commit, both in found.items()]
+
+
+def _revisions(ws: Workspace, pins: Iterable[bytes]) -> tuple[str, ...]:
+    return tuple(pin.dolt_commit for data in pins if (pin := parsed(ws.places.kb, data)))
 
 
 def _not_comparable(
