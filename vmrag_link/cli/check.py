@@ -10,8 +10,10 @@ from vmrag_link.cli import answering, output
 from vmrag_link.cli.answering import ranking_lines
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.golden.queries import UPDATE
+from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
 
@@ -21,15 +23,17 @@ INDENT = "    "
 @vmrag_command("check")
 @click.option("--update", is_flag=True, help="Record the rankings that are found; `expect` and `first` stay.")
 @click.option("--at", "ref", metavar="REF", help="Ask what this git ref pins, ranked as its settings say.")
-def command(invocation: Invocation, *, update: bool, ref: str | None) -> int:
+@case_options
+def command(invocation: Invocation, *, update: bool, ref: str | None, files: CaseFiles) -> int:
     """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
 
     A query expects documents among its first k chunks (`expect`), a document in the first place
     (`first`), or the whole recorded answer (`ranking`). Exit code 1 if one gets another answer.
     """
+    files.require(invocation)
     with invocation.workspace() as ws:
         report = operation.check_queries(ws, ref=ref, update=update)
-    invocation.emit(report, _lines(report, update=update))
+    files.emit(invocation, report, _lines(report, update=update), lambda: cases.of_check(report))
     return 0 if report.passed else FAILED_CHECK
 
 
@@ -51,8 +55,8 @@ def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "miss", "red")
     for miss in each.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
-        if miss.kind == "ranking":
-            yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found))
+        lines = ranking_lines(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
 def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:

@@ -28,12 +28,13 @@ MAX_QUERIES = 5000
 MAX_TEXT = 4000
 """Characters of a query."""
 MAX_K = 1000
+MAX_ID = 100
 
 T = TypeVar("T")
 
 _EXAMPLE = "A query looks so: - {query: how do keys rotate?, expect: [handbook/keys.md]}"
 _TOP = ("queries", "recorded")
-_FIELDS = ("query", "collection", "mode", "k", "where", "where_document", "expect", "first", "ranking")
+_FIELDS = ("query", "collection", "mode", "k", "where", "where_document", "expect", "first", "ranking", "id")
 _CHUNK = ("document", "chunk", "score")
 
 
@@ -63,7 +64,16 @@ def _file(root: Node | None) -> GoldenFile:
             f"there are {len(items):,} queries; at most {MAX_QUERIES:,} are read", items[MAX_QUERIES].line
         )
     recorded = _recording(entries["recorded"]) if "recorded" in entries else None
-    return GoldenFile(tuple(map(_query, items)), recorded)
+    queries = tuple(map(_query, items))
+    _require_unique_ids(queries)
+    return GoldenFile(queries, recorded)
+
+
+def _require_unique_ids(queries: Iterable[GoldenQuery]) -> None:
+    seen: dict[str, int] = {}
+    for query in queries:
+        if query.id and (line := seen.setdefault(query.id, query.line)) != query.line:
+            raise YamlRefused(f"the query of line {line} has the id {shown(query.id)} already", query.line)
 
 
 def _recording(entry: MappingEntry) -> Recording:
@@ -94,6 +104,7 @@ def _query(node: Node) -> GoldenQuery:
         expect=tuple(_document(each) for each in _items(entries.get("expect"), "expect")),
         first=optional("first", lambda entry: _document(entry.value)),
         ranking=optional("ranking", lambda entry: tuple(map(_chunk, _list(entry, "ranking")))),
+        id=optional("id", lambda entry: _text(entry.value, "id", most=MAX_ID)) or "",
     )
     _require_askable(found)
     return found

@@ -4,9 +4,12 @@ of a ranking.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
+from vmrag_link.errors import first_of, shortened
 from vmrag_link.models import Record
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
@@ -30,7 +33,8 @@ class GoldenQuery(Record, frozen=True):
     """`line` counts from 1. What is None is left to the settings (`mode`, `k`), or not asked for.
 
     `expect`: documents that must be among the first `k` chunks; `first`: the document of the best
-    chunk; `ranking`: the whole answer.
+    chunk; `ranking`: the whole answer. `id`: what tests are called that ask it, in place of the
+    text.
     """
 
     text: str
@@ -43,6 +47,7 @@ class GoldenQuery(Record, frozen=True):
     expect: tuple[str, ...] = ()
     first: str | None = None
     ranking: tuple[RankedChunk, ...] | None = None
+    id: str = ""
 
     @property
     def expects(self) -> bool:
@@ -79,12 +84,32 @@ class GoldenFile(Record, frozen=True):
 
 class Miss(Record, frozen=True):
     """What an answer lacks. `expect`, `first`: that expectation, about `document`; `ranking`: it is
-    another one; `asked`: the query could not be asked.
+    another one; `asked`: the query could not be asked. `wanted` and `got`: what a person compares,
+    from the first place on that differs.
     """
 
     kind: Literal["expect", "first", "ranking", "asked"]
     message: str
     document: str | None = None
+    wanted: str = ""
+    got: str = ""
+
+    @property
+    def sides(self) -> list[str]:
+        return [f"wanted: {self.wanted}", f"got:    {self.got}"] if self.wanted else []
+
+
+def query_names(queries: Iterable[GoldenQuery]) -> list[str]:
+    """What tests are called that ask these queries: by their ids, or texts, so that a name stays
+    where lines come and go. Of equal ones the second has ` (2)`.
+    """
+    seen = Counter[str]()
+    names = []
+    for query in queries:
+        name = query.id or shortened(" ".join(query.text.split()))
+        seen[name] += 1
+        names.append(f"{name} ({seen[name]})" if seen[name] > 1 else name)
+    return names
 
 
 def recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
@@ -114,17 +139,40 @@ def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparab
     does not count, because it was made under other settings.
     """
     there = [each.document for each in found]
+    got = _numbered(dict.fromkeys(there))
     missed = [
-        Miss("expect", f"{document} is not among the first {k}", document)
+        Miss("expect", f"{document} is not among the first {k}", document, f"{document} among the first {k}", got)
         for document in query.expect
         if document not in there
     ]
     if query.first is not None and there[:1] != [query.first]:
         instead = f"but {there[0]}" if there else "because nothing is found"
-        missed.append(Miss("first", f"{query.first} is not the first, {instead}", query.first))
+        missed.append(
+            Miss("first", f"{query.first} is not the first, {instead}", query.first, f"1. {query.first}", got)
+        )
     if comparable and query.ranking is not None and query.ranking != tuple(found):
-        missed.append(Miss("ranking", "the ranking is not the recorded one"))
+        wanted, got = _from_difference(list(map(_place, query.ranking)), list(map(_place, found)))
+        missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
     return missed
+
+
+_MOST_PLACES = 5
+"""That a message shows of a ranking."""
+
+
+def _place(chunk: RankedChunk) -> str:
+    return f"{chunk.document} #{chunk.chunk} ({chunk.score:g})"
+
+
+def _from_difference(wanted: Sequence[str], got: Sequence[str]) -> tuple[str, str]:
+    pairs = enumerate(zip_longest(wanted, got), start=1)
+    start = next((place for place, (one, other) in pairs if one != other), 1)
+    return _numbered(wanted[start - 1 :], start), _numbered(got[start - 1 :], start)
+
+
+def _numbered(names: Iterable[str], start: int = 1) -> str:
+    places = [f"{place}. {name}" for place, name in enumerate(names, start)]
+    return first_of(places, _MOST_PLACES) if places else "nothing"
 
 
 class RankChange(Record, frozen=True):

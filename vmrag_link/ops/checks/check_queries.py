@@ -22,6 +22,7 @@ from vmrag_link.golden.queries import (
     Recording,
     changed_since,
     misses,
+    query_names,
     recording,
 )
 from vmrag_link.models import At, Record
@@ -53,10 +54,11 @@ COMPARED = 5000
 
 class CheckedQuery(Record, frozen=True):
     """What a golden query expects, what was found, and what that lacks. `recorded`: what `update`
-    did to its ranking; `ranking` is the one of before.
+    did to its ranking; `ranking` is the one of before. `name`: what a test of it is called.
     """
 
     query: str
+    name: str
     line: int
     expect: tuple[str, ...]
     first: str | None
@@ -114,11 +116,11 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         documents = MissedDocuments(searcher, _rows(ws, view), view.at)
         found = answers(searcher, golden, settings, ws.progress)
         checked = []
-        for query, answer in zip(golden.queries, found, strict=True):
+        for query, name, answer in zip(golden.queries, query_names(golden.queries), found, strict=True):
             asked = query.asked(settings)
             missed = misses(query, answer.found, asked.k, comparable=comparable)
             explained = [documents.explained(miss, asked) for miss in missed]
-            checked.append(_checked(query, answer, explained))
+            checked.append(_checked(query, name, answer, explained))
         return tuple(checked), viewed(ws, view).kb
 
     queries, kb = searching(ws, look, at=place)
@@ -159,9 +161,9 @@ def _outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
     return f"The recorded rankings were not compared: {'; '.join(changed)}."
 
 
-def _checked(query: GoldenQuery, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
+def _checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
     lacking = (Miss("asked", answer.problem),) if answer.problem else tuple(missed)
-    return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
+    return CheckedQuery(query.text, name, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
 
 
 def _record_answers(
