@@ -242,6 +242,24 @@ def test_answers_that_change_stand_side_by_side(project):
     assert "1 golden query is no longer answered as expected." in said
 
 
+def test_a_report_counts_what_is_missed_as_check_does(project):
+    project.git("switch", "-q", "feature")
+    project.vmrag("sync")
+    texts = ["rest and sleep", "install the program", "sleep"]
+    written = "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts)
+    project.write(".vmrag/queries.yaml", f"queries:\n{written}    first: handbook/never.md\n")
+    project.vmrag("check", "--update", code=1)
+    project.commit("queries", **{".vmrag/queries.yaml": (project.top / ".vmrag/queries.yaml").read_text()})
+    project.drop("rest.md")
+    project.record("no rest")
+    found = report(project, "HEAD~1", "HEAD")["queries"]
+    checked = project.ask("check", code=1)
+    assert found["missed"] == checked["missed"] >= 2
+    assert any("the ranking is not the recorded one." in each["missed_after"] for each in found["changed"])
+    said = project.vmrag("report", "HEAD~1", "HEAD").out
+    assert "1 golden query was not answered as expected before, either." in said
+
+
 def test_without_golden_queries_no_index_is_made(project):
     project.forget_indexes()
     found = report(project, "main", "feature")

@@ -33,8 +33,9 @@ class GoldenQuery(Record, frozen=True):
     """`line` counts from 1. What is None is left to the settings (`mode`, `k`), or not asked for.
 
     `expect`: documents that must be among the first `k` chunks; `first`: the document of the best
-    chunk; `ranking`: the whole answer. `id`: what tests are called that ask it, in place of the
-    text.
+    chunk; `order`: the documents in the order of their best chunks, each at most `within` places
+    from there; `ranking`: the whole answer. `id`: what tests are called that ask it, in place of
+    the text.
     """
 
     text: str
@@ -48,10 +49,13 @@ class GoldenQuery(Record, frozen=True):
     first: str | None = None
     ranking: tuple[RankedChunk, ...] | None = None
     id: str = ""
+    order: tuple[str, ...] | None = None
+    within: int = 0
 
     @property
     def expects(self) -> bool:
-        return bool(self.expect) or self.first is not None or self.ranking is not None
+        recorded = self.ranking is not None or self.order is not None
+        return bool(self.expect) or self.first is not None or recorded
 
     def asked(self, settings: RetrievalSettings) -> Query:
         return Query(
@@ -83,12 +87,12 @@ class GoldenFile(Record, frozen=True):
 
 
 class Miss(Record, frozen=True):
-    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `ranking`: it is
-    another one; `asked`: the query could not be asked. `wanted` and `got`: what a person compares,
-    from the first place on that differs.
+    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `order`,
+    `ranking`: it is another one; `asked`: the query could not be asked. `wanted` and `got`: what a
+    person compares, from the first place on that differs.
     """
 
-    kind: Literal["expect", "first", "ranking", "asked"]
+    kind: Literal["expect", "first", "order", "ranking", "asked"]
     message: str
     document: str | None = None
     wanted: str = ""
@@ -139,7 +143,7 @@ def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparab
     does not count, because it was made under other settings.
     """
     there = [each.document for each in found]
-    got = _numbered(dict.fromkeys(there))
+    got = _numbered(documents_of(found))
     missed = [
         Miss("expect", f"{document} is not among the first {k}", document, f"{document} among the first {k}", got)
         for document in query.expect
@@ -150,10 +154,32 @@ def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparab
         missed.append(
             Miss("first", f"{query.first} is not the first, {instead}", query.first, f"1. {query.first}", got)
         )
+    if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within)):
+        missed.append(wrong)
     if comparable and query.ranking is not None and query.ranking != tuple(found):
         wanted, got = _from_difference(list(map(_place, query.ranking)), list(map(_place, found)))
         missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
     return missed
+
+
+def documents_of(found: Iterable[RankedChunk]) -> tuple[str, ...]:
+    """In the order of their best chunks."""
+    return tuple(dict.fromkeys(each.document for each in found))
+
+
+def _out_of_order(order: Sequence[str], there: Sequence[str], within: int) -> Miss | None:
+    """What comes behind those of `order` does not count, unless that is empty."""
+    wanted, got = _from_difference(order, there[: len(order) + within] if order else there)
+    if not order:
+        return Miss("order", "nothing was found when the order was recorded", None, wanted, got) if there else None
+    places = {document: place for place, document in enumerate(there, start=1)}
+    for place, document in enumerate(order, start=1):
+        if document not in places:
+            return Miss("order", f"{document} is not found any more", document, wanted, got)
+        if abs(places[document] - place) > within:
+            near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
+            return Miss("order", f"{document} comes at number {places[document]}{near}", None, wanted, got)
+    return None
 
 
 _MOST_PLACES = 5

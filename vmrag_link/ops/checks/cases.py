@@ -25,10 +25,11 @@ PIN_RULES: dict[str, str] = {
     "MOVED_BACK": "no pin moves back",
     "LOSS_ACCEPTED": "no revision gives up another one",
 }
-QUERY_MISSED, RANKINGS_OUTDATED = "QUERY_MISSED", "RANKINGS_OUTDATED"
+QUERY_MISSED, RANKINGS_OUTDATED, THRESHOLD_MISSED = "QUERY_MISSED", "RANKINGS_OUTDATED", "THRESHOLD_MISSED"
 QUERY_RULES = {
     QUERY_MISSED: "golden queries are answered as expected",
     RANKINGS_OUTDATED: "recorded rankings can be compared",
+    THRESHOLD_MISSED: "the answers as a whole are as good as they have to be",
 }
 
 
@@ -102,14 +103,18 @@ def of_check(report: GoldenReport) -> CaseList:
 
 
 def _of_check(report: GoldenReport) -> Iterator[CheckCase]:
+    level: Level = "information" if report.thresholds else "error"  # these decide then
     for each in report.queries:
-        missed = tuple(_of_miss(each, miss) for miss in each.misses)
+        missed = tuple(_of_miss(each, miss, level) for miss in each.misses)
         yield CheckCase(each.name, report.file, each.line, missed)
+    for limit in report.thresholds:
+        below = CaseProblem(THRESHOLD_MISSED, "error", limit.sentence, (limit.name,))
+        yield CheckCase(f"threshold: {limit.name}", report.file, 1, () if limit.holds else (below,))
     if any(each.ranking is not None for each in report.queries):
         outdated = CaseProblem(RANKINGS_OUTDATED, "error", report.outdated, (), (UPDATE,))
         yield CheckCase(QUERY_RULES[RANKINGS_OUTDATED], report.file, 1, (outdated,) if report.outdated else ())
 
 
-def _of_miss(query: CheckedQuery, miss: Miss) -> CaseProblem:
+def _of_miss(query: CheckedQuery, miss: Miss, level: Level) -> CaseProblem:
     key = (query.name, miss.kind, miss.document or "")
-    return CaseProblem(QUERY_MISSED, "error", f"{miss.kind}: {miss.message}", key, tuple(miss.sides))
+    return CaseProblem(QUERY_MISSED, level, f"{miss.kind}: {miss.message}", key, tuple(miss.sides))

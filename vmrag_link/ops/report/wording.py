@@ -132,6 +132,12 @@ def _answers(queries: ComparedQueries) -> Iterator[str]:
         yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
     elif queries.total and not queries.not_compared:
         yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
+    before = queries.missed - sum(map(worsened, queries.changed))
+    if before > 0:
+        was = "was" if before == 1 else "were"
+        yield f"{plural(before, 'golden query')} {was} not answered as expected before, either."
+    if queries.outdated:
+        yield queries.outdated
 
 
 def _verification(summary: ReportSummary) -> Iterator[str]:
