@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, inputs, work
+from vmrag_action import findings, inputs, work
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
 from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.commits import deepen
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
