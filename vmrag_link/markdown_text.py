@@ -23,14 +23,15 @@ _URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
 
 _MARKUP = re.compile(
     r"""
-    [<>&*`~|\\\[\]\#@$]                       # HTML, emphasis, code, cells, links, issues, mentions, formulas
+    [<>&*`~|\\\[\]@$]                         # HTML, emphasis, code, cells, links, mentions, formulas
+    | \#(?=[1-9]) | (?<=GH)-(?=\d)            # issues
     | (?<![^\W_])_ | _(?![^\W_])               # emphasis, but not within a name
     | :(?=[:/]) | (?<=:): | :(?=[\w+-]+:)      # addresses, commands to a runner, emoji
     | (?<=www)\.                               # an address
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_BEGINNING = re.compile(r"\s|[-+=]|\d+[.)]")
+_BEGINNING = re.compile(r"\s|[-+=#]|\d+[.)]")
 _NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 

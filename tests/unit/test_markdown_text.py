@@ -26,7 +26,12 @@ def test_a_strangers_text_is_text() -> None:
 
 @pytest.mark.parametrize(
     "plain",
-    ["docs/a_b-c.md (file), it's 12:30; +3 -4 = 7?", "1. guide/x.md", "feature adds 1 document.", "über straße"],
+    [
+        "docs/a_b-c.md (file), it's 12:30; +3 -4 = 7?",
+        "1. guide/x.md #0 (0.5)",
+        "feature adds 1 document.",
+        "über straße",
+    ],
 )
 def test_what_is_no_markup_reads_raw_as_it_is(plain: str) -> None:
     assert markdown_text.text(plain) == plain
@@ -40,8 +45,8 @@ def test_a_paragraph_begins_nothing_else(begin: str) -> None:
 
 
 def test_github_makes_no_link_emoji_formula_or_mention_of_it() -> None:
-    shown = markdown_text.text("http://x.y WWW.x.y a@b.c @who #12 :smile: $x$ ~~x~~ __x__ _x_")
-    for each in ("://", "WWW.", "@", "#12", ":smile:", "$", "~", "__x", "_x", "x_"):
+    shown = markdown_text.text("http://x.y WWW.x.y a@b.c @who #12 GH-12 :smile: $x$ ~~x~~ __x__ _x_")
+    for each in ("://", "WWW.", "@", "#12", "GH-", ":smile:", "$", "~", "__x", "_x", "x_"):
         assert each not in shown.replace("&#", "&")
 
 
