@@ -27,6 +27,7 @@ from bench import (
     mcp,
     merge,
     migrate,
+    parallel,
     query,
     segments,
     sources,
@@ -64,9 +65,10 @@ PARTS: dict[str, Part] = {
     "team": lambda folder, sizes, _, env: team.run(folder, sizes, env),
     "migrate": lambda folder, _, __, env: migrate.run(folder, env),
     "growth": lambda folder, _, __, env: growth.run(folder, env),
+    "parallel": lambda folder, _, __, env: parallel.run(folder, env),
 }
-USUAL = [name for name in PARTS if name != "growth"]
-"""A thousand pushes take a quarter of an hour."""
+USUAL = [name for name in PARTS if name not in ("growth", "parallel")]
+"""A thousand pushes take a quarter of an hour, and so do sixteen agents."""
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ class Server:
         self._process = subprocess.Popen(
             argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
+        self.pid = self._process.pid
         self._id = 0
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
@@ -62,6 +63,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
 
 
 @contextlib.contextmanager

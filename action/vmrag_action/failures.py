@@ -6,6 +6,9 @@ A reviewer reads an annotation at `.dolt-version` as "this pin is wrong". Where 
 
 from __future__ import annotations
 
+import os
+
+from vmrag_action import payload
 from vmrag_action.runner import PIN, Level, Runner
 from vmrag_link.errors import (
     USAGE,
@@ -37,6 +40,12 @@ ENVIRONMENT = "The job's environment: "
 NOT_THE_PIN = "This says nothing about the pin."
 
 
+_IN_A_FORK = (
+    "This repository is a fork, and syncing a fork brings no knowledge. In a clone of it: git remote add upstream URL && "
+    "vmrag sync && vmrag push origin   (or leave forks out, in the job: if: ${{ !github.event.repository.fork }})"
+)
+
+
 def is_of_the_pin(error: VmragError) -> bool:
     """Whether the pin is at fault, or what it names. An error of a pin may have another cause."""
     return error.cause in _OF_THE_PIN
@@ -47,9 +56,14 @@ def annotate(runner: Runner, error: VmragError, level: Level = "error") -> None:
     problem of the environment.
     """
     if is_of_the_pin(error):
-        runner.annotate(level, error.message, hint=error.hint, title=error.cause, at=PIN)
+        runner.annotate(level, error.message, hint=_hint(error), title=error.cause, at=PIN)
     elif error.exit_code == USAGE and error.cause == error.code:
         runner.annotate(level, error.message, hint=error.hint, title=error.code)
     else:
         hint = "\n".join(each for each in (error.hint, NOT_THE_PIN) if each)
         runner.annotate(level, error.message, hint=hint, title=ENVIRONMENT + error.cause)
+
+
+def _hint(error: VmragError) -> str:
+    missing = error.cause == PinRevisionMissing.code
+    return _IN_A_FORK if missing and payload.is_of_a_fork(os.environ) else error.hint

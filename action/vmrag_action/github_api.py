@@ -7,6 +7,7 @@ types. The token goes to that address alone, never in the clear, and into no mes
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -21,7 +22,9 @@ from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreac
 from vmrag_link.models import Record
 
 _HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+_NOT_FOUND = 404
 _VALIDATION_FAILED = 422
+_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _Answer = TypeVar("_Answer")
 
 _ALLOWED = (
@@ -30,6 +33,7 @@ _ALLOWED = (
 )
 
 _READABLE = "permissions: pull-requests: read"
+_METADATA = "Every job's own token may ask that; another one needs the permission: metadata: read"
 _PAGE = 100
 """Pull requests in an answer, of which GitHub gives no more."""
 
@@ -40,6 +44,12 @@ class OpenRequest(Record, frozen=True):
     """An open pull request."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Permission(Record, frozen=True):
+    """Of somebody in a repository: `admin`, `write`, `read` or `none`."""
+
+    permission: str
 
 
 class Proposal(NamedTuple):
@@ -108,9 +118,30 @@ class GitHub(NamedTuple):
                 break
         return found
 
+    def may_write(self, login: str) -> bool:
+        """Whether somebody may push to the repository; nobody knows it of a name that is none.
+
+        Raises as `pull_request`.
+        """
+        if not _LOGIN.fullmatch(login):
+            return False
+        try:
+            answer = endpoint.read(
+                f"{self._repository}/collaborators/{login}/permission", key=self.token, headers=_HEADERS
+            )
+        except NoAnswer as why:
+            if why.status == _NOT_FOUND:
+                return False
+            raise self._failure(why, "Who may write could not be asked", _METADATA) from why
+        return self._read(answer, Permission).permission in ("admin", "write")
+
+    @property
+    def _repository(self) -> str:
+        return f"{self.url}/repos/{self.repository}"
+
     @property
     def _pulls(self) -> str:
-        return f"{self.url}/repos/{self.repository}/pulls"
+        return f"{self._repository}/pulls"
 
     def _open(self, wanted: Proposal) -> int | None:
         owner = self.repository.partition("/")[0]

@@ -52,6 +52,7 @@ class HeadEnd(Record, frozen=True):
 class Author(Record, frozen=True):
     """Of a pull request. `type`: `User`, or `Bot` for an App that the repository installed."""
 
+    login: str = ""
     type: str = ""
 
 
@@ -73,7 +74,8 @@ class PullRequest(Record, frozen=True):
     @property
     def of_its_people(self) -> bool:
         """Whether the repository's people, or an App of theirs, opened it. Whoever may read can ask
-        for a merge of any two branches that are there.
+        for a merge of any two branches that are there. Of a member of the organisation who keeps
+        that to themselves GitHub says CONTRIBUTOR: `GitHub.may_write` knows.
         """
         return self.author_association in _PEOPLE or (self.user is not None and self.user.type == "Bot")
 
@@ -106,6 +108,7 @@ class OfMergeGroup(Record, frozen=True):
 
 class OwnRepository(Record, frozen=True):
     default_branch: Branch
+    fork: bool = False
 
 
 class OfRepository(Record, frozen=True):
@@ -133,6 +136,14 @@ def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
         raise unreadable(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(f"the payload is not that of such an event ({error})") from error
+
+
+def is_of_a_fork(environ: Mapping[str, str]) -> bool:
+    """Whether the job's own repository is a fork, as far as its event says so."""
+    try:
+        return read(environ, OfRepository).repository.fork
+    except UsageInvalid:
+        return False
 
 
 def repository_name(environ: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -146,10 +147,10 @@ class Runner:
         self, level: Level, message: str, *, hint: str = "", title: str = "vmrag", at: SourceLine | None = None
     ) -> None:
         """Show a message, and its hint below, at a place, or at the job alone. It is only logged
-        where the step has as many annotations as the runner shows.
+        where the step has as many annotations as the runner shows, or an earlier one showed it.
         """
         text = terminal_text.without_commands(terminal_text.visible(f"{message}\n{hint}" if hint else message))
-        if self._annotations[level] >= MOST_ANNOTATIONS:
+        if self._annotations[level] >= MOST_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
             self.say(f"{level}: {text}")
             return
         self._annotations[level] += 1
@@ -192,3 +193,18 @@ class Runner:
         if path := environ.get("GITHUB_STEP_SUMMARY"):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(markdown)
+
+
+def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a step of this job has shown the same, as `repair` and `verify` of one pin do. It
+    counts as shown from now on.
+    """
+    if not (temp := environ.get("RUNNER_TEMP")):
+        return False
+    shown = Path(temp) / "vmrag-annotations"
+    line = sha256(annotation.encode()).hexdigest()
+    if shown.is_file() and line in shown.read_text(encoding="ascii").split():
+        return True
+    with shown.open("a", encoding="ascii") as file:
+        file.write(f"{line}\n")
+    return False

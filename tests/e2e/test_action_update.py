@@ -274,7 +274,19 @@ def test_a_stranger_has_no_branches_of_the_repository_merged(ci, api):
     assert (done.passed, done.outputs["updated"]) == (True, "0")
     assert "base evil is not the default branch" in done.log
 
+    api.listed = [theirs | {"user": {"login": "../../me", "type": "User"}}]
+    api.people = {"me": "read"}
+    assert update(ci, api).outputs["updated"] == "0"
     api.listed = [theirs | {"user": {"login": "dependabot[bot]", "type": "Bot"}}]
+    assert update(ci, api).outputs["updated"] == "1"
+
+
+def test_a_member_who_keeps_it_private_counts_as_one(ci, api):
+    """GitHub calls them a contributor in what it lists."""
+    api.listed = [
+        request(ci, 7, "topic") | {"author_association": "CONTRIBUTOR", "user": {"login": "Quiet-1", "type": "User"}}
+    ]
+    api.people = {"Quiet-1": "write"}
     assert update(ci, api).outputs["updated"] == "1"
 
 

@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support import people
 from tests.support.people import DATA, User, World
@@ -187,6 +192,22 @@ def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
     assert dora.status()["in_sync"]
 
 
+def test_a_fork_that_its_host_synced_is_told_where_the_knowledge_is(world):
+    """The host brings the branches, and no other ref."""
+    fork = world.top / "fork.git"
+    Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(fork))
+    world.ada.write_document("news.md", "News of upstream.")
+    world.ada.push()
+    Repo(fork).git("fetch", "-q", str(world.hub.top), "+refs/heads/main:refs/heads/main")
+    cleo = world.join("cleo", url=str(fork))
+    hint = cleo.vmrag("init", "--json", code=None).err + cleo.vmrag("sync", "--json", code=None).err
+    assert "git remote add upstream URL && vmrag sync" in hint
+    cleo.git("remote", "add", "upstream", str(world.hub.top))
+    cleo.vmrag("sync")
+    assert cleo.status()["in_sync"]
+    assert cleo.answers() == world.ada.answers()
+
+
 # -- who maintains ---------------------------------------------------------------------------------
 
 
@@ -207,6 +228,26 @@ def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
     assert proposed.ada.vmrag(*asked, code=1).out.count("vmrag adopt") >= 1
     proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")
     assert proposed.ada.vmrag(*asked).code == 0
+
+
+def test_the_workflow_that_a_label_starts_takes_what_was_labelled(proposed):
+    """docs/ci.md, as it stands there, in a checkout of the base."""
+    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
+    [text] = re.findall(r"(?ms)^```yaml\n(name: adopt\n.*?)^```", page)
+    job = yaml.safe_load(text)["jobs"]["adopt"]
+    environ = {
+        "NUMBER": "12",
+        "COMMIT": proposed.upstream.git("rev-parse", PULL_REQUEST),
+        "FORK": str(proposed.fork.top),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    assert set(job["steps"][-1]["env"]) < set(environ)
+    argv = ["bash", "-eo", "pipefail", "-c", job["steps"][-1]["run"]]
+    home = {"HOME": str(proposed.ada.home), "GIT_CONFIG_GLOBAL": str(proposed.ada.home / "gitconfig")}
+    for number, code in (("1;id", 1), ("12", 0)):
+        given = os.environ | environ | home | {"NUMBER": number}
+        assert subprocess.run(argv, cwd=proposed.ada.top, env=given, check=False).returncode == code
+        assert proposed.world.holds(proposed.cleo.pinned) is (code == 0)
 
 
 def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(proposed):

@@ -263,7 +263,8 @@ def test_what_is_pushed_speaks_for_the_person_on_a_protected_branch_alone(host, 
     assert host.push(host.opened, GITHUB_REF_PROTECTED=protected).settings_from == expected
     ref = {"sha": host.base, "ref": "refs/heads/main", "GITHUB_REF_PROTECTED": protected}
     assert host.of("schedule", {"schedule": "0 5 * * *"}, **ref).settings_from == expected
-    assert host.of("release", {"action": "published"}, **ref).settings_from is None
+    tag = ref | {"ref": "refs/tags/v1"}
+    assert host.of("release", {"action": "published", "repository": OWN}, **tag).settings_from is None
 
 
 def test_a_workflow_may_say_itself_whose_settings_count(host):
@@ -281,7 +282,7 @@ def test_a_workflow_may_say_itself_whose_settings_count(host):
         ("workflow_dispatch", "refs/tags/main", True, False),
         ("workflow_run", "refs/heads/main", False, False),
         ("issue_comment", "refs/heads/main", False, False),
-        ("release", "refs/tags/v1", False, False),
+        ("release", "refs/tags/v1", True, False),
     ],
 )
 def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, event, ref, trusted, saves):

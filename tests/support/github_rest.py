@@ -1,5 +1,5 @@
-"""Stands for GitHub's REST API: the calls on pull requests that the Action makes, in the shapes of
-GitHub's documentation. It cannot show that GitHub still answers so.
+"""Stands for GitHub's REST API: the calls on pull requests that the Action makes, and on who may
+write, in the shapes of GitHub's documentation. It cannot show that GitHub still answers so.
 
 As GitHub does, it opens no second pull request of the same branches, and tells nothing to whoever
 has another token.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,9 +27,9 @@ EXISTS = {
 
 @dataclass
 class GitHubApi:
-    """`pulls`: what is open; `listed`: what lists of a page at a time tell. `refuses`: the
-    repository's settings forbid it. `late`: lists show a pull request only after somebody tried to
-    open it again.
+    """`pulls`: what is open; `listed`: what lists of a page at a time tell; `people`: who may do
+    what, whatever lists say of them. `refuses`: the repository's settings forbid it. `late`: lists
+    show a pull request only after somebody tried to open it again.
     """
 
     url: str
@@ -36,6 +37,7 @@ class GitHubApi:
     repository: str = "them/project"
     pulls: list[dict[str, Any]] = field(default_factory=list)
     listed: list[dict[str, Any]] = field(default_factory=list)
+    people: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     refuses: bool = False
     late: bool = False
@@ -46,7 +48,7 @@ class GitHubApi:
         if token != f"Bearer {self.token}":
             return 401, {"message": f"Bad credentials {token}", "status": "401"}
         if path != f"/api/v3/repos/{self.repository}/pulls":
-            return 404, {"message": "Not Found", "status": "404"}
+            return self._permission(path)
         if method == "GET":
             return 200, self._page(query) if "per_page" in query else self._found(query)
         if self.refuses:
@@ -56,6 +58,12 @@ class GitHubApi:
             return 422, EXISTS
         self.pulls.append({"number": 40 + len(self.pulls), **body})
         return 201, self.pulls[-1]
+
+    def _permission(self, path: str) -> tuple[int, Any]:
+        of_one = re.fullmatch(rf"/api/v3/repos/{self.repository}/collaborators/([^/]+)/permission", path)
+        if of_one and of_one[1] in self.people:
+            return 200, {"permission": self.people[of_one[1]], "role_name": "", "user": {"login": of_one[1]}}
+        return 404, {"message": "Not Found", "status": "404"}
 
     def _found(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         head, base = query["head"][0], query["base"][0]

@@ -24,7 +24,7 @@ ENABLED = os.environ.get("VMRAG_WALK_HINTS") == "1"
 
 _QUOTED = re.compile(r"'((?:vmrag|git) [^']+)'")
 _BARE = re.compile(
-    r"""\b((?:cd [^\s;,]+ && .*|(?:vmrag|git) [a-z-]+|rm [^\s;,()]+)(?:\ +(?:&&|'[^']*'|"[^"]*"|[^\s;,()'"]+))*)"""
+    r"""\b((?:cd [^\s;,]+ && .*|(?:vmrag|git) [a-z-]+|(?:rm|mv) [^\s;,()]+)(?:\ +(?:&&|'[^']*'|"[^"]*"|[^\s;,()'"]+))*)"""
 )
 _PROSE = re.compile(
     r" (?:and|or|then|if|when|where|once|has|have|again|which|shows|goes|to|as|in|on|of|there|is)\b.*|[.:]$"
@@ -51,9 +51,13 @@ person's.
 _LOOKING = "status list log diff show doctor remote links branch config query check verify path grep blame sources help --help".split()
 
 
-def ways(hint: str) -> list[list[str]]:
-    """The ways out that it names, each as commands to type one after the other: as far as they can
-    be typed as they stand, without a person who thinks.
+def as_it_stands(command: str) -> str:
+    return "" if command.startswith(_FOR_A_PERSON) else command
+
+
+def ways(hint: str, typed: Callable[[str], str] = as_it_stands) -> list[list[str]]:
+    """The ways out that it names, each as commands to type one after the other, as far as they can
+    be typed: `typed` is what somebody makes of a command; empty where it takes somebody else.
     """
     found = []
     for way in re.split(r"[;(]|,? or |\n|\. ", hint):
@@ -65,7 +69,7 @@ def ways(hint: str) -> list[list[str]]:
             command = _PROSE.sub("", step[1]).strip()
             if not _is_command(command):
                 continue
-            if _PLACEHOLDER.search(command) or command.startswith(_FOR_A_PERSON):
+            if not (command := typed(command)) or _PLACEHOLDER.search(command):
                 break
             steps.append(command)
         found += [steps] if steps else []

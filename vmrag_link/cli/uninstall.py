@@ -92,7 +92,7 @@ def _everything(hooks: UninstallReport, report: RemovalReport) -> Iterator[str]:
         files = " ".join(map(quoted, changed))
         yield f"Taken out of the work tree: {', '.join(changed)}"
         yield f"Next, if the team gives it up as well: git add -A -- {files} && git commit -m 'Remove vmrag'"
-        yield f"   or, if you alone do: git checkout -- {files}"
+        yield f"   or, if you alone do: git stash push -- {files}"
     if report.kept:
         yield f"{', '.join(report.kept)} stays: it has settings that were never committed."
     if report.pin != "kept":

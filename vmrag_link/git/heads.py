@@ -18,12 +18,13 @@ COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _NAME = COMMIT_NAME.encode()
 _REFTABLE = b"ref: refs/heads/.invalid"  # what HEAD says where refs are not files
 
+_TO_GIVE_UP = " (git status names the way to give it up, which costs what was staged since)"
 _HINTS = {
-    "rebase": "git rebase --continue (or git rebase --abort)",
-    "am": "git am --continue (or git am --abort)",
-    "merge": "git commit (or git merge --abort)",
-    "cherry-pick": "git cherry-pick --continue (or git cherry-pick --abort)",
-    "revert": "git revert --continue (or git revert --abort)",
+    "rebase": "git rebase --continue" + _TO_GIVE_UP,
+    "am": "git am --continue" + _TO_GIVE_UP,
+    "merge": "git commit" + _TO_GIVE_UP,
+    "cherry-pick": "git cherry-pick --continue" + _TO_GIVE_UP,
+    "revert": "git revert --continue" + _TO_GIVE_UP,
     "bisect": "git bisect reset",
 }
 

@@ -134,9 +134,13 @@ def _left_alone(request: PullRequest, job: WorkflowJob) -> str:
         return f"{name} is the default branch, into which this job merges nothing."
     if job.event in _OF_REQUESTS and base != default:  # whoever opens it chooses that, too
         return f"Its base {base} is not the default branch: only a push to {base} updates {name}."
-    if not request.of_its_people:
+    if not (request.of_its_people or _may_write(request)):
         return f"It was opened by somebody who is none of the repository's people; {name} stays as it is."
     return ""
+
+
+def _may_write(request: PullRequest) -> bool:
+    return request.user is not None and GitHub.of(inputs.token()).may_write(request.user.login)
 
 
 def _is_own(request: PullRequest) -> bool:

@@ -117,7 +117,9 @@ def _of_file(ws: Workspace, path: str) -> str:
     if file.is_file() and not file.is_symlink() and file.read_bytes() == committed:
         name = quoted(path)
         return f"git log {name}   (it is as it was committed; as of another commit: git restore --source COMMIT {name})"
-    return f"git restore --staged --worktree {quoted(path)}   (the file is the document)"
+    if not file.exists():
+        return f"git restore --staged --worktree {quoted(path)}   (the file is the document)"
+    return f"git stash push -- {quoted(path)}   (the file is the document; git stash pop brings the edit back)"
 
 
 def _give_up_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirmed: bool) -> None:

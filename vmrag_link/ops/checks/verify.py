@@ -133,6 +133,24 @@ def verify_between(
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
 
 
+def dropped_in_landing(ws: Workspace, landed: str, proposed: str) -> PinFinding | None:
+    """What a pull request's head pinned, if the commit that it became does not contain it.
+
+    A squash that kept the base's pin changes no pin: of the base's commits alone nobody sees it.
+    Raises nothing where a revision is not here: then it cannot be said.
+    """
+    pins = history.pins_of(ws.places, [landed, proposed])
+    there, theirs = (parsed(ws.places.kb, pins.get(each)) for each in (landed, proposed))
+    if theirs is None or not ws.initialized or not ws.engine.has_revision(theirs.dolt_commit):
+        return None
+    revision = theirs.dolt_commit
+    if there and (there.dolt_commit == revision or ws.engine.is_ancestor(revision, there.dolt_commit)):
+        return None
+    now = f"pins {there.dolt_commit[:12]}, which does not contain it" if there else "pins nothing"
+    message = f"The pull request pinned {revision[:12]}, and {landed[:12]}, as which it was merged, {now}."
+    return PinFinding("KNOWLEDGE_DROPPED", "error", landed, message, f"vmrag merge {revision}")
+
+
 def knowledge_remote(ws: Workspace, head: str) -> str:
     """Where CI looks for what a commit pins: a ref of the code's own remote, if its pin says so,
     else what the settings name, whatever the pin says.

@@ -200,7 +200,7 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     """Fetch the revision; why it is still missing, None if it came."""
     from vmrag_link.ops.remotes import destinations, revision_map
-    from vmrag_link.ops.remotes.fetch import first_with
+    from vmrag_link.ops.remotes.fetch import OF_A_SYNCED_FORK, first_with
 
     if behind := reasons.of_another_engine(ws, pin.dolt_commit):
         return behind
@@ -223,7 +223,7 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
     return why or RemoteUnreachable(
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
-        f"what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
+        f"{OF_A_SYNCED_FORK}; what somebody's fork has, a maintainer takes from there: vmrag adopt FORK; {OR_PIN_WITHOUT_IT}",
         cause=PinRevisionMissing.code,
     )
 

@@ -19,6 +19,9 @@ from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved
 from vmrag_link.workspace import Workspace
 
+OF_A_SYNCED_FORK = "a fork that was synced lacks what its upstream has: git remote add upstream URL && vmrag sync"
+"""Hosts bring a fork's branches up to date, and no other ref."""
+
 
 class FetchReport(Record, frozen=True):
     """`remote` as people know it; `updates`: its KB branches that moved or are new.
@@ -171,6 +174,6 @@ def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissin
 def nothing_at(address: Address) -> RemoteEmpty:
     return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
-        hint="Who has one puts it there: vmrag push",
+        hint=f"Who has one puts it there: vmrag push; {OF_A_SYNCED_FORK}",
         remote=address.text,
     )
