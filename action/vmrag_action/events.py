@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_action import deepen, payload
+from vmrag_action import payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
 from vmrag_link import env, settings_file
 from vmrag_link.errors import HistoryMissing, UsageInvalid
@@ -31,6 +31,7 @@ from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
+from vmrag_link.ops.commits import deepen
 from vmrag_link.paths import CONFIG_NAME, Places
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")

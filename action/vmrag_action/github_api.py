@@ -46,7 +46,7 @@ class OpenRequest(Record, frozen=True):
     number: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
-class Permission(Record, frozen=True):
+class RepositoryRole(Record, frozen=True):
     """Of somebody in a repository: `admin`, `write`, `read` or `none`."""
 
     permission: str
@@ -133,7 +133,7 @@ class GitHub(NamedTuple):
             if why.status == _NOT_FOUND:
                 return False
             raise self._failure(why, "Who may write could not be asked", _METADATA) from why
-        return self._read(answer, Permission).permission in ("admin", "write")
+        return self._read(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
     def _repository(self) -> str:

@@ -4,13 +4,14 @@ page.
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, work
+from vmrag_action import findings, work
 from vmrag_action.events import Comparison
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, VmragError
 from vmrag_link.git import history
 from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.adopt import adopt
 from vmrag_link.ops.report.ends import NamedEnd

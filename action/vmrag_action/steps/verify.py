@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, inputs, work
+from vmrag_action import findings, inputs, work
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
 from vmrag_link.ops.checks.verify import dropped_in_landing, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.commits import deepen
 from vmrag_link.workspace import Workspace
 
 

@@ -16,12 +16,14 @@ from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMerged, Level, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
+from vmrag_link.ops.commits import deepen as deepening
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.paths import Places
 from vmrag_link.pin_values import own_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -69,6 +71,7 @@ def verify(
     *,
     pull_request: tuple[str, str] | None = None,
     reachable: Callable[[Collection[str]], Collection[str]] | None = None,
+    deepen: bool = False,
 ) -> VerifyReport:
     """Compare the pin of each commit of a range with those of its parents (`pins.rules`).
 
@@ -79,16 +82,24 @@ def verify(
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of
     the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
     commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
-    A range that a shallow clone cannot compare is an error among the findings. Raises
-    `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
+    A range that a shallow clone cannot compare is an error among the findings, unless it may
+    `deepen` the history, which no ref notices. Raises `UsageInvalid`, `GitReferenceMissing`,
+    `NotInitialized`, `HistoryMissing` where that cannot be fetched.
     """
-    scope = _scope(ws, revisions, pull_request)
+    scope = _scope(ws, revisions, pull_request, deepening.resolve if deepen else plumbing.resolve)
+    if deepen:
+        scope = _deepened(ws, scope, whole=revisions is not None)
     walk, pins = _read(ws, scope)
     return _report(ws, scope, walk, pins, reachable=reachable)
 
 
 def verify_on(
-    ws: Workspace, remote: str, revisions: str | None = None, *, pull_request: tuple[str, str] | None = None
+    ws: Workspace,
+    remote: str,
+    revisions: str | None = None,
+    *,
+    pull_request: tuple[str, str] | None = None,
+    deepen: bool = False,
 ) -> VerifyReport:
     """As `verify`, after a fetch of everything from a remote.
 
@@ -97,7 +108,7 @@ def verify_on(
     In a fresh clone the knowledge base comes from there, too. Raises as `ops.remotes.fetch.fetch`.
     """
     lacking = _lacking(ws, destinations.asked(ws, remote)[0])
-    return verify(ws, revisions, pull_request=pull_request, reachable=lacking)
+    return verify(ws, revisions, pull_request=pull_request, reachable=lacking, deepen=deepen)
 
 
 def verify_between(
@@ -233,7 +244,26 @@ def _stale(ws: Workspace, scope: Scope) -> Iterator[PinFinding]:
         yield PinFinding("STALE_DOCUMENT", level, scope.tip, report.message, report.hint)
 
 
-def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] | None) -> Scope:
+def _deepened(ws: Workspace, scope: Scope, *, whole: bool) -> Scope:
+    """The scope with the history that it needs. `whole`: it is a whole history because somebody
+    said so.
+    """
+    if scope.without is None and not whole:  # perhaps because the parents of HEAD are not here
+        deepening.make_comparable(ws.places, None, scope.tip)
+        scope = _news(ws)
+    if scope.without:
+        deepening.make_comparable(ws.places, scope.without, scope.tip)
+    else:
+        deepening.complete(ws.places, scope.tip)
+    return scope
+
+
+def _scope(
+    ws: Workspace,
+    revisions: str | None,
+    pull_request: tuple[str, str] | None,
+    resolve: Callable[[Places, str], str],
+) -> Scope:
     if pull_request:
         base, head = pull_request
         if revisions:
@@ -241,7 +271,7 @@ def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] |
                 "Give a range or a pull request, not both.",
                 hint=f"vmrag verify --pull-request {quoted(base)} {quoted(head)}",
             )
-        return _between(ws, base, head)._replace(base=base)
+        return _between(ws, base, head, resolve)._replace(base=base)
     if revisions is None:
         return _news(ws)
     if "..." in revisions:
@@ -252,12 +282,12 @@ def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] |
         )
     if ".." in revisions:
         left, _, right = revisions.partition("..")
-        return _between(ws, left or "HEAD", right or "HEAD")
-    return Scope(revisions, plumbing.resolve(ws.places, revisions))
+        return _between(ws, left or "HEAD", right or "HEAD", resolve)
+    return Scope(revisions, resolve(ws.places, revisions))
 
 
-def _between(ws: Workspace, left: str, right: str) -> Scope:
-    tip, without = plumbing.resolve(ws.places, right), plumbing.resolve(ws.places, left)
+def _between(ws: Workspace, left: str, right: str, resolve: Callable[[Places, str], str] = plumbing.resolve) -> Scope:
+    tip, without = resolve(ws.places, right), resolve(ws.places, left)
     return Scope(f"{left}..{right}", tip, without)
 
 

@@ -326,7 +326,7 @@ class Examination:
 def not_comparable(tip: str, shown: str) -> PinFinding:
     """Of a shallow clone that ends before what the two ends of a range share."""
     message = f"Whether {shown} drops knowledge cannot be said: this clone is shallow, and ends too early."
-    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)"
+    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout; or vmrag verify --deepen)"
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 

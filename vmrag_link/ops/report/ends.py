@@ -27,6 +27,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, misses
 from vmrag_link.ops.checks import golden_file
+from vmrag_link.ops.checks.check_queries import changes_of_ranking, outdated
 from vmrag_link.ops.checks.diff_queries import QueryDiff, compared
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
@@ -166,12 +167,17 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
     except _REASONS as why:
         return _not_compared(why.message, why.hint)
     changes = [
-        _change(query, each, before.retrieval, after.retrieval)
+        _change(golden, query, each, before.retrieval, after.retrieval)
         for query, each in zip(golden.queries, found, strict=True)
-        if each.change != "none"
     ]
-    changes.sort(key=lambda each: each.change != "ranking")
-    return ComparedQueries(QUERIES_NAME, len(found), tuple(changes))
+    changed = sorted((each for each in changes if each.change != "none"), key=lambda each: each.change != "ranking")
+    return ComparedQueries(
+        QUERIES_NAME,
+        len(found),
+        tuple(changed),
+        missed=sum(bool(each.problem_after or each.missed_after) for each in changes),
+        outdated=outdated(golden, changes_of_ranking(golden, after.retrieval)),
+    )
 
 
 def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
@@ -187,18 +193,19 @@ def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
     return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
 
 
-def _change(query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, after: RetrievalSettings) -> QueryChange:
+def _change(
+    golden: GoldenFile, query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, after: RetrievalSettings
+) -> QueryChange:
+    def lacking(answer: Sequence[RankedChunk], settings: RetrievalSettings) -> tuple[str, ...]:
+        comparable = not changes_of_ranking(golden, settings)
+        missed = misses(query, answer, query.asked(settings).k, comparable=comparable)
+        return tuple(f"{each.message}." for each in missed)
+
     return QueryChange(
         **asdict(found),
-        missed_before=_list_misses(query, found.before, before),
-        missed_after=_list_misses(query, found.after, after),
+        missed_before=lacking(found.before, before),
+        missed_after=lacking(found.after, after),
     )
-
-
-def _list_misses(query: GoldenQuery, answer: Sequence[RankedChunk], settings: RetrievalSettings) -> tuple[str, ...]:
-    """Of what is expected by name; a recorded ranking says no more than that it is another one."""
-    k = query.asked(settings).k
-    return tuple(f"{each.message}." for each in misses(query, answer, k, comparable=False))
 
 
 def _not_compared(why: str, hint: str = "", *, total: int = 0) -> ComparedQueries:

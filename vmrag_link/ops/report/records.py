@@ -169,7 +169,8 @@ class ComparedQueries(Record, frozen=True):
     """The golden queries at both places.
 
     `not_compared`: why they were not asked, as a sentence, with what helps in `hint`; both empty if
-    they were. `changed`: rankings first, then those of which only scores differ.
+    they were. `changed`: rankings first, then those of which only scores differ. `missed`: how many
+    are not answered as expected at the head, as `vmrag check` counts there; `outdated` as it says.
     """
 
     file: str
@@ -177,6 +178,8 @@ class ComparedQueries(Record, frozen=True):
     changed: tuple[QueryChange, ...] = ()
     not_compared: str = ""
     hint: str = ""
+    missed: int = 0
+    outdated: str = ""
 
     @property
     def rankings(self) -> int:
