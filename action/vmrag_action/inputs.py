@@ -17,6 +17,9 @@ Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
+COMPLETED = "workflow_run"
+"""The event of a job that comes after another workflow's."""
+
 MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
 
@@ -98,6 +101,24 @@ def repaired_branches() -> tuple[str, ...]:
 def opens_pull_request() -> bool:
     """Whether a repair that a branch refuses becomes a pull request."""
     return _boolean("pull-request", "false")
+
+
+def comments() -> bool:
+    """Whether a report becomes a comment on the pull request, too."""
+    return _boolean("comment", "false")
+
+
+def comments_alone(event: str) -> bool:
+    """Whether this job only writes a comment, on what another one has reported.
+
+    Raises `UsageInvalid` for modes beside which there is no comment.
+    """
+    if not comments():
+        return False
+    after = event == COMPLETED
+    if "report" not in modes() or (after and len(modes()) > 1):
+        raise _refusal("mode", f"report{' alone' if after else ''}, with comment: true", given("mode") or "sync")
+    return after
 
 
 def looked_at() -> str:

@@ -95,6 +95,21 @@ class OfPullRequest(Record, frozen=True):
         return request.merge_commit_sha if self.action == "closed" and request.merged else None
 
 
+class CompletedRun(Record, frozen=True):
+    """A run of another workflow, with the head that it was about. `event`: what caused it."""
+
+    id: _Number
+    event: str
+    head_sha: Hash
+    head_repository: HostedRepository | None = None
+
+
+class OfWorkflowRun(Record, frozen=True):
+    """`workflow_run`."""
+
+    workflow_run: CompletedRun
+
+
 class MergeGroup(Record, frozen=True):
     base_sha: Hash
     head_sha: Hash
