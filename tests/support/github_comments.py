@@ -9,17 +9,23 @@ for an artifact elsewhere, and takes no comment that is too long.
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from tests.support.events import FORK, OWN, Job
 from tests.support.github_rest import GitHubApi
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_action.steps import comment
 
 ME = "github-actions[bot]"
+RUN = 99
 LONGEST = 65_536
 MISSING = 404, {"message": "Not Found", "status": "404"}, {}
 NOT_ALLOWED = {"message": "Resource not accessible by integration", "status": "403"}
@@ -174,13 +180,27 @@ class CommentsApi(GitHubApi):
         return 302, b"", {"Location": f"{self.url}/stored/{number}"}
 
 
+class OtherJob:
+    """A job on `workflow_run` that comments on what run `RUN` left, in this process and with no
+    checkout at all.
+    """
+
+    def __init__(self, api: CommentsApi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api, self.folder, self.monkeypatch = api, folder, monkeypatch
+
+    def run(self, *, head: str, event: str = "pull_request", source: Any = FORK) -> None:
+        told = {"id": RUN, "event": event, "head_sha": head, "head_branch": "t`id`", "head_repository": source}
+        payload = {"action": "completed", "workflow_run": told, "workflow": {}, "repository": OWN}
+        job = Job(self.folder, "workflow_run", payload, sha="0" * 40, ref="refs/heads/main", **self.api.environ)
+        environ = job.environ | {"RUNNER_TEMP": str(self.folder), "INPUT_TOKEN": self.api.token}
+        for name, value in environ.items():
+            self.monkeypatch.setenv(name, value)
+        assert comment.run(Runner(), WorkflowJob.of()) == 0
+
+
 def archive(files: Mapping[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", packing) as file:
         for name, content in files.items():
             file.writestr(name, content)
     return packed.getvalue()
-
-
-def encoded(data: Any) -> bytes:
-    return json.dumps(data).encode()

@@ -24,10 +24,11 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     modes = inputs.modes()
     inputs.fail_on()
     inputs.opens_pull_request()
+    comments_alone = inputs.comments_alone(job.event)
     runner.add_path(install.home() / "bin")
     runner.match_problems()
     runner.output("vmrag-version", __version__)
-    if inputs.comments_alone(job.event):  # nothing is checked out
+    if comments_alone:  # nothing is checked out
         runner.output("comment", True)
         return OK
     with work.opened(runner, job) as ws:

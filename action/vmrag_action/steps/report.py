@@ -14,7 +14,7 @@ from vmrag_action.events import Comparison
 from vmrag_action.payload import OfPullRequest
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_action.steps.comment import FILE
-from vmrag_link import env, markdown_text
+from vmrag_link import markdown_text
 from vmrag_link.errors import OK, PinMalformed, PinRevisionMissing, VmragError
 from vmrag_link.git import history
 from vmrag_link.ops.checks.verify import verify_between
@@ -48,12 +48,9 @@ _OF_REQUESTS = ("pull_request", _WITH_SECRETS)
 _LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", PinMalformed.code: "PIN_MALFORMED"}
 """What is missing where a pin is at fault; elsewhere it is knowledge that this repository lacks."""
 
-TOKEN = "INPUT_TOKEN"  # noqa: S105  a name
-
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
-        env.forget([TOKEN])  # git has what it needs; of what strangers wrote, no child reads it beside the token
         about = work.compared(ws)
         if about.base is None:
             return findings.nothing_to_do(runner, job, "report", TITLE, "there is no base to compare with.")
