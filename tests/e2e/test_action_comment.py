@@ -86,7 +86,7 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     [body] = api.ours(7)
     assert "### This pull request changes what agents will be told\n" in body
     assert "1 of 2 questions is answered otherwise. 1 document differs: 1 changed." in body
-    assert "- `how is the program installed?`, from place 1 on:" in body
+    assert "- `how is the program installed?`, first difference at place 1:" in body
     assert "  - before: `handbook/setup.md`: `# Setup Install the program with pip.`\n" in body
     assert "  - after: `handbook/setup.md`: `# Setup Install the program with uv.`\n" in body
     assert "- changed: `handbook/setup.md`\n" in body
@@ -97,7 +97,7 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     ci.ada.vmrag("import", "docs", "--collection", "handbook", "--base", "docs", "--prune")
     on_pull_request(ci, api, base, push(ci, "rest.md", "# Rest\n\nSleep.\n"))
     [body] = api.ours(7)
-    assert "`how is the program installed?`, no longer as expected, from place 1 on:" in body
+    assert "`how is the program installed?`, no longer as expected, first difference at place 1:" in body
     assert "Missing at the pin:\n\n- `handbook/setup.md`, which questions" in body
 
     ci.ada.git("checkout", "-q", base, "--", ".dolt-version", "docs")

@@ -46,7 +46,7 @@ MODES = (("keyword", 5), ("hybrid", 1), ("vector", 1))
 """By words alone nothing but that document is found; by meaning it comes first."""
 
 DOCUMENT = re.compile(r"(?m)^- (added|changed|moved|removed): (?:`(.+?)` → )?`(.+?)`$")
-QUESTION = re.compile(r"(?m)^- `(.+?)`, .*from place \d+ on:?$")
+QUESTION = re.compile(r"(?m)^- `(.+?)`, .*first difference at place \d+\b")
 
 
 def text(topic: str, fact: int, *, tail: str = "") -> str:

@@ -239,7 +239,7 @@ def _answers(data: CommentData) -> Iterator[str]:
     if shown:
         yield "\n".join(line for each in shown for line in _answer_lines(each))
     if folded:
-        lines = [f"- {code(each.question)}, {_place(each)}" for each in folded[:_FOLDED]]
+        lines = [f"- {code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
         more = data.answers_changed - len(shown)
         yield _fold(plural(more, "more question"), lines, more)
 
@@ -251,7 +251,13 @@ def _answer_lines(answer: CommentAnswer) -> Iterator[str]:
 
 
 def _place(answer: CommentAnswer) -> str:
-    return f"{'no longer as expected, ' if answer.lacks else ''}from place {answer.place} on"
+    return f"{'no longer as expected, ' if answer.lacks else ''}first difference at place {answer.place}"
+
+
+def _names(answer: CommentAnswer) -> str:
+    """The documents there, if these are two."""
+    before, after = (code(each.document) if each else "nothing" for each in (answer.before, answer.after))
+    return f": {before} → {after}" if before != after else ""
 
 
 def _told(chunk: CommentChunk | None) -> str:
