@@ -59,9 +59,10 @@ _open_until: dict[str, float] = {}
 class NoAnswer(Exception):
     """The reason for no answer, as the end of a sentence about the service.
 
-    `status`: HTTP's, if it came. `wait`: the seconds after which it may be otherwise; None where
-    nothing says so. `location`: where a redirection leads, which nobody follows here. The reply to
-    a refused key is never part of it, because it quotes the key.
+    `status`: HTTP's, if it came. `wait`: of what was asked once, the seconds after which it may be
+    otherwise; None where nothing says so, or enough attempts were made. `location`: where a
+    redirection leads, which nobody follows here. The reply to a refused key is never part of it,
+    because it quotes the key.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ def request(
                 raise NoAnswer(failed.reason, status=failed.status, wait=failed.wait) from failed
             if attempt == len(PAUSES) or failed.wait > patience:
                 _open_until[circuit] = time.monotonic() + OPEN_SECONDS
-                raise NoAnswer(failed.reason, status=failed.status, wait=failed.wait) from failed
+                raise NoAnswer(failed.reason, status=failed.status) from failed
             time.sleep(max(failed.wait, PAUSES[attempt]))
     raise AssertionError  # the last attempt returns or raises
 

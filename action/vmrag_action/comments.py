@@ -8,7 +8,9 @@ because who may write here may edit everybody's.
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -75,8 +77,9 @@ class CommentApi(NamedTuple):
     graphql: str
 
     @classmethod
-    def of(cls, github: GitHub, graphql: str) -> CommentApi:
-        """Raises `UsageInvalid` for an address to which no token may go."""
+    def of(cls, token: str, environ: Mapping[str, str] = os.environ) -> CommentApi:
+        """Raises as `GitHub.of`."""
+        github, graphql = GitHub.of(token, environ), environ.get("GITHUB_GRAPHQL_URL", "")
         if not graphql or not endpoint.is_private(graphql):
             raise UsageInvalid(
                 "GITHUB_GRAPHQL_URL names no address to which a token may go.", hint="Run it as a step of a job."

@@ -169,6 +169,14 @@ def repository_name(environ: Mapping[str, str]) -> str:
         raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
 
 
+def run_number(environ: Mapping[str, str]) -> int:
+    """Of this job's run, as its address has it. Raises `UsageInvalid`."""
+    try:
+        return msgspec.convert(environ.get("GITHUB_RUN_ID", ""), _Number, strict=False)
+    except msgspec.ValidationError as error:
+        raise unreadable("GITHUB_RUN_ID is not the number of a run") from error
+
+
 def server(environ: Mapping[str, str]) -> str:
     """The address of the job's host, a company's own server included."""
     return env.github_server(environ) or "https://github.com"

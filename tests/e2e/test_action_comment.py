@@ -60,9 +60,9 @@ def push(ci: Ci, name: str, text: str, *, remote: str = "origin") -> str:
     return ci.ada.git("rev-parse", "HEAD")
 
 
-def on_pull_request(ci: Ci, api: CommentsApi, base: str, head: str, *, source: Any = OWN) -> Finished:
+def on_pull_request(ci: Ci, api: CommentsApi, base: str, head: str, *, source: Any = OWN, **more: Any) -> Finished:
     api.open(7, head, source=source, base=OWN)
-    done = ci.on_pull_request(base, head, source=source, mode="report", comment="true", environ=api.environ)
+    done = ci.on_pull_request(base, head, source=source, mode="report", comment="true", environ=api.environ, **more)
     assert done.passed
     return done
 
@@ -107,6 +107,13 @@ def test_a_pull_request_gets_one_comment_which_follows_it_and_is_resolved(ci, ap
     [body] = api.ours(7)
     assert "### This pull request no longer changes what agents will be told\n" in body
     assert "2 questions asked: every answer stays as it is. No document differs." in body
+
+
+@pytest.mark.long
+def test_a_job_on_the_target_writes_it_too(ci, api, base):
+    head = push(ci, "setup.md", UV)
+    on_pull_request(ci, api, base, head, event="pull_request_target")
+    assert "1 of 2 questions is answered otherwise." in api.ours(7)[0]
 
 
 def test_nothing_is_said_of_code_alone(ci, api, base):

@@ -21,7 +21,6 @@ from tests.support.github_rest import serving
 from tests.support.long import examples
 from vmrag_action import comments
 from vmrag_action.comments import CommentApi
-from vmrag_action.github_api import GitHub
 from vmrag_action.steps import comment as step
 from vmrag_link import endpoint
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
@@ -42,7 +41,7 @@ def api(monkeypatch: pytest.MonkeyPatch):
 
 
 def client(api: CommentsApi, token: str = TOKEN) -> CommentApi:
-    return CommentApi.of(GitHub(api.url, "them/project", token), f"{api.url}/graphql")
+    return CommentApi.of(token, {"GITHUB_REPOSITORY": api.repository, **api.environ})
 
 
 def settle(api: CommentsApi, text: str = TOLD, *, speaks: bool = True) -> str:
@@ -167,6 +166,11 @@ def test_what_stays_down_is_said_to_be(api):
     with pytest.raises(RemoteUnreachable, match="answered 502"):
         settle(api)
     assert api.troubles == []
+    api.write(7, f"{MARKER}\nbefore")
+    api.troubles += [Trouble("PATCH", EDIT, 503) for _ in range(endpoint.ATTEMPTS)]
+    with pytest.raises(RemoteUnreachable, match="answered 503"):
+        settle(api)
+    assert api.troubles == []
 
 
 def test_a_comment_that_somebody_deletes_meanwhile_is_made_anew(api):
@@ -186,7 +190,10 @@ def test_a_comment_that_somebody_deletes_meanwhile_is_made_anew(api):
 
 def test_the_token_goes_to_the_api_alone(api):
     with pytest.raises(UsageInvalid, match="GITHUB_GRAPHQL_URL"):
-        CommentApi.of(GitHub(api.url, "them/project", TOKEN), "http://github.example/graphql")
+        CommentApi.of(
+            TOKEN,
+            {"GITHUB_REPOSITORY": api.repository, **api.environ, "GITHUB_GRAPHQL_URL": "http://github.example/graphql"},
+        )
     api.keep(RUN, {"vmrag-comment.json": b"{}"})
     assert client(api).artifact(RUN, "vmrag-comment", 1000)
     assert api.given == [""]  # the store got none

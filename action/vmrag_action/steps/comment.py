@@ -20,7 +20,6 @@ import zlib
 
 from vmrag_action import findings, inputs, payload, token
 from vmrag_action.comments import CommentApi
-from vmrag_action.github_api import GitHub
 from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import OK, UsageInvalid
@@ -47,18 +46,13 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     secret = inputs.token()
     for form in token.forms(secret):
         runner.mask(form)
-    api = CommentApi.of(GitHub.of(secret), os.environ.get("GITHUB_GRAPHQL_URL", ""))
+    api = CommentApi.of(secret)
     if job.event == inputs.COMPLETED:
         return _of_run(runner, job, api)
     request = payload.read(os.environ, OfPullRequest).pull_request
     data = parse(read_regular(job.temp / FILE, MOST_BYTES + 1))
-    here = CompletedRun(_run_id(), job.event, request.head.sha, request.head.repo)
+    here = CompletedRun(payload.run_number(os.environ), job.event, request.head.sha, request.head.repo)
     return _settle(runner, job, api, data, here, of_fork=False)
-
-
-def _run_id() -> int:
-    found = os.environ.get("GITHUB_RUN_ID", "")
-    return int(found) if found.isascii() and found.isdigit() else 0
 
 
 def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
