@@ -24,7 +24,7 @@ from vmrag_action.comments import CommentApi
 from vmrag_action.steps import comment as step
 from vmrag_link import endpoint
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
-from vmrag_link.ops.report.comment import MARKER, CommentChunk, CommentData
+from vmrag_link.ops.report.comment import MARKER, MOST_BYTES, CommentChunk, CommentData
 from vmrag_link.ops.report.comment import CommentAnswer as Answer
 
 HEAD, OTHER = "a" * 40, "b" * 40
@@ -310,6 +310,10 @@ def test_an_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_
     said = other()
     assert "has nothing to do on workflow_run" in said
     assert api.comments == {}
+
+
+def test_no_more_is_unpacked_than_may_be_there():
+    assert len(step.unpacked(bomb())) == MOST_BYTES + 1
 
 
 def test_one_that_is_too_large_is_not_read(api, other):
