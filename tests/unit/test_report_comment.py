@@ -32,8 +32,9 @@ def change(
     query: str = "when?",
     place: int = 1,
     missing: tuple[str, ...] = (),
+    below: bool = False,
 ) -> AnswerChange:
-    return AnswerChange(query, 1, place, before, after, missing)
+    return AnswerChange(query, 1, place, before, after, missing, below)
 
 
 def summary(*answers: AnswerChange, documents: int = 0, findings: tuple[PinFinding, ...] = ()) -> ReportSummary:
@@ -73,6 +74,15 @@ def test_what_is_no_longer_as_expected_comes_first_and_then_the_best_places():
     shown = [line.split("`")[1] for line in said(found).splitlines() if line.startswith("- `") and "place" in line]
     assert shown == ["first", "second", "third"]
     assert "Missing at the pin:\n\n- `handbook/gone.md`, which questions should be answered by" in said(found)
+
+
+def test_what_differs_further_down_is_counted_apart_and_folded():
+    one, other = chunk("a"), chunk("b", "handbook/b.md")
+    below = change(one, other, query="low", place=3, below=True)
+    body = said(summary(change(one, other, query="high"), below))
+    assert "1 of 3 questions is answered otherwise, 1 more differs further down." in body
+    assert "- `low`, further down: first difference at place 3: `handbook/a.md` → `handbook/b.md`\n\n</details>" in body
+    assert "3 questions asked: every first answer stays as it is, 1 differs further down." in said(summary(below))
 
 
 def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():

@@ -65,6 +65,7 @@ class CommentAnswer(Record, frozen=True, forbid_unknown_fields=True):
     before: CommentChunk | None
     after: CommentChunk | None
     lacks: bool = False
+    below: bool = False
 
 
 class CommentDocument(Record, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +88,8 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
 
     `compared`: whether there was a report; without one only `missing` says something. `questions`:
     how many were asked, None if they could not be. Of `answers`, `documents` and `missing` there
-    may be more: `answers_changed`, `documents_changed` and `things_missing` count all.
+    may be more: `answers_changed`, with those that change below only in `answers_below`,
+    `documents_changed` and `things_missing` count all.
     """
 
     number: _Number
@@ -95,6 +97,7 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     compared: bool = True
     questions: _Count | None = 0
     answers_changed: _Count = 0
+    answers_below: _Count = 0
     answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_KEPT)] = ()
     documents_changed: DocumentCounts = DocumentCounts()
     documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_KEPT)] = ()
@@ -104,16 +107,20 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     @property
     def speaks(self) -> bool:
         """Whether there is anything that people should be told."""
-        return bool(self.answers_changed or self.documents_changed.total or not self.compared)
+        return bool(self.answers_in_all or self.documents_changed.total or not self.compared)
+
+    @property
+    def answers_in_all(self) -> int:
+        return self.answers_changed + self.answers_below
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for numbers that are those of no report: a stranger's may be."""
         documents = self.documents_changed
-        numbers = (self.answers_changed, documents.total, self.things_missing)
+        numbers = (self.answers_in_all, documents.total, self.things_missing)
         listed = (len(self.answers), len(self.documents), len(self.missing))
         if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
             raise ValueError("a number below zero")
-        if any(map(operator.gt, (*listed, self.answers_changed), (*numbers, self.questions or 0))):
+        if any(map(operator.gt, (*listed, self.answers_in_all), (*numbers, self.questions or 0))):
             raise ValueError("more is listed than counted")
 
 
@@ -123,13 +130,15 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
 def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
     """Those of a report. The answers that lack something, and then the best places, come first."""
     queries = summary.queries
-    answers = sorted(queries.answers, key=lambda each: (not each.missing, each.place))
+    answers = sorted(queries.answers, key=lambda each: (not each.missing, each.below, each.place))
+    below = sum(each.below for each in answers)
     missing = list(_missing(summary))
     return CommentData(
         number,
         head,
         questions=None if queries.not_compared else queries.total,
-        answers_changed=len(answers),
+        answers_changed=len(answers) - below,
+        answers_below=below,
         answers=tuple(map(_answer, answers[:_KEPT])),
         documents_changed=summary.counts,
         documents=tuple(
@@ -169,7 +178,9 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
 
 def _answer(change: AnswerChange) -> CommentAnswer:
     before, after = _excerpts(change.before, change.after)
-    return CommentAnswer(_cut(change.query, _QUESTION), change.place, before, after, bool(change.missing))
+    return CommentAnswer(
+        _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
+    )
 
 
 def _excerpts(before: ToldChunk | None, after: ToldChunk | None) -> tuple[CommentChunk | None, CommentChunk | None]:
@@ -221,26 +232,34 @@ def comment(data: CommentData, run: str, *, of_fork: bool = False) -> str:
 def _summary(data: CommentData) -> str:
     total = data.documents_changed.total
     kinds = [f"{number} {kind}" for kind, number in counted(data.documents_changed)]
-    documents = f"{plural(total, 'document')} {'differs' if total == 1 else 'differ'}: {', '.join(kinds)}."
+    documents = f"{plural(total, 'document')} {_are(total, 'differs')}: {', '.join(kinds)}."
     return f"{_questions(data)} {documents if kinds else 'No document differs.'}"
 
 
 def _questions(data: CommentData) -> str:
     if data.questions is None:
         return "No questions were asked."
+    below, asked = data.answers_below, plural(data.questions, "question")
+    if not data.answers_in_all:
+        return f"{asked} asked: every answer stays as it is."
     if not data.answers_changed:
-        return f"{plural(data.questions, 'question')} asked: every answer stays as it is."
-    are = "is" if data.answers_changed == 1 else "are"
-    return f"{data.answers_changed} of {plural(data.questions, 'question')} {are} answered otherwise."
+        return f"{asked} asked: every first answer stays as it is, {below} {_are(below, 'differs')} further down."
+    more = f", {below} more {_are(below, 'differs')} further down" if below else ""
+    return f"{data.answers_changed} of {asked} {_are(data.answers_changed, 'is')} answered otherwise{more}."
+
+
+def _are(number: int, verb: str) -> str:
+    return verb if number == 1 else {"is": "are", "differs": "differ"}[verb]
 
 
 def _answers(data: CommentData) -> Iterator[str]:
-    shown, folded = data.answers[:_OPEN], data.answers[_OPEN:]
+    first = [each for each in data.answers if not each.below]
+    shown, folded = first[:_OPEN], [*first[_OPEN:], *(each for each in data.answers if each.below)]
     if shown:
         yield "\n".join(line for each in shown for line in _answer_lines(each))
     if folded:
         lines = [f"- {code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
-        more = data.answers_changed - len(shown)
+        more = data.answers_in_all - len(shown)
         yield _fold(plural(more, "more question"), lines, more)
 
 
@@ -251,7 +270,8 @@ def _answer_lines(answer: CommentAnswer) -> Iterator[str]:
 
 
 def _place(answer: CommentAnswer) -> str:
-    return f"{'no longer as expected, ' if answer.lacks else ''}first difference at place {answer.place}"
+    how = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
+    return f"{how}first difference at place {answer.place}"
 
 
 def _names(answer: CommentAnswer) -> str:

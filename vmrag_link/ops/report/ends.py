@@ -207,15 +207,20 @@ def _answer_change(
     """None where both say the same, and nothing that is expected went missing."""
     lacked, lacks = (dict.fromkeys(each.document for each in some if each.document) for some in missed)
     missing = tuple(each for each in lacks if each not in lacked)
-    pairs = list(zip_longest(_told(before), _told(after)))
-    for place, (one, other) in enumerate(pairs, start=1):
-        if (one and one.text) != (other and other.text):
-            return AnswerChange(query.text, query.line, place, one, other, missing)
-    if missing:  # under another name
-        place = next((number for number, (one, other) in enumerate(pairs, start=1) if one != other), 1)
-        one, other = pairs[place - 1] if pairs else (None, None)
-        return AnswerChange(query.text, query.line, place, one, other, missing)
-    return None
+    told = tuple(_told(before)), tuple(_told(after))
+    places = {place: pair for place, pair in enumerate(zip_longest(*told), start=1) if _differ(*pair)}
+    if not (places or missing):
+        return None
+    expected = {*query.expect, query.first}
+    told_once = {each for each in {*told[0]} ^ {*told[1]} if each.document in expected}
+    weighty = [place for place, pair in places.items() if place == 1 or told_once.intersection(pair)]
+    place = min(weighty or places, default=1)
+    one, other = places.get(place) or next(zip_longest(*told), (None, None))  # under another name: the first
+    return AnswerChange(query.text, query.line, place, one, other, missing, below=not (weighty or missing))
+
+
+def _differ(one: ToldChunk | None, other: ToldChunk | None) -> bool:
+    return (one and one.text) != (other and other.text)
 
 
 def _told(answer: GoldenAnswer) -> Iterator[ToldChunk]:

@@ -177,7 +177,9 @@ class AnswerChange(Record, frozen=True):
 
     `place`: the first one, from 1, that has another text; `before`, `after` are None where the
     answer ends before it. Other scores change no answer, nor does another name of the same text.
-    `missing`: the documents that the file expects and that the answer before had.
+    `missing`: the documents that the file expects and that the answer before had. `below`: it says
+    the same at its first place and of all documents that are expected; how the rest is ordered
+    depends on the whole knowledge.
     """
 
     query: str
@@ -186,6 +188,7 @@ class AnswerChange(Record, frozen=True):
     before: ToldChunk | None
     after: ToldChunk | None
     missing: tuple[str, ...] = ()
+    below: bool = False
 
 
 class ComparedQueries(Record, frozen=True):
