@@ -126,9 +126,7 @@ class GitHub(NamedTuple):
         if not _LOGIN.fullmatch(login):
             return False
         try:
-            answer = endpoint.read(
-                f"{self.home}/collaborators/{login}/permission", key=self.token, headers=HEADERS
-            )
+            answer = endpoint.read(f"{self.home}/collaborators/{login}/permission", key=self.token, headers=HEADERS)
         except NoAnswer as why:
             if why.status == _NOT_FOUND:
                 return False
