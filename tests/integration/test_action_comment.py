@@ -24,8 +24,9 @@ from vmrag_action.comments import CommentApi
 from vmrag_action.steps import comment as step
 from vmrag_link import endpoint
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
-from vmrag_link.ops.report.comment import MARKER, MOST_BYTES, CommentChunk, CommentData
-from vmrag_link.ops.report.comment import CommentAnswer as Answer
+from vmrag_link.ops.report.comment import MARKER
+from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentChunk, CommentData
+from vmrag_link.ops.report.comment_data import CommentAnswer as Answer
 
 HEAD, OTHER = "a" * 40, "b" * 40
 TOLD = f"{MARKER}\n### Told\n\nText\n"

@@ -25,7 +25,7 @@ from tests.support.github_rest import serving
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project, opened
 from vmrag_action.steps.comment import FILE
-from vmrag_link.ops.report.comment import data_of
+from vmrag_link.ops.report.comment_data import data_of
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.gather import gather
 

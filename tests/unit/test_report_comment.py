@@ -13,7 +13,8 @@ from tests.support.reports import NO_QUERIES, document, report
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.markdown_text import code
 from vmrag_link.ops.checks.verify_commits import PinFinding
-from vmrag_link.ops.report.comment import MARKER, MOST_LINES, CommentData, comment, data_of, parse
+from vmrag_link.ops.report.comment import MARKER, MOST_LINES, comment
+from vmrag_link.ops.report.comment_data import CommentData, data_of, parse
 from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ReportSummary, ToldChunk
 
 HEAD = "1a2b3c4d" * 5

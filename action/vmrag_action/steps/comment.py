@@ -23,7 +23,8 @@ from vmrag_action.comments import CommentApi
 from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import OK, UsageInvalid
-from vmrag_link.ops.report.comment import MARKER, MOST_BYTES, CommentData, comment, parse
+from vmrag_link.ops.report.comment import MARKER, comment
+from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentData, parse
 from vmrag_link.paths import read_regular
 
 TITLE = "The comment on the pull request"

@@ -21,7 +21,7 @@ from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.adopt import adopt
-from vmrag_link.ops.report.comment import CommentData, data_of, without_report
+from vmrag_link.ops.report.comment_data import CommentData, data_of, without_report
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import write_text
 from vmrag_link.ops.report.gather import gather
