@@ -58,6 +58,17 @@ def _reference(character: str) -> str:
     return _NAMED.get(character, f"&#{ord(character)};")
 
 
+def code(value: object) -> str:
+    """A text as a code span, which reads as it is, raw or shown: in it nothing is markup, a link, a
+    mention or an image. It is one line, blanks between words are one, and an `@` stands apart from
+    the name behind it, because programs look for mentions in what is raw.
+    """
+    shown = re.sub(r"@(?=\w)", "@ ", terminal_text.one_line(" ".join(str(value).split())))
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    apart = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{apart}{shown or ' '}{apart}{fence}"
+
+
 def link(shown: str, url: str) -> str:
     """A link to a URL of our own making, or its text if it has a character that could end it."""
     return f"[{text(shown)}]({url})" if _URL.fullmatch(url) else text(url)

@@ -273,6 +273,43 @@ def test_a_report_counts_what_is_missed_as_check_does(project):
     assert "1 golden query was not answered as expected before, either." in said
 
 
+def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
+    """What `main` does to the answers since `first`, with these golden queries."""
+    project.commit("queries", **{".vmrag/queries.yaml": queries})
+    found = report(project, "first", "main")["queries"]["answers"]
+    return [(each["query"], each["place"], each["below"], each["missing"]) for each in found]
+
+
+def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_none(project):
+    project.record("pip", setup="# Setup\n\nInstall the program with uv.\n")
+    queries = (
+        "queries:\n  - {query: install the program, mode: keyword}\n  - {query: TLS certificates, mode: keyword}\n"
+    )
+    assert changed_answers(project, queries) == [("install the program", 1, False, [])]
+    found = report(project, "first", "main")["queries"]
+    [told] = found["answers"]
+    assert told["before"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with pip.\n"}
+    assert told["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
+    assert {each["change"] for each in found["changed"]} <= {"scores"}  # the same chunks, by their numbers
+
+
+def test_another_name_of_the_same_text_is_the_same_answer_unless_it_is_expected(project):
+    project.drop("setup.md")
+    project.record("renamed", install="# Setup\n\nInstall the program with pip.\n")
+    query = "queries:\n  - {query: install the program, mode: keyword"
+    assert changed_answers(project, f"{query}}}\n") == []
+    expected = changed_answers(project, f"{query}, expect: [handbook/setup.md]}}\n")
+    assert expected == [("install the program", 1, False, ["handbook/setup.md"])]
+
+
+def test_what_differs_further_down_weighs_nothing_unless_it_is_expected(project):
+    project.record("rest", rest="# Rest\n\nTake a rest, and sleep long.\n")
+    query = "queries:\n  - {query: certificates for TLS or a rest, mode: keyword"
+    assert changed_answers(project, f"{query}}}\n") == [("certificates for TLS or a rest", 2, True, [])]
+    expected = changed_answers(project, f"{query}, expect: [handbook/rest.md]}}\n")
+    assert expected == [("certificates for TLS or a rest", 2, False, [])]
+
+
 def test_without_golden_queries_no_index_is_made(project):
     project.forget_indexes()
     found = report(project, "main", "feature")

@@ -135,6 +135,9 @@ def _answers(queries: ComparedQueries) -> Iterator[str]:
     elif queries.rankings:
         differ = "are" if queries.rankings > 1 else "is"
         yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
+    elif queries.answers:
+        are = "is" if len(queries.answers) == 1 else "are"
+        yield f"{len(queries.answers)} of {plural(queries.total, 'golden query')} {are} answered by another text at the same places."
     elif queries.total and not queries.not_compared:
         yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
     before = queries.missed - sum(map(worsened, queries.changed))
