@@ -34,7 +34,9 @@ def checkout(world: World, name: str) -> Repo:
     """Of one commit, detached, as a service makes it; of its history without `--deepen`."""
     folder = world.top / f"checkout-{len(list(world.top.iterdir()))}"
     depth = None if "deepen" in recipes.unknown() else 1
-    return events.checkout(world.hub.top, folder, world.hub.git("rev-parse", name), depth=depth)
+    repo = events.checkout(world.hub.top, folder, world.hub.git("rev-parse", name), depth=depth)
+    repo.git("update-ref", f"refs/remotes/origin/{name}", "HEAD")
+    return repo
 
 
 def run(world: World, service: str, name: str, *, target: str = "") -> Ran:
@@ -78,8 +80,7 @@ def test_a_recipe_looks_at_what_was_pushed_and_stops_at_an_answer_that_is_missed
     ada.git("push", "-q", "origin", "main", env=ON)
     code, said = run(world, service, "main")
     assert code == 1, said
-    assert re.search(r"Looked at \d+ commits? ", said)
-    print(said)
+    assert "Looked at 1 commit " in said
     assert "1 of 1 query not answered as expected" in said
 
 
