@@ -42,7 +42,10 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="Write Markdown below 1 MiB, as for a job's summary; - prints it.",
 )
-def command(invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None) -> None:
+@click.option("--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: write it as a note there.")
+def command(
+    invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None, gitlab_note: bool
+) -> None:
     """Show what a pull request does to the knowledge: BASE HEAD, by default that of HEAD.
 
     As a pull request shows code, it is what HEAD brings since it left BASE, from their merge base
@@ -53,8 +56,16 @@ def command(invocation: Invocation, *, base: str, head: str, html: Path | None, 
     among the documents; those of code are counted. The answers need an index of both sides, which
     is built if it is not there. Nothing that is found fails the command: that is for 'vmrag verify'
     and 'vmrag check'.
+
+    --gitlab-note writes with the variable GITLAB_TOKEN, a project's access token with the scope
+    api. One note is kept and edited; none is begun where the knowledge and its answers stay.
     """
-    printed = summary == _STDOUT or (output.goes_to_file() and not (html or summary or invocation.as_json))
+    if gitlab_note:
+        from vmrag_link.ops.report import gitlab
+
+        request = gitlab.MergeRequest.of()
+    written = html or summary or gitlab_note or invocation.as_json
+    printed = summary == _STDOUT or (output.goes_to_file() and not written)
     if printed and invocation.as_json:
         raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
     page_file, summary_file = (each and invocation.directory / each for each in (html, None if printed else summary))
@@ -70,6 +81,10 @@ def command(invocation: Invocation, *, base: str, head: str, html: Path | None, 
             write_text(page_file, jinja_page.page(report))
         if summary_file:
             write_text(summary_file, [markdown(report)])
+        if gitlab_note:
+            text = markdown(report, limit=gitlab.LIMIT)
+            outcome = request.settle(text, speaks=not report.summary.silent)
+            output.complain(f"The note on the merge request: {outcome}.")
         if printed and invocation.verbosity >= 0:
             output.print_exactly(markdown(report))
         elif invocation.as_json:

@@ -252,6 +252,11 @@ class ReportSummary(Record, frozen=True):
         """No knowledge changes."""
         return not self.documents and not self.collections and not self.files
 
+    @property
+    def silent(self) -> bool:
+        """Nothing that a reviewer would want to be told."""
+        return self.empty and not (self.queries.rankings or self.findings or self.gained.total or self.lost.total)
+
 
 class FullReport(Record, frozen=True):
     """A report in one piece, as `--json` prints it."""
