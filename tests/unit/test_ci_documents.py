@@ -142,4 +142,5 @@ def test_an_example_asks_for_a_mode_where_it_does_something(example: Example) ->
         for mode in given.get("mode", "sync").split(","):
             row = table()[mode.strip()]
             after = {"workflow_run"} if given.get("comment") else set()
+            row["pull_request_target"] = row["pull_request"]
             assert any(event in after or row[event] != NOTHING for event in example.events), (mode, example.events)

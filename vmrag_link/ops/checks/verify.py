@@ -250,7 +250,8 @@ def _deepened(ws: Workspace, scope: Scope, *, whole: bool) -> Scope:
     """
     if scope.without is None and not whole:  # perhaps because the parents of HEAD are not here
         deepening.make_comparable(ws.places, None, scope.tip)
-        scope = _news(ws)
+        news = _news(ws)
+        scope = news if news.without else _last(ws)  # a checkout of one commit knows no branch, either
     if scope.without:
         deepening.make_comparable(ws.places, scope.without, scope.tip)
     else:
