@@ -8,8 +8,10 @@ differ from version to version; of others' libraries it says which may be there.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +86,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
     copied = Project(copy_tree(built, tmp_path / "copy") / "project")
+    for path in (copied.top / ".git/refs/remotes").rglob(""):  # pushed a while ago
+        os.utime(path, (time.time() - 60,) * 2)
     copied.vmrag("status", code=None)  # what was copied has other stamps
     return copied
 
