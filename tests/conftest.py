@@ -22,7 +22,7 @@ from tests.support.long import LONG
 from tests.support.repos import ENGINE, isolate
 from vmrag_link.env import SWITCH
 
-NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "sshd", "strace", "zsh"}
+NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "jj", "sshd", "strace", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there,
 too.
 """

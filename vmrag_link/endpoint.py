@@ -48,7 +48,10 @@ MOST_BYTES = 100_000_000
 
 LONGEST_SENTENCE = 300
 TOO_MANY, SERVER_ERRORS = 429, 500
-REFUSALS = (401, 403)
+FORBIDDEN = 403
+"""With a `Retry-After` it is how GitHub says that somebody asks too often."""
+
+REFUSALS = (401, FORBIDDEN)
 
 _open_until: dict[str, float] = {}
 
@@ -56,14 +59,20 @@ _open_until: dict[str, float] = {}
 class NoAnswer(Exception):
     """The reason for no answer, as the end of a sentence about the service.
 
-    `status`: HTTP's, if it came. The reply to a refused key is never part of it, because it quotes
-    the key.
+    `status`: HTTP's, if it came. `wait`: of what was asked once, the seconds after which it may be
+    otherwise; None where nothing says so, or enough attempts were made. `location`: where a
+    redirection leads, which nobody follows here. The reply to a refused key is never part of it,
+    because it quotes the key.
     """
 
-    def __init__(self, reason: str, *, status: int | None = None) -> None:
+    def __init__(
+        self, reason: str, *, status: int | None = None, wait: float | None = None, location: str = ""
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
+        self.wait = wait
+        self.location = location
 
 
 class _Again(Exception):
@@ -114,11 +123,13 @@ def request(
     seconds: float | None = None,
     most: int | None = None,
     once: bool = False,
+    patience: float = LONGEST_PAUSE,
 ) -> bytes:
     """As `ask`, with any method. `circuit`: the name under which a silent service is remembered.
 
     `secrets` are left out of messages. `most`: bytes of an answer. `once`: a refusal is expected,
-    so nothing is tried again, and a silent service is asked, too.
+    so nothing is tried again, and a silent service is asked, too. `patience`: the longest wait that
+    the service may ask for.
     """
     pause = _open_until.get(circuit, 0.0) - time.monotonic()
     if pause > 0 and not once:
@@ -137,8 +148,8 @@ def request(
             return _attempt(asked)
         except _Again as failed:
             if once:
-                raise NoAnswer(failed.reason, status=failed.status) from failed
-            if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
+                raise NoAnswer(failed.reason, status=failed.status, wait=failed.wait) from failed
+            if attempt == len(PAUSES) or failed.wait > patience:
                 _open_until[circuit] = time.monotonic() + OPEN_SECONDS
                 raise NoAnswer(failed.reason, status=failed.status) from failed
             time.sleep(max(failed.wait, PAUSES[attempt]))
@@ -250,11 +261,12 @@ def _attempt(asked: _Asked) -> bytes:
         raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
     if line.cut_off:
         raise _Again("did not answer in time")  # the end of what came may be ours
-    if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
-        wait = _retry_seconds(answer.headers.get("Retry-After"))
-        raise _Again(_failure(answer, content, asked.secrets), status=answer.status_code, wait=wait)
+    later = answer.headers.get("Retry-After")
+    if answer.status_code in (TOO_MANY, *([FORBIDDEN] if later else [])) or answer.status_code >= SERVER_ERRORS:
+        raise _Again(_failure(answer, content, asked.secrets), status=answer.status_code, wait=_retry_seconds(later))
     if not answer.is_success:
-        raise NoAnswer(_failure(answer, content, asked.secrets), status=answer.status_code)
+        reason, location = _failure(answer, content, asked.secrets), answer.headers.get("Location", "")
+        raise NoAnswer(reason, status=answer.status_code, location=location)
     return content
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 SWITCH = "VMRAG"
 """`VMRAG=0` switches the hooks off."""
 
+DRY_RUN = "dry"
+"""`VMRAG=dry`: hooks say that git has started them, and do nothing."""
+
 DEBUG = "VMRAG_DEBUG"
 """`VMRAG_DEBUG=1`: known errors show where they were raised, too."""
 

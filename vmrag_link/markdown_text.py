@@ -6,7 +6,6 @@ GitHub takes 1 MiB of a step and drops all of it when there is more.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 
 from vmrag_link import terminal_text
@@ -21,16 +20,53 @@ MOST = 20_000
 """Characters of a cell, of which nobody reads more."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9./:?=&%_~-]+")
-_REFERENCES = {ord(each): f"&#{ord(each)};" for each in string.punctuation}
+
+_MARKUP = re.compile(
+    r"""
+    [<>&*`~|\\\[\]@$]                         # HTML, emphasis, code, cells, links, mentions, formulas
+    | \#(?=[1-9]) | (?<=GH)-(?=\d)            # issues
+    | (?<![^\W_])_ | _(?![^\W_])               # emphasis, but not within a name
+    | :(?=[:/]) | (?<=:): | :(?=[\w+-]+:)      # addresses, commands to a runner, emoji
+    | (?<=www)\.                               # an address
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_BEGINNING = re.compile(r"\s|[-+=#]|\d+[.)]")
+_NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def text(value: object) -> str:
-    """A text that Markdown, and the HTML in it, show as it is: punctuation as character references.
+    """A text that Markdown, and the HTML in it, show as it is, within a line, and that reads well
+    raw: what could be markup is a character reference, as a backslash is shown within HTML.
 
     A newline is a line break, also in a cell of a table.
     """
     lines = terminal_text.lines(terminal_text.visible(str(value)))
-    return "<br>".join(line.translate(_REFERENCES) for line in lines)
+    return "<br>".join(_MARKUP.sub(lambda found: _reference(found[0]), line) for line in lines)
+
+
+def paragraph(value: object) -> str:
+    """As `text`, which begins no list there, nor code."""
+    shown = text(value)
+    if found := _BEGINNING.match(shown):
+        last = found.end() - 1
+        return f"{shown[:last]}{_reference(shown[last])}{shown[last + 1 :]}"
+    return shown
+
+
+def _reference(character: str) -> str:
+    return _NAMED.get(character, f"&#{ord(character)};")
+
+
+def code(value: object) -> str:
+    """A text as a code span, which reads as it is, raw or shown: in it nothing is markup, a link, a
+    mention or an image. It is one line, blanks between words are one, and an `@` stands apart from
+    the name behind it, because programs look for mentions in what is raw.
+    """
+    shown = re.sub(r"@(?=\w)", "@ ", terminal_text.one_line(" ".join(str(value).split())))
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    apart = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{apart}{shown or ' '}{apart}{fence}"
 
 
 def link(shown: str, url: str) -> str:

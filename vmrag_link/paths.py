@@ -110,6 +110,11 @@ class Places(NamedTuple):
         return self.shared / "shims"
 
     @property
+    def configured_hooks(self) -> Path:
+        """Hooks of ours that git runs from its configuration, and that part of it."""
+        return self.common / "vmrag-hooks"
+
+    @property
     def lefthook(self) -> Path:
         """Our part of lefthook's configuration."""
         return self.shared / "lefthook.yml"

@@ -75,6 +75,11 @@ def find(program: str, cwd: Path | None = None) -> str | None:
     return _found(program, environment.program_folders(), _around(cwd))
 
 
+def find_all(program: str, cwd: Path | None = None) -> list[str]:
+    """All programs of this name on PATH; `find` gives the first of them."""
+    return list(_all_found(program, environment.program_folders(), _around(cwd)))
+
+
 def path(cwd: Path | None = None) -> str:
     """The PATH that a program gets which is started in a folder."""
     return _kept(os.environ, _around(cwd))
@@ -102,9 +107,13 @@ _Identity = tuple[int, int]
 
 
 def _found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> str | None:
+    return next(_all_found(program, folders, around), None)
+
+
+def _all_found(program: str, folders: tuple[str, ...], around: frozenset[_Identity]) -> Iterator[str]:
     """As `shutil.which`, without its module, for which every hook would wait."""
     places = (os.path.join(each, program) for each in _outside(folders, around, ""))  # noqa: PTH118  as on PATH
-    return next((each for each in places if os.access(each, os.X_OK) and not os.path.isdir(each)), None)  # noqa: PTH112
+    return (each for each in places if os.access(each, os.X_OK) and not os.path.isdir(each))  # noqa: PTH112
 
 
 def _kept(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:

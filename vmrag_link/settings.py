@@ -258,7 +258,18 @@ class ChromaSettings(Record, frozen=True):
     ] = 30
 
 
+HookPlace = Literal["auto", "config", "files"]
+
+
 class HookSettings(Record, frozen=True):
+    place: Annotated[
+        HookPlace,
+        Meta(
+            description="Where `vmrag install` puts the hooks: into git's configuration, from which git 2.54 and later run them "
+            "(`config`), or into files of its hooks directory (`files`). `auto`: into files if an older git is found on this machine.",
+            extra=agreed_setting(),
+        ),
+    ] = "auto"
     sync: Annotated[
         Literal["auto", "foreground", "background", "off"],
         Meta(
@@ -339,6 +350,14 @@ class McpSettings(Record, frozen=True):
             extra=agreed_setting(first_of("off", "write")),
         ),
     ] = "off"
+    auto_push: Annotated[
+        bool,
+        Meta(
+            description="Whether an MCP tool's call sends the knowledge of code that was pushed without it, by a program without hooks, "
+            "say, to where that code is; nothing else is sent.",
+            extra=agreed_setting(first_of(False, True)),
+        ),
+    ] = False
     require_confirm: Annotated[
         bool,
         Meta(

@@ -3,6 +3,7 @@
 | event                 | base                       | head           | whose settings count     |
 |-----------------------|----------------------------|----------------|--------------------------|
 | `pull_request`        | first parent of the merge  | its second one | the base's               |
+| closed and merged     | the payload's base         | its commit     | the base's               |
 | `pull_request_target` | tip of the base branch     | the head's     | those of `GITHUB_SHA`    |
 | `merge_group`         | `base_sha`                 | `head_sha`     | the base's               |
 | `push`                | `before`, if there was one | `GITHUB_SHA`   | its own, if protected    |
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_action import deepen, payload
+from vmrag_action import payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
 from vmrag_link import env, settings_file
 from vmrag_link.errors import HistoryMissing, UsageInvalid
@@ -30,6 +31,7 @@ from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
+from vmrag_link.ops.commits import deepen
 from vmrag_link.paths import CONFIG_NAME, Places
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
@@ -47,7 +49,8 @@ class Comparison(Record, frozen=True):
     """What an event is about. `base` None: there is nothing that `head` follows but its parents.
 
     `base_name`: how people call the base of a pull request; empty for other events. `fork`: from
-    where a pull request comes, if not from the same repository.
+    where a pull request comes, if not from the same repository. `proposed`: the last commit of one
+    that was merged as `head`.
 
     `settings_from`: the commit whose `.vmrag.yaml` stands for the person; None: what the workflow
     says is all that counts. It is here. `trusted`: the texts are those of people who may write, so
@@ -60,6 +63,7 @@ class Comparison(Record, frozen=True):
     head: str
     base_name: str = ""
     fork: Fork | None = None
+    proposed: str | None = None
     settings_from: str | None = None
     trusted: bool = False
     saves: bool = False
@@ -78,6 +82,7 @@ class _Ends(NamedTuple):
     settings_from: str | None = None
     base_name: str = ""
     fork: Fork | None = None
+    proposed: str | None = None
 
 
 def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
@@ -103,6 +108,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         ends.head,
         ends.base_name,
         ends.fork,
+        ends.proposed,
         given or ends.settings_from,
         trusted=event in _OF_WRITERS,
         saves=event in _OF_WRITERS and _is_default(event, environ),
@@ -175,7 +181,8 @@ def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
     request = event.pull_request
     if landed := event.landed:
         deepen.bring(places, [landed])
-        return _Ends(request.base.sha, landed, next(iter(objects.parents(places, landed)), None))
+        settings = next(iter(objects.parents(places, landed)), None)
+        return _Ends(request.base.sha, landed, settings, proposed=request.head.sha)
     merge = _sha(environ)
     deepen.bring(places, [merge])  # the workflow may have checked out the head instead
     match objects.parents(places, merge):

@@ -21,7 +21,7 @@ from vmrag_link.endpoint import NoAnswer
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
 from vmrag_link.models import Record
 
-_HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _NOT_FOUND = 404
 _VALIDATION_FAILED = 422
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -46,7 +46,7 @@ class OpenRequest(Record, frozen=True):
     number: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
-class Permission(Record, frozen=True):
+class RepositoryRole(Record, frozen=True):
     """Of somebody in a repository: `admin`, `write`, `read` or `none`."""
 
     permission: str
@@ -78,7 +78,7 @@ class GitHub(NamedTuple):
                 "GITHUB_API_URL names no address to which a token may go.", hint="Run it as a step of a job."
             )
         if not token.strip():
-            raise UsageInvalid("A pull request needs the input token.", hint="with: token: ${{ github.token }}")
+            raise UsageInvalid("GitHub's API needs the input token.", hint="with: token: ${{ github.token }}")
         return cls(url, repository, token.strip())
 
     def pull_request(self, wanted: Proposal) -> tuple[int, bool]:
@@ -90,13 +90,13 @@ class GitHub(NamedTuple):
             return known, False
         asked = {"title": wanted.title, "body": wanted.body, "head": wanted.head, "base": wanted.base}
         try:
-            answer = endpoint.ask(self._pulls, asked, key=self.token, headers=_HEADERS)
+            answer = endpoint.ask(self._pulls, asked, key=self.token, headers=HEADERS)
         except NoAnswer as why:
             # Somebody was faster.
             if why.status == _VALIDATION_FAILED and (known := self._open(wanted)):
                 return known, False
-            raise self._failure(why) from why
-        return self._read(answer, OpenRequest).number, True
+            raise self.failure(why) from why
+        return self.decoded(answer, OpenRequest).number, True
 
     def open_requests(self, *, base: str = "", head: str = "") -> list[PullRequest]:
         """The open pull requests onto the branch `base`, or from the repository's branch `head`.
@@ -109,10 +109,10 @@ class GitHub(NamedTuple):
         for page in range(1, _MOST_PAGES + 1):
             asked = urlencode({"state": "open", "per_page": _PAGE, "page": page, **wanted})
             try:
-                answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=_HEADERS)
+                answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
             except NoAnswer as why:
-                raise self._failure(why, "The open pull requests could not be listed", _READABLE) from why
-            some = self._read(answer, list[PullRequest])
+                raise self.failure(why, "The open pull requests could not be listed", _READABLE) from why
+            some = self.decoded(answer, list[PullRequest])
             found += some
             if len(some) < _PAGE:
                 break
@@ -126,34 +126,33 @@ class GitHub(NamedTuple):
         if not _LOGIN.fullmatch(login):
             return False
         try:
-            answer = endpoint.read(
-                f"{self._repository}/collaborators/{login}/permission", key=self.token, headers=_HEADERS
-            )
+            answer = endpoint.read(f"{self.home}/collaborators/{login}/permission", key=self.token, headers=HEADERS)
         except NoAnswer as why:
             if why.status == _NOT_FOUND:
                 return False
-            raise self._failure(why, "Who may write could not be asked", _METADATA) from why
-        return self._read(answer, Permission).permission in ("admin", "write")
+            raise self.failure(why, "Who may write could not be asked", _METADATA) from why
+        return self.decoded(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
-    def _repository(self) -> str:
+    def home(self) -> str:
         return f"{self.url}/repos/{self.repository}"
 
     @property
     def _pulls(self) -> str:
-        return f"{self._repository}/pulls"
+        return f"{self.home}/pulls"
 
     def _open(self, wanted: Proposal) -> int | None:
         owner = self.repository.partition("/")[0]
         asked = urlencode({"state": "open", "head": f"{owner}:{wanted.head}", "base": wanted.base})
         try:
-            answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=_HEADERS)
+            answer = endpoint.read(f"{self._pulls}?{asked}", key=self.token, headers=HEADERS)
         except NoAnswer as why:
-            raise self._failure(why) from why
-        found = self._read(answer, list[OpenRequest])
+            raise self.failure(why) from why
+        found = self.decoded(answer, list[OpenRequest])
         return found[0].number if found else None
 
-    def _read(self, answer: bytes, kind: type[_Answer]) -> _Answer:
+    def decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
+        """Raises `RemoteUnreachable` for what is no such answer."""
         try:
             return msgspec.json.decode(answer, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -161,7 +160,7 @@ class GitHub(NamedTuple):
                 f"{self.url} does not answer as GitHub's API: {error}", hint="See GITHUB_API_URL of the runner."
             ) from error
 
-    def _failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
+    def failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
         message = f"{what}: {self.url} {why.reason}."
         if why.status in endpoint.REFUSALS:
             return AuthenticationFailed(message, hint=allowed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from vmrag_action.runner import given
+from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
@@ -16,6 +17,12 @@ from vmrag_link.pin_values import remote_flaw
 Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]
 Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
+
+_TOKEN = "INPUT_TOKEN"  # noqa: S105  a name
+_taken: list[str] = []
+
+COMPLETED = "workflow_run"
+"""The event of a job that comes after another workflow's."""
 
 MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
 
@@ -57,7 +64,13 @@ def directory(workspace: Path) -> Path:
 
 
 def token() -> str:
-    return given("token")
+    """It is taken out of the environment: no child inherits it, whatever strangers' files it
+    reads. git gets what it needs from `token.environment`.
+    """
+    if found := given("token"):
+        env.forget([_TOKEN])
+        _taken[:] = [found]
+    return "".join(_taken)
 
 
 def remote() -> str:
@@ -98,6 +111,24 @@ def repaired_branches() -> tuple[str, ...]:
 def opens_pull_request() -> bool:
     """Whether a repair that a branch refuses becomes a pull request."""
     return _boolean("pull-request", "false")
+
+
+def comments() -> bool:
+    """Whether a report becomes a comment on the pull request, too."""
+    return _boolean("comment", "false")
+
+
+def comments_alone(event: str) -> bool:
+    """Whether this job only writes a comment, on what another one has reported.
+
+    Raises `UsageInvalid` for modes beside which there is no comment.
+    """
+    if not comments():
+        return False
+    after = event == COMPLETED
+    if "report" not in modes() or (after and len(modes()) > 1):
+        raise _refusal("mode", f"report{' alone' if after else ''}, with comment: true", given("mode") or "sync")
+    return after
 
 
 def looked_at() -> str:

@@ -88,7 +88,9 @@ def wanted(environ: Mapping[str, str]) -> InstallRequest:
     """For this use of the Action; what an earlier one in the job installed stays."""
     version = parse_version(environ.get("INPUT_VERSION", "").strip())
     modes = [each.strip() for each in (environ.get("INPUT_MODE", "").strip() or "sync").split(",")]
-    extras = packages.of_modes(modes).union(parse_extras(environ.get("INPUT_EXTRAS", "")))
+    comments = environ.get("INPUT_COMMENT") == "true" and environ.get("GITHUB_EVENT_NAME") == "workflow_run"
+    needed = {"web"} if comments else packages.of_modes(modes)  # what was reported in another job
+    extras = needed.union(parse_extras(environ.get("INPUT_EXTRAS", "")))
     if environ.get("INPUT_CHROMA") == "true":
         extras.add("chroma")
     earlier = _marked(home(environ)).rpartition(" ")[2].split(",")

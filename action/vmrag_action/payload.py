@@ -95,6 +95,21 @@ class OfPullRequest(Record, frozen=True):
         return request.merge_commit_sha if self.action == "closed" and request.merged else None
 
 
+class CompletedRun(Record, frozen=True):
+    """A run of another workflow, with the head that it was about. `event`: what caused it."""
+
+    id: _Number
+    event: str
+    head_sha: Hash
+    head_repository: HostedRepository | None = None
+
+
+class OfWorkflowRun(Record, frozen=True):
+    """`workflow_run`."""
+
+    workflow_run: CompletedRun
+
+
 class MergeGroup(Record, frozen=True):
     base_sha: Hash
     head_sha: Hash
@@ -152,6 +167,14 @@ def repository_name(environ: Mapping[str, str]) -> str:
         return msgspec.convert(environ.get("GITHUB_REPOSITORY", ""), _Name)
     except msgspec.ValidationError as error:
         raise unreadable("GITHUB_REPOSITORY is not the name of a repository") from error
+
+
+def run_number(environ: Mapping[str, str]) -> int:
+    """Of this job's run, as its address has it. Raises `UsageInvalid`."""
+    try:
+        return msgspec.convert(environ.get("GITHUB_RUN_ID", ""), _Number, strict=False)
+    except msgspec.ValidationError as error:
+        raise unreadable("GITHUB_RUN_ID is not the number of a run") from error
 
 
 def server(environ: Mapping[str, str]) -> str:

@@ -9,15 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import chaining, installer, shims
+from vmrag_hooks import chaining, installer, shims, ways
+from vmrag_hooks.firing import FIRING
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
-from vmrag_link.git import hook_scope, pin_merge, plumbing
+from vmrag_link.git import hook_config, hook_scope, pin_merge, plumbing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_scope import HOOKS
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
+from vmrag_link.settings import HookPlace
 from vmrag_link.workspace import Workspace
 
 _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
@@ -28,13 +30,13 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
     none.
     """
     folder = found.folder(ws.places)
-    ours = found.ours(folder)
-    if ours or found.started(ws.places) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
+    if installer.installed(ws.places, folder) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
         absent = [hook for hook in hook_scope.chosen(ws.places) if not _is_there(ws.places, folder, hook)]
         yield from _missing(folder, absent, install)
         paths = _paths(ws.places, folder)
-        yield from _shims(paths, install)
+        configured = [ws.places.configured_hooks / hook for hook in hook_config.configured(ws.places)]
+        yield from _texts([*paths, *configured], ws.places, install)
         yield from _executable(folder, paths, install)
         if not hook_scope.acts(ws.places):
             message = "The hooks act in other work trees only: here the knowledge follows with the next command."
@@ -43,12 +45,14 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
         wanted = bool(hook_scope.chosen(ws.places))
         message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
         missing = Finding("HOOKS_NOT_INSTALLED", "warning" if wanted else "note", message, "vmrag install", str(folder))
-        yield _hooks_path_finding(ws.places, folder) or missing
+        to_config = ways.chosen_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
 
 
 def _is_there(places: Places, folder: Path, hook: str) -> bool:
     """Whether a shim lies where it belongs, executable or not, or another tool starts one."""
-    return found.is_ours(found.place_of(folder, hook)) or found.runs(places, folder, hook)
+    there = hook in hook_config.configured(places) or found.is_ours(found.place_of(folder, hook))
+    return there or found.runs(places, folder, hook)
 
 
 def _paths(places: Places, folder: Path) -> list[Path]:
@@ -61,7 +65,8 @@ def _install(places: Places, folder: Path) -> str:
     """The command that installs as it was done before."""
     words = [hook_scope.install_command(places)]
     try:
-        installer.ways_to(places, folder, HOOKS, force=False)
+        if not hook_config.configured(places):
+            ways.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused:
         words.append("--force")
     return " ".join(words)
@@ -75,7 +80,7 @@ def _by_framework(places: Places) -> bool:
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
     try:
-        installer.ways_to(places, folder, HOOKS, force=False)
+        ways.ways_to(places, folder, HOOKS, force=False)
     except HooksRefused as refused:
         code = "HOOKS_PATH_TRACKED" if chaining.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
         return Finding(code, "warning", refused.message, refused.hint.removesuffix(chaining.OR_FORCE), str(folder))
@@ -111,20 +116,23 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
-def _shims(paths: Sequence[Path], install: str) -> Iterator[Finding]:
-    content = {path: path.read_bytes() for path in paths}
+def _texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
+    content = {path: path.read_bytes() if path.exists() else b"" for path in paths}
     versions = {path: found.shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
     if newer:
         message = f"These hooks were written by a newer vmrag-link than this one: {_list_hooks(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
         yield Finding("HOOK_NEWER", "warning", message, fix, _hooks(newer))
-    old = [
-        path for path in paths if path not in newer and content[path] != shims.text(path.name.removesuffix(".legacy"))
-    ]
+    old = [path for path in paths if path not in newer and content[path] != _text(places, path)]
     if old:
         message = f"These hooks are not as this version of vmrag-link writes them: {_list_hooks(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, _hooks(old))
+
+
+def _text(places: Places, path: Path) -> bytes:
+    """What this version writes there."""
+    return shims.text(path.name.removesuffix(".legacy"), configured=path.parent == places.configured_hooks)
 
 
 def _executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
@@ -151,8 +159,13 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
     """Install the shims again, also outside of the repository: others of ours are there, so
     somebody wanted that.
     """
-    report = installer.install(ws.places, hooks=finding.subject.split(), force=True)
-    return f"Installed {', '.join(report.written)}."
+    return f"Installed {', '.join(_install_again(ws, finding.subject.split()).written)}."
+
+
+def _install_again(ws: Workspace, hooks: Sequence[str]) -> installer.InstallReport:
+    """Where they are, whatever the settings say: those may be what is broken."""
+    place: HookPlace = "config" if hook_config.configured(ws.places) else "files"
+    return installer.install(ws.places, hooks=hooks, force=True, place=place)
 
 
 # -- the interpreter
@@ -201,8 +214,7 @@ def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Fi
 
 
 def _record(ws: Workspace, _: Finding) -> str:
-    report = installer.install(ws.places, hooks=(), force=True)
-    return f"The hooks start {report.interpreter} from now on."
+    return f"The hooks start {_install_again(ws, ()).interpreter} from now on."
 
 
 # -- the merge driver
@@ -256,4 +268,4 @@ DRIVER = Topic(
     dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register),
 )
 
-TOPICS = (INSTALLED, INTERPRETER, DRIVER)
+TOPICS = (INSTALLED, FIRING, INTERPRETER, DRIVER)

@@ -1,5 +1,8 @@
-"""Put the shims into git's hooks directory and take them out again, leaving what other tools put
-there as it was.
+"""Put the hooks into git's configuration, or shims into its hooks directory, and take them out
+again, leaving what other tools put there as it was.
+
+They are in one of the two: shims, which every git runs, where any git in use is older than hooks in
+its configuration; the latter elsewhere, because no other tool can take their place.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
+from vmrag_hooks.ways import Ways, chosen_place, refuse, ways_to
 from vmrag_link.errors import HooksRefused, UsageInvalid
-from vmrag_link.git import heads, hook_scope, pin_merge, plumbing, sharing
+from vmrag_link.git import hook_config, hook_scope, pin_merge, plumbing, sharing
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_scope import HOOKS
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, require_folders, write_atomically
+from vmrag_link.paths import Places, write_atomically
+from vmrag_link.settings import HookPlace
 from vmrag_link.suggest import nearest
 
 
@@ -29,6 +34,8 @@ class InstallReport(Record, frozen=True):
     the pin to it. `limited`: the hooks act only in work trees where they were installed. `scripts`:
     husky's, by their paths, which start ours and were changed; None where husky is not used, or
     where HEAD is on no branch whose files they could be. `lefthook`: the hooks that it starts.
+    `configured`: they are in git's configuration; `moved`: they were in the other place before.
+    `older`: the gits that run no hooks from there, although the one in use does.
     """
 
     folder: str
@@ -42,6 +49,9 @@ class InstallReport(Record, frozen=True):
     husky: bool = False
     scripts: tuple[str, ...] | None = None
     lefthook: tuple[str, ...] = ()
+    configured: bool = False
+    moved: bool = False
+    older: tuple[str, ...] = ()
 
 
 class UninstallReport(Record, frozen=True):
@@ -60,18 +70,6 @@ class UninstallReport(Record, frozen=True):
     elsewhere: bool = False
     kept: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
-
-
-class Ways(NamedTuple):
-    """How git gets to the hooks: by a shim in its hooks directory (`direct`), or by tools that
-    start one: husky (`scripted`), from the scripts in a folder that may be changed now; lefthook
-    (`handled`).
-    """
-
-    direct: tuple[str, ...]
-    scripted: tuple[str, ...] = ()
-    scripts: Path | None = None
-    handled: tuple[str, ...] = ()
 
 
 def parse_hooks(text: str | None) -> tuple[str, ...]:
@@ -96,38 +94,48 @@ def install(
     hooks: Sequence[str] | None = None,
     force: bool = False,
     worktree: bool | None = None,
+    place: HookPlace = "files",
 ) -> InstallReport:
-    """Write the shims, record the interpreter, register the merge driver; a second time changes
-    nothing.
+    """Write the hooks, record the interpreter, register the merge driver; a second time changes
+    nothing. `place`: the setting; hooks that are in the other one move.
 
     `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
     True lets the hooks act in this work tree and others where that was said, unless they act in all
     already; False in all; None leaves that as it is. Raises `HooksRefused`, before anything is
-    written, for a hooks directory that others use, too (`chaining.refuse_shared`; not with
-    `force`), where two hooks of other tools would have to be kept, and as `husky.require_writable`
-    and `lefthook.require_writable`.
+    written, as `chosen_place`, for a hooks directory that others use, too
+    (`chaining.refuse_shared`; not with `force`), where two hooks of other tools would have to be
+    kept, and as `husky.require_writable` and `lefthook.require_writable`.
     """
     folder = found.folder(places)
-    if hooks is None:
-        hooks = hook_scope.chosen(places) or HOOKS
-    ways = ways_to(places, folder, hooks, force=force)
-    _refuse(places, folder, ways)
+    to = chosen_place(places, folder, place, force=force)
+    there = installed(places, folder)
+    moved = own_shims(places, folder) if to.configured else hook_config.configured(places)
+    names = {*(hook_scope.chosen(places) or HOOKS if hooks is None else hooks), *moved}
+    hooks = tuple(hook for hook in HOOKS if hook in names)
+    ways = Ways() if to.configured else ways_to(places, folder, hooks, force=force)
+    refuse(places, folder, ways)
     with shim_files.readable_failures(folder):
         sharing.prepare(places)
-        there = installed(places, folder)
         if worktree and (hook_scope.is_limited(places) or not there):
             hook_scope.limit(places)
         before = hook_scope.chosen(places) if there or places.interpreter.exists() else ()
         hook_scope.choose(places, {*before, *hooks})
         write_atomically(places.interpreter, python.encode() + b"\n")
-        written, chained = shim_files.write(folder, ways.direct)
+        if to.configured:  # never in both: what is killed in between is in neither
+            own = folder if chaining.inside(folder, places) else places.common / "hooks"
+            _take_shims(places, own, HOOKS, everything=False)
+            written = hook_config.write(places, {hook: shims.text(hook, configured=True) for hook in hooks})
+            chained: tuple[str, ...] = ()
+        else:
+            hook_config.remove(places)
+            written, chained = shim_files.write(folder, ways.direct)
         started = _start_by_tools(places, folder, ways)
         if worktree is False:
             hook_scope.widen(places)
     driver = pin_merge.register_driver(places, shims.driver_command(python))
     changed = {*written, *started.hooks}
     return InstallReport(
-        str(folder),
+        str(places.configured_hooks if to.configured else folder),
         python,
         tuple(hook for hook in hooks if hook in changed),
         tuple(hook for hook in hooks if hook not in changed),
@@ -135,43 +143,13 @@ def install(
         driver,
         pin_merge.is_attributed(places),
         hook_scope.is_limited(places),
-        husky.scripts(folder) is not None,
+        not to.configured and husky.scripts(folder) is not None,
         started.scripts,
         ways.handled,
+        to.configured,
+        bool(moved),
+        to.older,
     )
-
-
-def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> Ways:
-    """Raises `HooksRefused` for a hooks directory that others use, too."""
-    scripts = husky.scripts(folder)
-    on_branch = heads.head(places).symbolic is not None
-    if scripts == folder and chaining.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
-        if not on_branch:
-            raise HooksRefused(
-                f"The hooks in {folder} are husky's scripts, files of a branch, and HEAD is detached.",
-                hint="git switch BRANCH && vmrag install",
-                folder=str(folder),
-            )
-        return Ways((), tuple(hooks), scripts)
-    if not force:
-        chaining.refuse_shared(places, folder)
-    if scripts is not None:
-        return Ways(tuple(hooks), tuple(hooks), scripts if on_branch else None)
-    direct = tuple(hook for hook in hooks if not found.is_lefthook(folder / hook))
-    return Ways(direct, handled=lefthook.handled(places, folder, hooks))
-
-
-def _refuse(places: Places, folder: Path, ways: Ways) -> None:
-    """Raise what stands in the way, before anything is written."""
-    require_folders(places.shared, places.own, places.shims, folder / chaining.FOLDER)
-    for hook in ways.direct:
-        chaining.refuse_what_is_no_hook(folder / hook)
-        chaining.refuse_a_second_chained_hook(folder, hook)
-    if ways.scripts:
-        require_folders(ways.scripts)
-        husky.require_writable(ways.scripts, ways.scripted)
-    if ways.handled:
-        lefthook.require_writable(places)
 
 
 class _Started(NamedTuple):
@@ -209,9 +187,18 @@ def _path_text(places: Places, path: Path) -> str:
     return path.relative_to(places.top).as_posix() if path.is_relative_to(places.top) else str(path)
 
 
+def own_shims(places: Places, folder: Path) -> tuple[str, ...]:
+    """The hooks that have a shim of ours for this repository alone."""
+    there = {*found.started(places), *(found.ours(folder) if chaining.inside(folder, places) else ())}
+    there |= {*found.ours(places.common / "hooks")}
+    return tuple(hook for hook in HOOKS if hook in there)
+
+
 def installed(places: Places, folder: Path) -> tuple[str, ...]:
-    """The hooks that have a shim of ours, in git's hooks directory or for other tools to start."""
-    there = {*found.ours(folder), *found.started(places)}
+    """The hooks that are in git's configuration, or have a shim of ours, in git's hooks directory
+    or for other tools to start.
+    """
+    there = {*found.ours(folder), *found.started(places), *hook_config.configured(places)}
     return tuple(hook for hook in HOOKS if hook in there)
 
 
@@ -233,7 +220,7 @@ def uninstall(
     """
     folder = found.folder(places)
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
-    there = {hook for each in folders for hook in found.ours(each)} | {*found.started(places)}
+    there = {hook for each in folders for hook in found.ours(each)} | {*installed(places, folder)}
     if found.ours(folder) and not force and not chaining.inside(folder, places):
         raise HooksRefused(
             chaining.outside(folder),
@@ -245,21 +232,32 @@ def uninstall(
     with shim_files.readable_failures(folder):
         if worktree and hook_scope.leave(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
-        restored = {hook for each in folders for hook in hooks if shim_files.remove(each, hook)}
-        scripts, kept = _stop_tools(places, folder, hooks, everything=everything)
+        configured = hook_config.remove(places, hooks)
+        restored, scripts, kept = _take_shims(places, folder, hooks, everything=everything)
         last = there <= set(hooks)
         if not last:
             hook_scope.choose(places, set(hook_scope.chosen(places)) - set(hooks))
         driver = last and _forget(places)
     removed = tuple(hook for hook in hooks if hook in there)
     return UninstallReport(
-        str(folder),
+        str(places.configured_hooks if configured else folder),
         removed,
         tuple(hook for hook in hooks if hook in restored),
         driver,
         kept=kept,
         scripts=scripts,
     )
+
+
+def _take_shims(
+    places: Places, folder: Path, hooks: Sequence[str], *, everything: bool
+) -> tuple[set[str], tuple[str, ...], tuple[str, ...]]:
+    """Take away shims; returns the hooks in whose places those are again that were chained, and
+    what `_stop_tools` does.
+    """
+    folders = {folder, places.common / "hooks"}
+    restored = {hook for each in folders for hook in hooks if shim_files.remove(each, hook)}
+    return restored, *_stop_tools(places, folder, hooks, everything=everything)
 
 
 def _stop_tools(
@@ -303,8 +301,10 @@ def _forget(places: Places) -> bool:
 
 
 def runs_here(places: Places, hook: str) -> bool:
-    """Whether a shim of ours does the work when git runs this hook in this work tree, first or
-    behind pre-commit or prek.
+    """Whether ours does the work when git runs this hook in this work tree: from its configuration,
+    or by a shim, first or behind pre-commit or prek.
     """
+    if not hook_scope.acts(places):
+        return False
     slot = found.place_of(found.folder(places), hook)
-    return found.is_ours(slot) and os.access(slot, os.X_OK) and hook_scope.acts(places)
+    return hook in hook_config.running(places).hooks or (found.is_ours(slot) and os.access(slot, os.X_OK))

@@ -12,7 +12,7 @@ CHAINED = r"""#!/bin/sh
 # file @HOOK@.vmrag-chained beside this one). VMRAG=0 in the environment switches it off.
 hook=@HOOK@
 status=0
-
+@DRY@
 chained=${0%/*}/$hook.vmrag-chained
 second= # the chained hook's second line tells whose it is
 if [ -x "$chained" ]; then
@@ -43,6 +43,20 @@ run_chained() {
 }
 """
 
+CONFIGURED = r"""# vmrag-hook @VERSION@ (written by `vmrag install`, taken away by `vmrag uninstall`; `config` beside it has git run it).
+# VMRAG=0 in the environment switches it off.
+hook=@HOOK@
+status=0
+chained=
+@DRY@
+"""
+
+DRY = """\
+if [ "${VMRAG-}" = @DRYRUN@ ]; then
+    echo "@SAYS@ $hook" >&2 # `vmrag doctor` asks whether git gets here
+    exit 0
+fi"""
+
 STDIN = r"""
 input=
 given() {
@@ -63,8 +77,7 @@ fi
 """
 
 PLACES = r"""[ "${VMRAG-}" = 0 ] && exit $status
-@REFUSED@
-dir=.git
+@REFUSED@dir=.git
 if [ ! -d .git ]; then # a linked work tree or a submodule: `gitdir: PATH`
     line=
     IFS= read -r line 2>/dev/null <.git
@@ -88,7 +101,7 @@ if [ -f "$dir/commondir" ]; then
     *) common=$dir/$line ;;
     esac
 fi
-if [ ! -d "$common/vmrag/kb" ]; then
+@ONCE@if [ ! -d "$common/vmrag/kb" ]; then
     case "$hook ${1-}" in
     "post-checkout 00000000"*) # git clone, with a template
         [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; to fetch it: vmrag clone" >&2 ;;
@@ -101,6 +114,13 @@ fi
 made() { # An empty file, for its owner; where git shares the repository, for the group, too
     [ -e "$1" ] || (umask 077 && { [ ! -g "$common/vmrag" ] || umask 007; } && : >>"$1") 2>/dev/null
 }
+"""
+
+# A shim somewhere although git's configuration has the hook, too: another repository put it into
+# the folder that both use, say. `git` is the one that runs us: it has put itself in front of PATH.
+ONCE = r"""if [ -e "$common/vmrag-hooks/config" ]; then
+    case $(git hook list "$hook" 2>/dev/null) in *vmrag-$hook*) exit $status ;; esac # it has run already
+fi
 """
 
 # The contracts: what git gives each hook, and what the part below does in each case. Which git

@@ -11,9 +11,12 @@ import shlex
 
 from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
-from vmrag_link.git.hook_scope import SYNCING
+from vmrag_link.git.hook_scope import DRY, SYNCING
 
-VERSION = 8
+VERSION = 9
+
+STANDS_BACK = 9
+"""From this version on a shim does nothing where git has run the hook from its configuration."""
 
 REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""
@@ -50,12 +53,17 @@ _PARTS = {
 }
 
 
-def text(hook: str) -> bytes:
-    """The shim for one of `HOOKS`."""
-    filled = "".join((parts.CHAINED, *_PARTS[hook]))
+def text(hook: str, *, configured: bool = False) -> bytes:
+    """The shim for one of `HOOKS`; `configured`: for a shell that git's configuration has started,
+    where no other hook is chained.
+    """
+    filled = "".join((parts.CONFIGURED if configured else parts.CHAINED, *_PARTS[hook]))
+    filled = filled.replace("@DRY@", parts.DRY).replace("@ONCE@", "" if configured else parts.ONCE)
     values = {
+        "SAYS": DRY,
         "VERSION": str(VERSION),
         "HOOK": hook,
+        "DRYRUN": env.DRY_RUN,
         "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
         "REFUSES": str(REFUSES),
         "STOPPED": _STOPPED if hook == "pre-push" else "",

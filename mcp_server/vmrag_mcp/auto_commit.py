@@ -1,22 +1,32 @@
-"""`mcp.auto_commit: write`: what a tool has written is committed before its answer is given.
+"""What a call ends with where a person agreed to it.
 
-The pin is staged in the same call, as `vmrag commit` does it. So what an agent was told is kept
-goes with the next commit of the code, whichever program makes that and whether it runs hooks, and
-comes to `main` with that: no other branch pins it.
+`mcp.auto_commit: write`: what a tool has written is committed before its answer is given. The pin
+is staged in the same call, as `vmrag commit` does it. So what an agent was told is kept goes with
+the next commit of the code, whichever program makes that and whether it runs hooks, and comes to
+`main` with that: no other branch pins it.
+
+`mcp.auto_push`: code that such a program has pushed without its knowledge gets it. Without that,
+the answer says so.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import NoChanges, VmragError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from vmrag_link.ops.remotes.unpushed import UnpushedPin
     from vmrag_link.workspace import Workspace
     from vmrag_mcp.registry import ToolInfo
 
 _LONGEST_NAME = 80
+_RETRY_SECONDS = 60.0
+"""How long a remote is left alone that could not be pushed to: no call should wait each time."""
 
 
 def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str, str]]:
@@ -50,3 +60,48 @@ def message(tool: str, agent: str) -> str:
     """Of the commit; the agent's name is the client's word."""
     name = " ".join(terminal_text.visible(agent).split())[:_LONGEST_NAME]
     return f"{tool} by {name}" if name else tool
+
+
+class Unsent:
+    """Knowledge that pushed code lacks, over the calls of one server."""
+
+    def __init__(self) -> None:
+        self._said: tuple[UnpushedPin, ...] = ()
+        self._failed: tuple[float, tuple[str, str]] | None = None
+
+    def settle(self, ws: Workspace, sending: AbstractContextManager[object] | None) -> list[tuple[str, str]]:
+        """Send it, while `sending` keeps others from writing, or say once that it is missing;
+        warnings by code. None: this server sends nothing.
+        """
+        from vmrag_link.ops.status import cautions
+
+        found = cautions.unsent(ws)
+        news = found != self._said
+        if found and sending and ws.config.mcp.auto_push:
+            with sending:
+                return [self._send(ws, found, news=news)]
+        self._said = found
+        return self._tell(ws, found) if news else []
+
+    def _send(self, ws: Workspace, found: tuple[UnpushedPin, ...], *, news: bool) -> tuple[str, str]:
+        if self._failed and not news and time.monotonic() - self._failed[0] < _RETRY_SECONDS:
+            return self._failed[1]
+        from vmrag_link.ops.publish import push
+
+        self._said, self._failed = found, None
+        try:
+            push.send(ws, found)
+        except VmragError as why:
+            [(_, said)] = self._tell(ws, found)
+            self._failed = time.monotonic(), ("NOT_PUSHED", f"{said} It could not be sent: {why.sentence}")
+            return self._failed[1]
+        places = " and ".join(dict.fromkeys(each.remote for each in found))
+        which = ", ".join(each.ref for each in found)
+        return "PUSHED", f"The knowledge that {which} pins was sent to {places}: the code was pushed without it."
+
+    @staticmethod
+    def _tell(ws: Workspace, found: tuple[UnpushedPin, ...]) -> list[tuple[str, str]]:
+        from vmrag_link.ops.status.cautions import not_pushed
+
+        caution = not_pushed(ws, found)
+        return [(caution.code, caution.sentence)] if caution else []

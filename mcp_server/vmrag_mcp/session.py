@@ -21,6 +21,7 @@ from vmrag_link.models import Record
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
+from vmrag_mcp.auto_commit import Unsent
 from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
@@ -119,8 +120,10 @@ class Call:
         """What the next push would not take along, or the last one did not. Asks no network."""
         from vmrag_link.ops.status.cautions import cautions
 
-        for each in cautions(self.ws, remember=True):
-            self.warn(each.code, each.sentence)
+        sends = self.ws.config.mcp.auto_push and not self.read_only  # when the call ends
+        for each in cautions(self.ws):
+            if not (sends and each.code == "KNOWLEDGE_NOT_PUSHED"):
+                self.warn(each.code, each.sentence)
 
     def standing(self) -> Standing:
         """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
@@ -225,6 +228,7 @@ class Session:
         self.behaviour = behaviour
         self.tools: EnabledTools | None = None
         self.state = ProcessState()
+        self._unsent = Unsent()
         self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
@@ -294,6 +298,9 @@ class Session:
                 from vmrag_mcp import auto_commit
 
                 call.moved(auto_commit.commit_written(call.ws, tool, agent))
+            sending = self._writing if tool.reads else contextlib.nullcontext()
+            for code, message in self._unsent.settle(call.ws, None if call.read_only else sending):
+                call.warn(code, message)
             if self._fetched.is_set():
                 self._fetched.clear()
                 call.warn_of_push()

@@ -400,6 +400,8 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
     assert {each.file for each in found} == {".vmrag/queries.yaml"}
     assert done.outputs["findings"] == str(len(found))
     assert done.outputs["in-sync"] == "true"
+    assert "wanted: 1. handbook/tls.md\ngot:    1. handbook/" in found[0].message
+    assert "wanted: 1. handbook/tls.md<br>got:" in done.summary
     assert "&#58;&#58;error&#58;&#58;" in done.summary
     assert ci.cache.entries == []  # saved by what passed
 

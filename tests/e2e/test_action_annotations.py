@@ -38,7 +38,7 @@ def test_of_more_findings_than_the_runner_shows_the_worst_come_first_and_the_ten
     assert [each for each in said if "more: see the summary" in each] == [said[9]]
     assert said[9].endswith("\nand 7 more: see the summary")
     assert done.summary.count("| error |") == 17
-    assert "NOT&#95;ON&#95;REMOTE" in done.summary
+    assert "NOT_ON_REMOTE" in done.summary
     assert "NOT_ON_REMOTE" not in "\n".join(said)  # the first in history, and not the worst
     assert "does not have" in done.log
 

@@ -42,6 +42,29 @@ def assert_repaired(ci: Ci, tip: str, commit: str = "main") -> None:
     assert BOTH.items() <= dropping.documents(ci.world, commit).items()
 
 
+def test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_closed(ci):
+    """No pin changed on `main`, so no look at its commits alone can find it."""
+    ada, hub = ci.ada, ci.world.hub
+    before, proposed = hub.git("rev-parse", "main"), hub.git("rev-parse", "topic")
+    ada.git("switch", "-q", "--detach", "main")
+    ada.git("checkout", "-q", "topic", "--", "docs")
+    ada.git("commit", "-q", "--no-verify", "-m", "Squashed topic (#7)")
+    landed = dropping.land(ada, before)
+    assert ci.on_push(before=before, sha=landed.after, mode="verify").passed
+    told = events.pull_request(
+        before, proposed, source=events.OWN, action="closed", merged=True, merge_commit_sha=landed.after
+    )
+    hub.git("update-ref", "refs/pull/7/head", proposed)
+    hub.git("branch", "-q", "-D", "topic")
+    done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
+    [said] = done.said("error")
+    assert (done.passed, "The pull request pinned" in said) == (False, True)
+    ada.git("pull", "-q")
+    ada.vmrag("merge", pinned(ci, proposed))
+    ada.git("commit", "-q", "-m", "Take it in")
+    assert BOTH.items() <= ada.texts().items()
+
+
 def test_a_squash_that_dropped_is_repaired_once_and_the_repair_itself_is_left_alone(ci):
     landed = dropping.squash(ci.ada)
     done = repair(ci, landed, mode="repair,verify,link")

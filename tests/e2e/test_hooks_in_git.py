@@ -185,7 +185,8 @@ def test_a_repository_without_knowledge_notices_nothing(project, tmp_path):
     assert said(clone, "switch", "feature") == []
 
 
-def test_uninstall_puts_back_the_hook_that_was_there(project):
+def test_uninstall_puts_back_the_hook_that_was_there(project, monkeypatch):
+    monkeypatch.setenv("VMRAG_HOOKS_PLACE", "files")
     hooks = project.top / ".git/hooks"
     project.vmrag("uninstall")
     assert not (hooks / "post-checkout").exists()

@@ -12,9 +12,10 @@ from tests.support.events import checkout
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.travel import git_server
-from vmrag_action import deepen, token
+from vmrag_action import token
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.commits.ancestry import MergeBases, is_comparable
 
 

@@ -14,7 +14,7 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action import deepen, work
+from vmrag_action import work
 from vmrag_action.events import Comparison, comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
@@ -22,6 +22,7 @@ from vmrag_link import env
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
+from vmrag_link.ops.commits import deepen
 from vmrag_link.trust import agreements
 
 

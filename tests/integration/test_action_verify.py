@@ -18,10 +18,10 @@ from tests.support.code_history import World, pin_of
 from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import SCRIPT, Project
-from vmrag_action import deepen
 from vmrag_action.events import Comparison, comparison
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.checks.verify import VerifyReport, verify_between
+from vmrag_link.ops.commits import deepen
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

@@ -76,6 +76,52 @@ def test_a_changed_answer_fails_readably_until_it_is_recorded(golden):
     assert missed(golden) == [[], ["ranking"]]
 
 
+def test_a_recorded_order_stays_where_a_line_of_another_document_moves_all_scores(project):
+    texts = ("install the program", "certificates for TLS", "questions")
+    project.write(FILE, "queries:\n" + "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts))
+    project.vmrag("check", "--update", "--order")
+    recorded = text(project)
+    assert ("ranking:" in recorded, "recorded:" in recorded, recorded.count("order:")) == (False, False, 3)
+    exact = recorded.replace("    order:", "    ranking: []\n    order:")
+    project.write(FILE, exact)
+    project.vmrag("check", "--update")
+    faq = project.ask("show", "handbook/faq.md")["content"]
+    project.put("faq.md", f"{faq}\nNothing in particular.\n", collection="handbook")
+    kinds = missed(project)
+    assert {each for query in kinds for each in query} == {"ranking"}
+
+
+def test_thresholds_decide_in_place_of_single_misses(golden):
+    def failed(*arguments: str) -> list[tuple[str, float]]:
+        report = golden.vmrag("check", *arguments, "--json", code=None).json
+        return [(each["name"], each["found"]) for each in report["thresholds"] if each["found"] != each["limit"]]
+
+    project_text = text(golden)
+    golden.write(
+        FILE,
+        "queries:\n"
+        "  - {query: certificates for TLS, mode: keyword, first: handbook/deep/tls.txt}\n"
+        "  - {query: certificates for TLS, mode: keyword, expect: [handbook/deep/tls.txt, handbook/gone.md]}\n"
+        "  - {query: zzzz, mode: keyword, first: handbook/setup.md}\n"
+        "  - {query: certificates, ranking: []}\n",
+    )
+    report = golden.vmrag("check", "--json", code=1).json
+    assert report["metrics"] == {"judged": 3, "recall": 0.5, "mrr": pytest.approx(2 / 3)}
+    assert report["thresholds"] == []
+    golden.vmrag("check", "--min-mrr", "0.6", "--min-recall", "0.5", "--max-regressions", "3")
+    done = golden.vmrag("check", "--min-mrr", "0.7", code=1)
+    assert "below  mrr 0.6667; at least 0.7 wanted\n" in done.out
+    assert failed("--max-regressions", "2") == [("regressions", 3)]
+    assert golden.vmrag("check", "--base", "HEAD").out.count("holds  0 regressions; at most 0 allowed") == 1
+    golden.drop("deep/tls.txt")
+    assert failed("--base", "HEAD") == [("regressions", 1)]
+    tests = golden.vmrag("check", "--base", "HEAD", "--max-regressions", "1", "--tap", "-").out
+    assert "not ok" not in tests
+    golden.write(FILE, "queries: [{query: a, ranking: []}]\n")
+    assert "so there is no mrr" in golden.vmrag("check", "--min-mrr", "0", code=2).err
+    golden.write(FILE, project_text)
+
+
 def test_what_a_person_expects_is_never_rewritten(golden):
     golden.drop("deep/tls.txt")
     golden.put("tls.txt", "Nothing of that kind.")

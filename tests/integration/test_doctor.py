@@ -32,7 +32,7 @@ from vmrag_hooks import shims
 from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import confinement
-from vmrag_link.git import plumbing
+from vmrag_link.git import hook_config, hook_scope, plumbing
 from vmrag_link.index.manifest import PAGE_SIZE
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
@@ -196,6 +196,17 @@ def chained_not_executable(project: Project) -> None:
 def hook_written_over_by_its_own_tool(project: Project) -> None:
     with_chained_hook(project)
     script(hook(project), "echo somebody's")
+
+
+def hooks_in_both_places(project: Project) -> None:
+    scripts = {name: shims.text(name, configured=True) for name in hook_scope.HOOKS}
+    hook_config.write(plumbing.locate(project.top), scripts)
+
+
+def hooks_where_older_gits_run_none(project: Project) -> None:
+    project.vmrag("uninstall")
+    hook_scope.choose(plumbing.locate(project.top), hook_scope.HOOKS)
+    hooks_in_both_places(project)
 
 
 def hooks_path_outside(project: Project) -> None:
@@ -582,6 +593,8 @@ BROKEN = [
     Broken(hooks_path_missing, "HOOKS_PATH_MISSING", "warning", fixed=False),
     Broken(husky, "HOOKS_BYPASSED", "warning", fixed=False),
     Broken(husky_again, "HOOK_REPLACED", "warning"),
+    Broken(hooks_in_both_places, "HOOKS_TWICE", "warning"),
+    Broken(hooks_where_older_gits_run_none, "HOOKS_MISPLACED", "warning"),
     Broken(interpreter_not_recorded, "INTERPRETER_MISSING", "warning"),
     Broken(interpreter_gone, "INTERPRETER_MISSING", "warning"),
     Broken(interpreter_without_us, "INTERPRETER_BROKEN", "error"),

@@ -60,7 +60,7 @@ def test_what_does_not_answer_or_answers_otherwise_is_an_error(api, monkeypatch)
     nowhere = GitHub("http://127.0.0.1:1", "them/project", TOKEN)
     with pytest.raises(RemoteUnreachable, match="cannot be reached"):
         nowhere.pull_request(WANTED)
-    monkeypatch.setattr(GitHubApi, "answer", lambda *_: (200, {"number": "::error::"}))
+    monkeypatch.setattr(GitHubApi, "answer", lambda *_: (200, {"number": "::error::"}, {}))
     with pytest.raises(RemoteUnreachable, match="does not answer as GitHub's API"):
         client(api).pull_request(WANTED)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hooks as support
-from tests.support.hooks import foreign, tree
+from tests.support.hooks import both, does_everything, foreign, tree
 from tests.support.terminal import Project
 from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed
@@ -47,39 +47,9 @@ def hooks(repo):
     return repo.top / ".git" / "hooks"
 
 
-def does_everything(repo, log, **environ):
-    """Commits a pin, changes branches, merges, pushes: what each operation made the hooks write, by
-    the hook's name.
-    """
-    number = len(repo.git("rev-list", "--all").split())
-    repo.write(".dolt-version", f"{number}\n")
-    steps = {
-        "pre-commit": ["commit", "-q", "-a", "-m", "pin"],
-        "post-checkout": ["checkout", "-q", "-B", "other", "HEAD~1"],
-        "post-merge": ["merge", "-q", "main"],
-        "pre-push": ["push", "-q", "origin", "main"],
-    }
-    log()
-    written = {}
-    for hook, step in steps.items():
-        done = repo.run(*step, env=environ)
-        assert done.returncode == 0, done.stderr
-        written[hook] = [line for line in log() if f" {hook}" in line]
-    repo.git("checkout", "-q", "-B", "main", env=environ)
-    log()
-    return written
-
-
 def missing(repo):
     """What the next command notices."""
     return hooks_of_git.missing(plumbing.locate(repo.top))
-
-
-def both(*names, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")):
-    return {
-        hook: [f"{name} {hook}" for name in names if name == "vmrag" or hook in hooks]
-        for hook in ("pre-commit", "post-checkout", "post-merge", "pre-push")
-    }
 
 
 # -- husky, which sets core.hooksPath, and runs what people wrote into .husky/HOOK

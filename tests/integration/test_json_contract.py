@@ -199,12 +199,22 @@ CHECK = {
     "queries": [
         {
             "query": str,
+            "name": str,
             "line": int,
             "expect": [str],
             "first": (str, None),
             "ranking": ([RANKED], None),
             "found": [RANKED],
-            "misses": [{"kind": re.compile("expect|first|ranking|asked"), "message": str, "document": (str, None)}],
+            "misses": [
+                {
+                    "kind": re.compile("expect|first|order|ranking|asked"),
+                    "message": str,
+                    "document": (str, None),
+                    "wanted": str,
+                    "got": str,
+                }
+            ],
+            "order": ([str], None),
             "recorded": (re.compile("new|changed"), None),
         }
     ],
@@ -213,6 +223,8 @@ CHECK = {
     "outdated": str,
     "ranking": {"mode": str, "k": int, **RANKING},
     "kb": QUERY["kb"],
+    "metrics": ({"judged": int, "recall": float, "mrr": float}, None),
+    "thresholds": [{"name": re.compile("mrr|recall|regressions"), "limit": float, "found": float}],
 }
 DIFF_QUERIES = {
     "file": str,
@@ -659,6 +671,8 @@ def test_check(project):
         assert mismatch(report, CHECK) == ""
         assert [each["recorded"] for each in report["queries"]] == ["new" if arguments else None, None]
         assert [len(each["misses"]) for each in report["queries"]] == [0, 1]
+    report = project.ask("check", "--min-mrr", "0.5", "--max-regressions", "0", code=1)
+    assert (mismatch(report, CHECK), len(report["thresholds"])) == ("", 2)
 
 
 def test_diff_of_queries(project):

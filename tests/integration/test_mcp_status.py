@@ -347,7 +347,7 @@ def test_branches_of_both_sides_are_one_list(world: World, ada: Tools) -> None:
 def test_an_answer_of_before_a_fetch_is_not_held_against_it(world: World, ada: Tools) -> None:
     ada("dolt_status")
     world.ada.write_document("setup.md", "New.")
-    world.ada.git("push", "-q")
+    world.ada.push()
     assert not warned(ada("dolt_branches"))
 
 

@@ -14,12 +14,12 @@ from tests.support.dropping import Landed
 from tests.support.people import World
 from tests.support.repos import Repo
 from tests.support.terminal import opened
-from vmrag_action import deepen
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.transfer import Peer
 from vmrag_link.merging import revisions
 from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.history import ranges
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, repair_branch
 from vmrag_link.ops.hosting.update_branch import ATTEMPTS

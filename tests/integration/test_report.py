@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project, opened
+from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Collection, Document, canonical_json
 from vmrag_link.ops.report.ends import NamedEnd
@@ -242,6 +243,73 @@ def test_answers_that_change_stand_side_by_side(project):
     assert "1 golden query is no longer answered as expected." in said
 
 
+def test_markdown_is_printed_and_a_redirect_gets_all_of_it(project):
+    project.vmrag("report", "main", "feature", "--markdown", "report.md")
+    written = (project.top / "report.md").read_text()
+    assert project.vmrag("report", "main", "feature", "--markdown", "-").out == written
+    assert "one format" in project.vmrag("report", "main", "feature", "--markdown", "-", "--json", code=2).err
+    with (project.top / "redirected.md").open("w") as file:
+        argv = [SCRIPT, "report", "main", "feature"]
+        subprocess.run(argv, cwd=project.top, stdout=file, check=True)
+    assert (project.top / "redirected.md").read_text() == written
+    assert "<details>" in written
+
+
+def test_a_report_counts_what_is_missed_as_check_does(project):
+    project.git("switch", "-q", "feature")
+    project.vmrag("sync")
+    texts = ["rest and sleep", "install the program", "sleep"]
+    written = "".join(f"  - query: {each}\n    mode: keyword\n" for each in texts)
+    project.write(".vmrag/queries.yaml", f"queries:\n{written}    first: handbook/never.md\n")
+    project.vmrag("check", "--update", code=1)
+    project.commit("queries", **{".vmrag/queries.yaml": (project.top / ".vmrag/queries.yaml").read_text()})
+    project.drop("rest.md")
+    project.record("no rest")
+    found = report(project, "HEAD~1", "HEAD")["queries"]
+    checked = project.ask("check", code=1)
+    assert found["missed"] == checked["missed"] >= 2
+    assert any("the ranking is not the recorded one." in each["missed_after"] for each in found["changed"])
+    said = project.vmrag("report", "HEAD~1", "HEAD").out
+    assert "1 golden query was not answered as expected before, either." in said
+
+
+def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
+    """What `main` does to the answers since `first`, with these golden queries."""
+    project.commit("queries", **{".vmrag/queries.yaml": queries})
+    found = report(project, "first", "main")["queries"]["answers"]
+    return [(each["query"], each["place"], each["below"], each["missing"]) for each in found]
+
+
+def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_none(project):
+    project.record("pip", setup="# Setup\n\nInstall the program with uv.\n")
+    queries = (
+        "queries:\n  - {query: install the program, mode: keyword}\n  - {query: TLS certificates, mode: keyword}\n"
+    )
+    assert changed_answers(project, queries) == [("install the program", 1, False, [])]
+    found = report(project, "first", "main")["queries"]
+    [told] = found["answers"]
+    assert told["before"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with pip.\n"}
+    assert told["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
+    assert {each["change"] for each in found["changed"]} <= {"scores"}  # the same chunks, by their numbers
+
+
+def test_another_name_of_the_same_text_is_the_same_answer_unless_it_is_expected(project):
+    project.drop("setup.md")
+    project.record("renamed", install="# Setup\n\nInstall the program with pip.\n")
+    query = "queries:\n  - {query: install the program, mode: keyword"
+    assert changed_answers(project, f"{query}}}\n") == []
+    expected = changed_answers(project, f"{query}, expect: [handbook/setup.md]}}\n")
+    assert expected == [("install the program", 1, False, ["handbook/setup.md"])]
+
+
+def test_what_differs_further_down_weighs_nothing_unless_it_is_expected(project):
+    project.record("rest", rest="# Rest\n\nTake a rest, and sleep long.\n")
+    query = "queries:\n  - {query: certificates for TLS or a rest, mode: keyword"
+    assert changed_answers(project, f"{query}}}\n") == [("certificates for TLS or a rest", 2, True, [])]
+    expected = changed_answers(project, f"{query}, expect: [handbook/rest.md]}}\n")
+    assert expected == [("certificates for TLS or a rest", 2, False, [])]
+
+
 def test_without_golden_queries_no_index_is_made(project):
     project.forget_indexes()
     found = report(project, "main", "feature")
@@ -284,7 +352,7 @@ def test_files_are_replaced_whole_or_not_at_all(project, tmp_path, monkeypatch):
     project.vmrag("report", "main", "feature", "--html", str(page_file), "--markdown", str(summary))
     assert page_file.read_text().startswith("<!doctype html>")
     assert page_file.stat().st_mode & 0o777 == 0o600
-    assert "handbook&#47;uv&#46;md" in summary.read_text()
+    assert "handbook/uv.md" in summary.read_text()
     before = page_file.read_bytes()
 
     def broken(_):

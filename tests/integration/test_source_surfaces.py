@@ -50,7 +50,7 @@ def test_a_report_of_files_alone_needs_no_knowledge_base(project, tmp_path):
     assert " M  docs/docs/page.md (file) | +1 -1\n    code: 1 file of code\n" in done.out
     assert "Files of the code alone" in (tmp_path / "r.html").read_text()
     assert '<span class="badge plain">file</span>' in (tmp_path / "r.html").read_text()
-    assert "docs&#47;page&#46;md &#40;file&#41;" in (tmp_path / "r.md").read_text()
+    assert "docs/page.md (file)" in (tmp_path / "r.md").read_text()
     report = project.ask("report", "HEAD~1")
     assert [(each["kind"], each["file"]) for each in report["documents"]] == [("changed", "docs/page.md")]
     assert report["summary"]["files"] == [{"collection": "code", "added": 0, "modified": 1, "removed": 0}]

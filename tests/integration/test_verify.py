@@ -510,6 +510,40 @@ def test_a_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
     assert not report["shallow"]
 
 
+def test_with_deepen_a_clone_of_one_commit_fetches_what_decides(forked, tmp_path):
+    forked.git("switch", "-q", "-c", "feature", "side")
+    forked.commit("on the branch", code="x")
+    ways: dict[tuple[str, ...], list[str]] = {
+        (): [],
+        ("HEAD^..HEAD",): [],
+        ("HEAD",): [],
+        ("origin/main..HEAD",): [],
+        ("--pull-request", "origin/main", "HEAD"): ["KNOWLEDGE_DROPPED"],
+    }
+    for number, (ends, codes) in enumerate(ways.items()):
+        clone = cloned(forked, tmp_path / f"clone{number}", "--depth", "1", "--branch", "feature")
+        refs = clone.git("for-each-ref")
+        report = clone.verified(*ends, "--deepen")
+        assert ([each["code"] for each in report["findings"]], report["shallow"]) == (codes, False)
+        assert report["commits"] >= 1
+        assert clone.git("for-each-ref") == refs
+    clone.git("remote", "set-url", "origin", "file:///nowhere")
+    assert clone.verified("HEAD^..HEAD", "--deepen")["findings"] == []  # it has all that it needs
+    lonely = cloned(forked, tmp_path / "lonely", "--depth", "1")
+    lonely.git("remote", "set-url", "origin", "file:///nowhere")
+    assert "could not be fetched" in lonely.vmrag("verify", "--deepen", code=3).err
+
+
+@pytest.mark.parametrize("deepen", [(), ("--deepen",)])
+def test_a_root_and_an_empty_range_pass_in_a_shallow_clone_too(world, tmp_path, deepen):
+    root = world.code(world.revision("base"))
+    world.git("branch", "alone", root)
+    clone = cloned(world, tmp_path / "clone", "--depth", "1", "--branch", "alone")
+    for ends in ((), ("HEAD",), ("HEAD..HEAD",), ("--pull-request", "HEAD", "HEAD")):
+        report = clone.verified(*ends, *deepen)
+        assert (report["findings"], report["commits"]) == ([], 0 if "HEAD..HEAD" in ends or len(ends) > 1 else 1)
+
+
 def test_a_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--filter=blob:none", "--no-checkout")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import Project, opened
 
@@ -101,6 +102,17 @@ def test_those_of_a_branch_that_is_gone_come_back_by_the_command_that_status_say
     assert waits(project) == []
     assert [each["name"] for each in project.ask("gc", "--apply")["pruned"]] == ["agent"]
     assert project.marks()["memo.md"] == "added"
+
+
+def test_the_tool_brings_them_back_as_the_command_does(project, tmp_path):
+    tree = linked(project, tmp_path / "tree", "-b", "agent", "main")
+    tree.put("memo.md", "A memory.")
+    removed(project, tree)
+    project.git("branch", "-q", "-D", "agent")
+    project.put("own.md", "Uncommitted here.")
+    Tools(project.top)("merge_branch", source="agent")
+    assert {name for name, mark in project.marks().items() if mark} == {"memo.md", "own.md"}
+    assert waits(project) == []
 
 
 @pytest.mark.parametrize("hooks", [{}, ON], ids=["without hooks", "with hooks"])

@@ -180,7 +180,7 @@ class Obedient:
             fault()
             self.nothing_is_lost()
             for step in self.random.choices(
-                (self.types, self.calls_a_tool, self.stores, self.edits), weights=(6, 4, 2, 1), k=3
+                (self.types, self.calls_a_tool, self.stores, self.edits), weights=(6, 4, 2, 2), k=4
             ):
                 step()
                 self.nothing_is_lost()
@@ -207,14 +207,16 @@ class Obedient:
         self.obeys(done, DEPTH)
 
     def edits(self) -> None:
-        """A file of the code's, which stays uncommitted, is staged, or is committed."""
+        """A line of a file of the code's, which stays uncommitted, is staged, or is committed."""
         text = f"Edit {self.next()}."
-        path = self.project.write(f"work-{self.number}.txt", text + "\n")
+        path = self.project.top / f"work-{self.random.randrange(3)}.txt"
+        with path.open("a") as file:
+            file.write(f"{text}\n")
         self.ledger.files.add(text)
         self.note(f"edit {path}")
-        if self.random.random() < 0.6:
-            self.project.run("add", path)
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.5:
+            self.project.run("add", str(path))
+        if self.random.random() < 0.2:
             self.run_shell("git commit -q -m work", ON)
 
     def calls_a_tool(self) -> None:

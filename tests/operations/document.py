@@ -31,14 +31,12 @@ PAGE = """\
 
 <!-- Written by: python -m tests.operations.document > docs/hooks.md -->
 
-`vmrag init` and `vmrag install` put these hooks into git's hooks directory (`git rev-parse --git-path hooks`). A hook of another tool that is
-there already is kept: it runs first, and `vmrag uninstall` puts it back. Hooks that git tracks (`core.hooksPath` names `.githooks`, say) and those
-outside of the repository are left alone: the refusal prints the command that makes hooks of this clone, which run those as well. `--hooks` installs
-only some, and is remembered. husky, lefthook and pre-commit start them [by files of their own](hook-managers.md).
+`vmrag init` and `vmrag install` have git run these hooks, from [its configuration or from files](#where-they-are), beside those of
+[any other tool](#beside-another-hook-manager). `--hooks` installs only some, and is remembered.
 
 Hooks that git does not run, because another tool has written over them, `core.hooksPath` names another folder, or a clone never had any, are
-said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps; so is code that was pushed without its knowledge. `VMRAG=0`,
-`vmrag init --no-hooks` and `vmrag uninstall` say that none are wanted.
+said by `vmrag status`, `commit` and `query`, and to agents, with the command that helps. Code that was pushed without its knowledge is said by every
+command. `VMRAG=0`, `vmrag init --no-hooks` and `vmrag uninstall` say that none are wanted.
 
 | hook | what it does |
 |---|---|
@@ -58,8 +56,8 @@ pin, are seen by the next command, not by such a checkout.) Otherwise:
 * **Whatever fails in a hook**, git goes on, with one exception: a push that brings others a pin which no remote-tracking branch has stops if it could not be
   looked at (a mistake in `.vmrag.yaml`, a knowledge base that is gone or damaged, an interpreter that is gone). Nobody could get the knowledge.
 
-Some operations run no hook at all, whatever is installed. Nothing depends on hooks: every command that reads or writes documents compares, too,
-and follows first.
+Some operations run no hook at all, whatever is installed, and some programs none for any, such as jj. Nothing depends on hooks: every command that
+reads or writes documents compares, too, and follows first ([without hooks](without-hooks.md)).
 
 ## Settings
 
@@ -82,7 +80,78 @@ vmrag: knowledge is at fa2016c (+0 ~1 -0 documents); uncommitted documents stay 
 ```
 
 `vmrag status` says whether pin, knowledge and index agree, and what a sync in the background does; that one writes `.git/vmrag/sync.log`.
-`vmrag doctor` looks whether the hooks are installed and can run.
+`vmrag doctor` looks whether the hooks are installed and can run, and proves it: git itself (2.36 or later) runs each event, on which vmrag's hook says that
+it got there, and no other tool's runs. Not so where another tool's hook starts vmrag's: that would run, too, so its files are looked at.
+
+## Where they are
+
+git 2.54 and later run hooks [from their configuration](https://git-scm.com/docs/git-hook), several for one event, and then the one in the hooks
+directory. There no other tool can write over vmrag's, so `vmrag install` puts them there: `.git/vmrag-hooks` holds a script for each, and a part of
+git's configuration that `.git/config` includes. No file of a hooks directory or of a hook manager is touched, nor `core.hooksPath`; hooks
+that were files before are taken away, and what they had moved aside is back. All work trees have them, and a repository may be moved.
+
+```console
+$ git hook list --show-scope pre-push
+local	vmrag-pre-push
+hook from hookdir
+```
+
+* **With an older git beside it**, anywhere on `PATH` or brought along by a program that is known (GitHub Desktop, Sourcetree, Fork, Xcode), they are files: such a git
+  ignores hooks in its configuration. `vmrag install` says which one it is, and moves the hooks when it is gone; `vmrag status` tells where an older one has
+  come instead. For programs that run the files by themselves (GitKraken, gitui): `git config --global vmrag.hooks.place files`; if the
+  older one is never used: `config`.
+* **Never both**: what is in one place is taken from the other first. A shim that is reached all the same, in a folder that several repositories
+  use, asks git, and does nothing if the hook has run.
+* **vmrag's run first** there, after those of the system's and your own configuration. git runs all hooks of an event, also after one has refused; so knowledge may be pushed
+  by a push that another gate then stops. It is there when the code comes.
+* `git config hook.vmrag-pre-push.enabled false` switches one off.
+
+As files they lie in the hooks directory (`git rev-parse --git-path hooks`). A hook of another tool that is there already is kept: it runs first, and
+`vmrag uninstall` puts it back. Hooks that git tracks (`core.hooksPath` names `.githooks`, say) and those outside of the repository are left alone: the
+refusal prints the command that makes hooks of this clone, which run those as well.
+
+## Beside another hook manager
+
+In git's configuration there is nothing to do for any of them. Where the hooks are files, `vmrag install`, once in each clone, before or after the
+manager's own installation, does this:
+
+* **[pre-commit](https://pre-commit.com), [prek](https://prek.j178.dev)**: both stay, whichever came first, and each runs once.
+* **[husky](https://typicode.github.io/husky)** writes its folder again with every `npm install`, so its own scripts, which are committed, start vmrag's: whoever
+  brings vmrag into the repository runs `vmrag install` on a branch and commits the lines that it added. They do nothing in a clone without vmrag, nor
+  where git's configuration has the hooks; `vmrag uninstall --all` takes them out. husky 5 to 8 have git look into `.husky` itself: there the lines are all
+  there is, and a checkout of an old tag, without them, runs none.
+* **[lefthook](https://lefthook.dev)** starts vmrag's for the hooks that its configuration has, by `lefthook-local.yml`, which is not committed: its list
+  `extends` gets `.git/vmrag/lefthook.yml`. A linked work tree has none of its own until `vmrag install` is run there.
+
+What a manager has written over is said by `vmrag status`; `vmrag install` puts it back. `VMRAG=0 git …` switches vmrag's hooks off for one command, the manager's own
+switch (`SKIP=…`, `HUSKY=0`, `LEFTHOOK=0`) what the manager starts.
+
+pre-commit and prek can also run vmrag's checks from the team's own `.pre-commit-config.yaml`, for everybody who runs
+`pre-commit install --allow-missing-config` (without that option a checkout of a commit that has no such file fails):
+
+```yaml
+default_install_hook_types: [pre-commit, pre-merge-commit, pre-push, post-checkout, post-merge, post-rewrite]
+repos:
+- repo: https://github.com/vmrag/vmrag-link
+  rev: COMMIT  # pre-commit autoupdate fills it in
+  hooks:
+  - id: vmrag-check
+  - id: vmrag-push
+  - id: vmrag-sync
+```
+
+| hook | git hooks | what it does |
+|---|---|---|
+| `vmrag-check` | pre-commit, pre-merge-commit | refuses a pin that is malformed, names a revision that is not here, or drops knowledge in a merge; warns about uncommitted documents (`hooks.on_dirty`), and documents older than their files |
+| `vmrag-push` | pre-push | refuses to push a branch whose pin names a revision that is not here, and new pins that cannot be looked at |
+| `vmrag-sync` | post-checkout, post-merge, post-rewrite | brings the knowledge base and its index to the pin; never fails |
+
+The framework's environment for them (Python 3.11 to 3.14) can look at pins but has no index, so `vmrag-sync` runs the Python that `vmrag install`
+recorded; where none is, it leaves a mark, and the next query moves the knowledge. `vmrag install --hooks post-commit` records it, registers the merge
+driver and links commits. A full `vmrag install` does more, and these then do nothing: the framework stashes unstaged changes, an edited pin included, before its hooks run (with
+`hooks.on_dirty: commit` it then stops with a failed patch), names one ref of a push only, runs after each checkout, moved or not, and never after
+`git commit` and `git am`. By hand and in CI `pre-commit run vmrag-check` looks at the staged pin, and `pre-commit run --hook-stage pre-push vmrag-push` at
+those that origin lacks; where there is no knowledge base, they pass.
 
 ## Taking it out again
 

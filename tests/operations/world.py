@@ -268,7 +268,7 @@ class Copy:
 
     def stand(self) -> Stand | None:
         """None before there is a work tree."""
-        if not (self.where.top / ".git").exists():
+        if not any((self.where.top / name).exists() for name in (".git", ".jj")):
             return None
         places = plumbing.locate(self.where.top)
         written = places.applied.stat().st_mtime_ns if places.applied.exists() else 0

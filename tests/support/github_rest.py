@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 REFUSED = {"message": "GitHub Actions is not permitted to create or approve pull requests.", "status": "403"}
@@ -42,7 +42,11 @@ class GitHubApi:
     refuses: bool = False
     late: bool = False
 
-    def answer(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
+    def answer(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any, dict[str, str]]:
+        """Status, body (bytes as they are, anything else as JSON), and more headers."""
+        return (*self.of_pulls(method, target, token, body), {})
+
+    def of_pulls(self, method: str, target: str, token: str, body: Any) -> tuple[int, Any]:
         self.asked.append(method)
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
         if token != f"Bearer {self.token}":
@@ -83,11 +87,20 @@ class GitHubApi:
         return found[(page - 1) * size : page * size]
 
 
+Api = TypeVar("Api", bound=GitHubApi)
+
+
 @contextlib.contextmanager
 def github_api(token: str) -> Iterator[GitHubApi]:
+    with serving(token, GitHubApi) as api:
+        yield api
+
+
+@contextlib.contextmanager
+def serving(token: str, kind: type[Api]) -> Iterator[Api]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    api = GitHubApi(f"http://127.0.0.1:{server.server_address[1]}/api/v3", token)
+    api = kind(f"http://127.0.0.1:{server.server_address[1]}/api/v3", token)
     server.api = api  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -106,15 +119,23 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(length)) if length else None
         token = self.headers.get("Authorization", "")
-        status, answer = self.server.api.answer(self.command, self.path, token, body)
-        content = json.dumps(answer).encode()
+        status, answer, headers = self.server.api.answer(self.command, self.path, token, body)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
 
     def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_PATCH(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
         self.do_GET()
 
     def log_message(self, *_: Any) -> None:

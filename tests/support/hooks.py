@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_hooks import installer
-from vmrag_link.git import plumbing
+from vmrag_link.git import hook_config, plumbing
 from vmrag_link.sync.binding import encode_applied
 
 SHELLS = {
@@ -134,6 +134,39 @@ def log(tmp_path) -> Log:
     return Log(tmp_path)
 
 
+def does_everything(repo: Repo, log: Log, *, branch: str = "main", **environ: str) -> dict[str, list[str]]:
+    """Commits a pin on the branch, changes branches, merges, pushes to `origin`: what each
+    operation made the hooks write, by the hook's name.
+    """
+    number = len(repo.git("rev-list", "--all").split())
+    repo.write(".dolt-version", f"{number}\n")
+    steps = {
+        "pre-commit": ["commit", "-q", "-a", "-m", "pin"],
+        "post-checkout": ["checkout", "-q", "-B", "other", "HEAD~1"],
+        "post-merge": ["merge", "-q", branch],
+        "pre-push": ["push", "-q", "origin", branch],
+    }
+    log()
+    written = {}
+    for hook, step in steps.items():
+        done = repo.run(*step, env=environ)
+        assert done.returncode == 0, done.stderr
+        written[hook] = [line for line in log() if f" {hook}" in line]
+    repo.git("checkout", "-q", "-B", branch, env=environ)
+    log()
+    return written
+
+
+def both(*names: str, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")) -> dict[str, list[str]]:
+    """What is written where these run once each, in this order; others than ours have these
+    hooks.
+    """
+    return {
+        hook: [f"{name} {hook}" for name in names if name == "vmrag" or hook in hooks]
+        for hook in ("pre-commit", "post-checkout", "post-merge", "pre-push")
+    }
+
+
 def foreign(hooks: Path, folder: Path, hook: str = "post-checkout", *, name="other", code=0, mode=0o755) -> Path:
     """A hook of another tool, which logs its arguments and its input."""
     path = hooks / hook
@@ -151,3 +184,36 @@ def _content(path: Path) -> bytes | Path | dict:
     if path.is_symlink():
         return path.readlink()
     return tree(path) if path.is_dir() else path.read_bytes()
+
+
+# -- a git that runs hooks from its configuration
+
+_NEW_GIT = os.environ.get("VMRAG_TEST_GIT", "")
+"""The folder of one that is not on PATH. Read now: tests inherit no such variable."""
+
+
+@pytest.fixture(scope="session")
+def new_git(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH on which it is the only git. Skips the test where there is none."""
+    folders = [each for each in (_NEW_GIT, *os.environ["PATH"].split(os.pathsep)) if each]
+    first = next((each for each in folders if runs_hooks(Path(each, "git"))), None)
+    if first is None:
+        pytest.skip("needs a git of version 2.54 or later, on PATH or in the folder VMRAG_TEST_GIT")
+    return os.pathsep.join([first, *(_without_git(Path(each), tmp_path_factory) for each in folders if each != first)])
+
+
+def runs_hooks(git: Path) -> bool:
+    if not os.access(git, os.X_OK):
+        return False
+    said = subprocess.check_output([git, "version"], text=True).split()[2]
+    return tuple(map(int, said.split(".")[:2])) >= hook_config.FIRST
+
+
+def _without_git(folder: Path, factory: pytest.TempPathFactory) -> str:
+    if not (folder / "git").exists():
+        return str(folder)
+    links = factory.mktemp("programs")
+    for program in folder.iterdir():
+        if program.name != "git":
+            (links / program.name).symlink_to(program)
+    return str(links)

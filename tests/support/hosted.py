@@ -22,12 +22,13 @@ from tests.support.repos import Repo
 
 @dataclass
 class Ci:
-    """The hosted repository, its cache, and a fresh machine for each job."""
+    """The hosted repository, its cache, its artifacts, and a fresh machine for each job."""
 
     world: World
     folder: Path
     cache: CacheService
     jobs: int = 0
+    uploads: dict[str, Path] = field(default_factory=dict)
     workspace: Path = field(default_factory=Path)
 
     @property
@@ -86,11 +87,16 @@ class Ci:
             first(Repo(self.workspace))
         installed(temp, inputs)
         told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})).environ
-        others = self.cache.actions | {"actions/setup-python": setup_python}
+        others = self.cache.actions | {"actions/setup-python": setup_python, "actions/upload-artifact": self._upload}
         finished = Runner(temp, self.workspace, told, others, token=TOKEN).run(action, **inputs)
         print(finished.log)
         self.look_for_secrets(finished, inputs.get("token", TOKEN))
         return finished
+
+    def _upload(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Stands for actions/upload-artifact: what was uploaded last, by name."""
+        self.uploads[given["name"]] = Path(given["path"])
+        return {}
 
     def look_for_secrets(self, finished: Finished, token: str) -> None:
         """Every form of the token is masked before it could be shown, and it lies nowhere."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import subprocess
@@ -56,17 +55,6 @@ def lines(service: str) -> str:
     return (CI / "knowledge.sh").read_text()
 
 
-@functools.cache
-def unknown() -> tuple[str, ...]:
-    """The options of the recipes that this vmrag does not have yet."""
-    wanted = {"check": ("junit", "code-quality"), "verify": ("deepen", "junit", "code-quality")}
-    told = {
-        name: subprocess.run([_VMRAG, name, "--help"], capture_output=True, text=True, check=True).stdout
-        for name in wanted
-    }
-    return tuple(sorted({each for name in wanted for each in wanted[name] if f"--{each}" not in told[name]}))
-
-
 class Ran(NamedTuple):
     code: int
     said: str
@@ -79,9 +67,6 @@ def run(service: str, folder: Path, *, target: str = "", **more: str) -> Ran:
     """
     script, downloads = re.subn(r"(?m)^ *pip install -q 'vmrag-link\[index]==[\d.]+'\n", "", lines(service) + "\n")
     assert downloads == 1
-    for each in unknown():
-        value = "" if each == "deepen" else r" \S+"
-        script = re.sub(rf" --{each}{value}", "", script)
     home = folder.with_name(f"{folder.name}-home")
     (home / "tmp").mkdir(parents=True)
     environ = {

@@ -19,6 +19,9 @@ ENGINE = os.environ.get("VMRAG_TEST_ENGINE", "doltlite")
 of the loop, of merges, of replays and of two users run on each.
 """
 
+HOOKS_PLACE = os.environ.get("VMRAG_TEST_HOOKS", "files")
+"""Where hooks of tests are that are not about that, whichever git is here."""
+
 ENGINE_CLASS = {
     "doltlite": "vmrag_link.engines.doltlite.engine import DoltliteEngine",
     "dolt": "vmrag_link.engines.dolt.engine import DoltEngine",
@@ -48,6 +51,7 @@ def isolate(monkeypatch, home: Path) -> None:
     )
     if KEYS["engine"].default != ENGINE:
         monkeypatch.setenv(KEYS["engine"].variable, ENGINE)
+    monkeypatch.setenv("VMRAG_HOOKS_PLACE", HOOKS_PLACE)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")  # no process in the background where a test is not about it
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))

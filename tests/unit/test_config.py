@@ -90,7 +90,14 @@ def test_the_defaults_are_these():
             "fallback": "embedded",
             "timeout_s": 30,
         },
-        "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
+        "hooks": {
+            "place": "auto",
+            "sync": "auto",
+            "wait_s": 10,
+            "on_dirty": "warn",
+            "on_unreachable": "block",
+            "quiet": False,
+        },
         "link": {"share": False},
         "mcp": {
             "toolsets": "default",
@@ -99,6 +106,7 @@ def test_the_defaults_are_these():
             "read_only": False,
             "tool_prefix": "",
             "auto_commit": "off",
+            "auto_push": False,
             "require_confirm": True,
             "page_chars": 80_000,
         },

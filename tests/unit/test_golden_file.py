@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.long import examples
 from vmrag_link import yaml_tree
 from vmrag_link.errors import QueriesInvalid
-from vmrag_link.golden import file
+from vmrag_link.golden import file, rewrite
 from vmrag_link.golden.queries import GoldenQuery, RankedChunk, Recording, changed_since, misses
 from vmrag_link.retrieval.query import Mode
 
@@ -124,6 +124,21 @@ def test_the_number_of_values_is_limited(monkeypatch):
     assert "line 3: the file has more than 1,000 values" in refused("queries:\n  [a,\n  " + "a," * 1000 + "]").message
 
 
+def test_within_needs_an_order():
+    assert "`within`" in refused(QUERY + "    within: 1\n").message
+    [query] = read(QUERY + "    within: 2\n    order: [handbook/a.md]\n")
+    assert (query.order, query.within) == (("handbook/a.md",), 2)
+
+
+def test_an_order_is_recorded_where_it_stands_without_a_word_about_rankings():
+    text = "queries:\n  - query: q   # mine\n    order: [handbook/b.md]\n  - {query: r}\n"
+    answers = rewrite.Recorded({}, {0: ("handbook/a.md", "handbook/b.md"), 1: ("handbook/c d.md",)})
+    assert rewrite.with_recorded(text.encode(), answers, NOW, LABEL).decode() == (
+        "queries:\n  - query: q   # mine\n    order:\n      - handbook/a.md\n      - handbook/b.md\n"
+        '  - {query: r, order: ["handbook/c d.md"]}\n'
+    )
+
+
 def test_an_unknown_field_names_those_that_there_are():
     assert refused(QUERY + "    zzz: 1\n").hint.startswith("There are: query, collection, mode, k,")
 
@@ -153,6 +168,27 @@ def test_what_an_answer_lacks(query, found, kinds):
     assert [each.kind for each in misses(asked, found, 5, comparable=False)] == [k for k in kinds if k != "ranking"]
 
 
+@pytest.mark.parametrize(
+    ("within", "found", "message"),
+    [
+        (0, "ab", ""),
+        (0, "aabbc", ""),
+        (0, "acb", "handbook/b.md comes at number 3, and not at number 2"),
+        (0, "ba", "handbook/a.md comes at number 2, and not at number 1"),
+        (1, "ba", ""),
+        (1, "acb", ""),
+        (1, "acdb", "handbook/b.md comes at number 4, and not within 1 of number 2"),
+        (9, "a", "handbook/b.md is not found any more"),
+    ],
+)
+def test_an_order_holds_within_so_many_places_whatever_chunks_scores_and_what_comes_behind(within, found, message):
+    query = GoldenQuery(text="q", line=1, order=("handbook/a.md", "handbook/b.md"), within=within)
+    answer = [RankedChunk(f"handbook/{name}.md", number, 0.1) for number, name in enumerate(found)]
+    missed = misses(query, answer, 9, comparable=True)
+    assert [each.message for each in missed] == ([message] if message else [])
+    assert all(each.wanted and each.got for each in missed)
+
+
 def test_what_changed_since_a_recording_is_named():
     before = Recording(version=1, mode="hybrid", k=3, vector_weight=0.4, document_weight=0.6, per_document=0)
     assert changed_since(before, NOW) == ["the ranking's version was 1 and is 2", "retrieval.k was 3 and is 5"]
@@ -169,7 +205,7 @@ def lines_removed(before: str, after: str) -> list[str]:
 
 def record(text: str, **rankings: tuple[RankedChunk, ...]) -> str:
     by_number = {int(number.removeprefix("q")): ranking for number, ranking in rankings.items()}
-    return file.with_rankings(text.encode(), by_number, NOW, LABEL).decode()
+    return rewrite.with_recorded(text.encode(), rewrite.Recorded(by_number), NOW, LABEL).decode()
 
 
 RECORDED = "recorded: {version: 2, mode: hybrid, k: 5, vector_weight: 0.4, document_weight: 0.6, per_document: 0}\n"
@@ -249,11 +285,11 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
         return  # characters that YAML has no place for
     before = before.replace("\n", newline)
     rankings = {number: tuple(ranking) for number, (*_, ranking) in enumerate(parts) if ranking is not None}
-    after = file.with_rankings(before.encode(), rankings, NOW, LABEL)
+    after = rewrite.with_recorded(before.encode(), rewrite.Recorded(rankings), NOW, LABEL)
     found = file.read(after, LABEL)
-    assert found.recorded == NOW
+    assert found.recorded == (NOW if rankings else None)
     assert [each.ranking for each in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
     assert comments(after.decode()) == comments(before)
-    assert file.with_rankings(after, rankings, NOW, LABEL) == after
+    assert rewrite.with_recorded(after, rewrite.Recorded(rankings), NOW, LABEL) == after

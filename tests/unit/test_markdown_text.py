@@ -24,6 +24,32 @@ def test_a_strangers_text_is_text() -> None:
     assert "&lt;img src=x onerror=y&gt; [link](javascript:z) | `code` **b** @who #1 \\x1b[31m\\u202e" in html
 
 
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "docs/a_b-c.md (file), it's 12:30; +3 -4 = 7?",
+        "1. guide/x.md #0 (0.5)",
+        "feature adds 1 document.",
+        "über straße",
+    ],
+)
+def test_what_is_no_markup_reads_raw_as_it_is(plain: str) -> None:
+    assert markdown_text.text(plain) == plain
+
+
+@pytest.mark.parametrize(
+    "begin", ["1. x", "12) x", "- x", "+ x", "=", "    x", "# x", "> x", "* x", "~~~", "```", "|a|"]
+)
+def test_a_paragraph_begins_nothing_else(begin: str) -> None:
+    assert rendered(f"before\n\n{markdown_text.paragraph(begin)}\n\nafter").count("<p>") == 3
+
+
+def test_github_makes_no_link_emoji_formula_or_mention_of_it() -> None:
+    shown = markdown_text.text("http://x.y WWW.x.y a@b.c @who #12 GH-12 :smile: $x$ ~~x~~ __x__ _x_")
+    for each in ("://", "WWW.", "@", "#12", "GH-", ":smile:", "$", "~", "__x", "_x", "x_"):
+        assert each not in shown.replace("&#", "&")
+
+
 def test_a_newline_stays_in_its_cell() -> None:
     html = rendered(markdown_text.table("T", ("a",), [("one\n\n## two\n| three |",)]))
     assert html.count("<tr>") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
+from vmrag_link.ops.report.wording import rank_rows
 from vmrag_link.worddiff import Piece
 
 OURS = set("html head body h2 h3 p table thead tbody tr th td details summary ins del br".split())
@@ -121,6 +123,38 @@ def test_long_names_leave_room_for_what_changed() -> None:
     assert all("new" in each.css_first("ins").text() for each in details)
 
 
+def test_answers_come_first_then_documents_then_revisions_without_trailers() -> None:
+    brought = revision(4, "Add TLS\n\nvmrag-x: y")
+    joining = msgspec.structs.replace(
+        revision(3, "Merge branch 'x'\n\nvmrag-theirs: abc"), parents=("a" * 32, brought.revision)
+    )
+    query = QueryChange("what?", 3, "ranking", (), (RankedChunk("g/b.md", 0, 0.7),))
+    opaque = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    documents = [document(1, ("library", opaque), "old", "new", title="A page, with a title")]
+    shown = shown_of(report(documents, queries=ComparedQueries("q", 1, (query,)), gained=[joining, brought]))
+    heads = [line.removeprefix("### ") for line in shown.splitlines() if line.startswith("### ")]
+    assert heads == [
+        "Knowledge",
+        "Golden queries that are answered otherwise",
+        "Documents",
+        "What differs",
+        "Revisions",
+    ]
+    assert "vmrag-theirs" not in shown
+    assert "| Merge branch 'x'<br>brings Add TLS |" in shown
+    assert f"library/{opaque} (A page, with a title)" in shown
+    assert "&#44;" not in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "marks"),
+    [("gxyz", "zxy", ["▲ 2", "=", "="]), ("gx", "x", ["="]), ("xy", "nx", ["new", "▼ 1"]), ("xyz", "zxy", ["▲ 2", "▼ 1", "▼ 1"])],
+)  # fmt: skip
+def test_what_only_rose_because_another_one_vanished_has_no_arrow(before: str, after: str, marks: list[str]) -> None:
+    sides = [tuple(RankedChunk(f"c/{each}", 0, 0.5) for each in some) for some in (before, after)]
+    assert [each.mark for each in rank_rows(QueryChange("q", 1, "ranking", *sides), {}) if each.after] == marks
+
+
 def test_rankings_stand_side_by_side() -> None:
     before, after = (
         (RankedChunk("guide/a.md", 0, 0.9), RankedChunk("guide/b.md", 0, 0.5)),
@@ -134,7 +168,7 @@ def test_rankings_stand_side_by_side() -> None:
     assert [cell.text(separator="\n") for cell in row.css("td")] == [
         "what?\n(line 3)",
         "1. guide/a.md #0 (0.9) gone\n2. guide/b.md #0 (0.5)",
-        f"{missed[0]}\n1. guide/b.md #0 (0.7) ▲ 1",
+        f"{missed[0]}\n1. guide/b.md #0 (0.7)",
     ]
 
 

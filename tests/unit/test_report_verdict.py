@@ -67,6 +67,17 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
             [DOCUMENTS, "1 of 3 golden queries is answered otherwise."],
         ),
         ({"queries": queries(msgspec.structs.replace(WORSE, change="scores", missed_after=()))}, "good", [DOCUMENTS, SAME]),
+        (
+            {"queries": queries(WORSE, missed=3, outdated="Not compared.")},
+            "bad",
+            [
+                "1 golden query is no longer answered as expected.",
+                DOCUMENTS,
+                "1 of 3 golden queries is answered otherwise.",
+                "2 golden queries were not answered as expected before, either.",
+                "Not compared.",
+            ],
+        ),
         ({"queries": queries(not_compared="The model is missing.", hint="…")}, "look", [DOCUMENTS, "The model is missing."]),
         ({"queries": queries(not_compared="main pins no knowledge that could answer.")}, "good", [DOCUMENTS, "main pins no knowledge that could answer."]),
         (

@@ -59,6 +59,8 @@ class Invocation(Record, frozen=True):
                 if warn:
                     self.warn(workspace)
                 yield workspace
+                if warn:
+                    self._warn_of_unsent(workspace)
             except (KeyboardInterrupt, click.Abort):  # click's own, at a question
                 raise KeyboardInterrupt(interruption.sentence(workspace, before)) from None
             finally:
@@ -70,13 +72,19 @@ class Invocation(Record, frozen=True):
             for warning in workspace.settings.loaded.warnings:
                 output.complain(warning, "warning:")
 
-    def warn_of_push(self, workspace: Workspace) -> None:
-        """Say what the next push would not take along, or the last one did not, unless quiet."""
-        from vmrag_link.ops.status.cautions import cautions
+    def warn_of_hooks(self, workspace: Workspace) -> None:
+        """Say which hooks git does not run here, unless quiet."""
+        from vmrag_link.ops.status.cautions import missing_hooks
 
-        if self.verbosity >= 0:
-            for each in cautions(workspace, remember=True):
-                output.complain(each.sentence, "warning:")
+        if self.verbosity >= 0 and (caution := missing_hooks(workspace)):
+            output.complain(caution.sentence, "warning:")
+
+    def _warn_of_unsent(self, workspace: Workspace) -> None:
+        """Say which knowledge the last push did not take along, unless quiet."""
+        from vmrag_link.ops.status.cautions import not_pushed, unsent
+
+        if self.verbosity >= 0 and (caution := not_pushed(workspace, unsent(workspace))):
+            output.complain(caution.sentence, "warning:")
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:

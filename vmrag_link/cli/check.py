@@ -10,26 +10,51 @@ from vmrag_link.cli import answering, output
 from vmrag_link.cli.answering import ranking_lines
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.golden.queries import UPDATE
+from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
+from vmrag_link.ops.checks.thresholds import Thresholds
 
 INDENT = "    "
+_SHARE = click.FloatRange(0, 1)
 
 
 @vmrag_command("check")
 @click.option("--update", is_flag=True, help="Record the rankings that are found; `expect` and `first` stay.")
+@click.option("--order", "as_order", is_flag=True, help="With --update: of new ones the order of documents alone.")
 @click.option("--at", "ref", metavar="REF", help="Ask what this git ref pins, ranked as its settings say.")
-def command(invocation: Invocation, *, update: bool, ref: str | None) -> int:
+@click.option("--min-mrr", type=_SHARE, help="How good the places of the best expected documents are (1: all first).")
+@click.option("--min-recall", type=_SHARE, help="What share of the expected documents is among the first k chunks.")
+@click.option("--max-regressions", type=click.IntRange(0), help="How many queries may be answered otherwise.")
+@click.option("--base", metavar="REF", help="As regressions only those count that REF answers as expected.")
+@case_options
+def command(
+    invocation: Invocation,
+    *,
+    update: bool,
+    as_order: bool,
+    ref: str | None,
+    min_mrr: float | None,
+    min_recall: float | None,
+    max_regressions: int | None,
+    base: str | None,
+    files: CaseFiles,
+) -> int:
     """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
 
     A query expects documents among its first k chunks (`expect`), a document in the first place
-    (`first`), or the whole recorded answer (`ranking`). Exit code 1 if one gets another answer.
+    (`first`), documents in this order (`order`), or the whole recorded answer (`ranking`). Exit
+    code 1 if one gets another answer or, with --min-mrr, --min-recall, --max-regressions or --base,
+    if one of these does not hold.
     """
+    files.require(invocation)
     with invocation.workspace() as ws:
-        report = operation.check_queries(ws, ref=ref, update=update)
-    invocation.emit(report, _lines(report, update=update))
+        thresholds = Thresholds(min_mrr, min_recall, max_regressions, base)
+        report = operation.check_queries(ws, ref=ref, update=update, as_order=as_order, thresholds=thresholds)
+    files.emit(invocation, report, _lines(report, update=update), lambda: cases.of_check(report))
     return 0 if report.passed else FAILED_CHECK
 
 
@@ -44,6 +69,9 @@ def _lines(report: GoldenReport, *, update: bool) -> Iterator[str]:
         yield f"{INDENT}To record them again, and see what differs: {UPDATE} && git diff -- {report.file}"
     if update:
         yield _written(report)
+    for limit in report.thresholds:
+        label, colour = ("holds", "green") if limit.holds else ("below", "red")
+        yield f"{_mark(label, colour)}{limit.sentence}"
     yield _verdict(report)
 
 
@@ -51,8 +79,8 @@ def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
     yield _headline(report, each, "miss", "red")
     for miss in each.misses:
         yield f"{INDENT}{miss.kind}: {miss.message}"
-        if miss.kind == "ranking":
-            yield from (f"{INDENT}{line}" for line in ranking_lines(each.ranking or (), each.found))
+        lines = ranking_lines(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        yield from (f"{INDENT}{INDENT if miss.kind != 'ranking' else ''}{line}" for line in lines)
 
 
 def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:

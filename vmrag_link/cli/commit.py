@@ -31,7 +31,7 @@ def command(invocation: Invocation, *, message: str, all_files: bool, author: st
     with invocation.workspace() as ws:
         commit = operation.commit_all if all_files else operation.commit
         report = commit(ws, message, author=author)
-        invocation.warn_of_push(ws)
+        invocation.warn_of_hooks(ws)
     lines: list[str] = []
     if report.files:
         from vmrag_link.cli.import_ import known_lines  # with libraries and pages of the web

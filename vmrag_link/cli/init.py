@@ -96,7 +96,7 @@ def command(
             agree=lambda found: sources or _agrees(invocation, found),
         )
         invocation.warn(ws)
-        hooks, said = _no_hooks(ws.places) if no_hooks else _hooks(ws.places)
+        hooks, said = _no_hooks(ws.places) if no_hooks else _hooks(ws)
         if not report.written and not hooks and not report.cloned and not report.sources:
             if sources:
                 raise _no_sources(ws)
@@ -215,10 +215,11 @@ def _no_hooks(places: Places) -> tuple[bool, list[str]]:
     return False, []
 
 
-def _hooks(places: Places) -> tuple[bool, list[str]]:
+def _hooks(ws: Workspace) -> tuple[bool, list[str]]:
     """Whether hooks were missing and are there now, and what to say about it."""
+    places = ws.places
     try:
-        hooks = installer.install(places)
+        hooks = installer.install(places, place=ws.config.hooks.place)
     except HooksRefused as refused:
         return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
     done = [f"the git hooks in {hooks.folder}"] if hooks.written else []

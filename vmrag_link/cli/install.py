@@ -30,11 +30,11 @@ from vmrag_link.workspace import Workspace, reasons
 )
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
     """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are
-    kept and run first.
+    kept, and run, too.
     """
     names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
-        report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
+        report = installer.install(ws.places, hooks=names, force=force, worktree=worktree, place=ws.config.hooks.place)
         arrived = _arrived(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The {name} hook that was there runs first." for name in report.chained]
@@ -54,6 +54,18 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
 
 def by_tools(report: installer.InstallReport) -> list[str]:
     """What else starts the hooks, and what is left to do for that."""
+    if report.configured:
+        lines = ["git runs them from its configuration, beside the hooks of any other tool."]
+        lines += (
+            ["vmrag's files in the hooks directory are gone: what was there before is back."] if report.moved else []
+        )
+        return lines + ([f"These do not run them: {', '.join(report.older)}"] if report.older else [])
+    if report.older:
+        return [*_by_tools(report), f"They are files, because there is an older git, too: {', '.join(report.older)}"]
+    return _by_tools(report)
+
+
+def _by_tools(report: installer.InstallReport) -> list[str]:
     if report.scripts:
         files = " ".join(map(quoted, report.scripts))
         return [

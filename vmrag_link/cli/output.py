@@ -132,6 +132,11 @@ def _for_reader(text: str) -> str:
     return terminal_text.for_log(terminal_text.visible(text.replace("\r\n", "\n")))
 
 
+def goes_to_file() -> bool:
+    """Whether standard output is a regular file."""
+    return _is_file(sys.stdout)
+
+
 def _is_file(stream: IO[str]) -> bool:
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)

@@ -138,7 +138,7 @@ def command(
             provenance.refuse_outdated(ws, report.notes, strict=strict)
             if opened is not None:
                 _open(ws, report.results, opened)
-            invocation.warn_of_push(ws)
+            invocation.warn_of_hooks(ws)
             nothing = "" if report.results else _nothing(ws, asked, at)
             commit = report.kb.sources.commit if at and report.kb.sources else None
             shown = _passages_answer(invocation, ws, report, _lines(report, words, invocation, nothing, commit))

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.cli.base import Invocation, headline
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import plural
+from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.golden.queries import ranking_changes
 from vmrag_link.ops.history.revparse import HEAD
 from vmrag_link.ops.history.word_diff import hidden_suffix
@@ -20,13 +20,14 @@ from vmrag_link.ops.report.files import require_place, write_text
 from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.markdown import markdown
 from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
-from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, verdict
+from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, told, verdict
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "
 _REVISIONS = 10
 """Of each list; all that a report has are in its files."""
 
+_STDOUT = Path("-")
 _FILE = click.Path(path_type=Path)
 
 
@@ -35,7 +36,11 @@ _FILE = click.Path(path_type=Path)
 @click.argument("head", metavar="[HEAD]", default=HEAD)
 @click.option("--html", type=_FILE, metavar="FILE", help="Write a page with all differences, which needs nothing else.")
 @click.option(
-    "--markdown", "summary", type=_FILE, metavar="FILE", help="Write Markdown below 1 MiB, as for a job's summary."
+    "--markdown",
+    "summary",
+    type=_FILE,
+    metavar="FILE",
+    help="Write Markdown below 1 MiB, as for a job's summary; - prints it.",
 )
 @click.option("--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: write it as a note there.")
 def command(
@@ -46,10 +51,11 @@ def command(
     As a pull request shows code, it is what HEAD brings since it left BASE, from their merge base
     on (as git diff BASE...HEAD): documents added, changed, moved and removed, revisions, and golden
     queries that HEAD's knowledge answers otherwise. BASE and HEAD are git refs, revisions or
-    branches of the knowledge base; a name that git knows is git's. Texts are in the files and in
-    --json. Files that are documents of sources are among the documents; those of code are counted.
-    The answers need an index of both sides, which is built if it is not there. Nothing that
-    is found fails the command: that is for 'vmrag verify' and 'vmrag check'.
+    branches of the knowledge base; a name that git knows is git's. Texts are in the files, in
+    --json, and in what > FILE gets, which is Markdown. Files that are documents of sources are
+    among the documents; those of code are counted. The answers need an index of both sides, which
+    is built if it is not there. Nothing that is found fails the command: that is for 'vmrag verify'
+    and 'vmrag check'.
 
     --gitlab-note writes with the variable GITLAB_TOKEN, a project's access token with the scope
     api. One note is kept and edited; none is begun where the knowledge and its answers stay.
@@ -58,7 +64,11 @@ def command(
         from vmrag_link.ops.report import gitlab
 
         request = gitlab.MergeRequest.of()
-    page_file, summary_file = (each and invocation.directory / each for each in (html, summary))
+    written = html or summary or gitlab_note or invocation.as_json
+    printed = summary == _STDOUT or (output.goes_to_file() and not written)
+    if printed and invocation.as_json:
+        raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
+    page_file, summary_file = (each and invocation.directory / each for each in (html, None if printed else summary))
     for file in filter(None, (page_file, summary_file)):
         require_place(file)
     if page_file:
@@ -75,7 +85,9 @@ def command(
             text = markdown(report, limit=gitlab.LIMIT)
             outcome = request.settle(text, speaks=not report.summary.silent)
             output.complain(f"The note on the merge request: {outcome}.")
-        if invocation.as_json:
+        if printed and invocation.verbosity >= 0:
+            output.print_exactly(markdown(report))
+        elif invocation.as_json:
             invocation.emit(report.full())
         else:
             invocation.page(ws, _lines(report.summary))
@@ -84,12 +96,12 @@ def command(
 def _lines(report: ReportSummary) -> Iterator[str]:
     yield from (output.style(sentence, bold=True) for sentence in verdict(report).sentences)
     yield output.style(basis(report), dim=True)
-    yield from _revisions("+", report.gained)
-    yield from _revisions("-", report.lost)
-    yield from _documents(report)
     for each in report.queries.changed:
         if each.change == "ranking":
             yield from _query(each)
+    yield from _documents(report)
+    yield from _revisions("+", report.gained)
+    yield from _revisions("-", report.lost)
     for finding in report.findings:
         colour = "red" if finding.level == "error" else "cyan"
         yield f"{output.style(finding.code, fg=colour)}  {finding.message}"
@@ -99,7 +111,7 @@ def _lines(report: ReportSummary) -> Iterator[str]:
 def _revisions(sign: str, found: RevisionList) -> Iterator[str]:
     for each in found.shown[:_REVISIONS]:
         by = f"  ({pinned_by(each)})" if each.commits else ""
-        yield f"{sign} {output.style(each.revision[:7], fg='yellow')} {headline(each.message)}{output.style(by, dim=True)}"
+        yield f"{sign} {output.style(each.revision[:7], fg='yellow')} {' '.join(told(each, found).split())}{output.style(by, dim=True)}"
     if more := found.total - len(found.shown[:_REVISIONS]):
         yield f"{sign} {plural(more, 'more revision')}"
 

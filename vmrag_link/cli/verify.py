@@ -9,7 +9,9 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.case_files import CaseFiles, case_options
 from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import verify as operation
 from vmrag_link.ops.checks.verify import VerifyReport
 from vmrag_link.ops.checks.verify_commits import PinFinding
@@ -23,8 +25,16 @@ _WIDTH = 13
     "--pull-request", nargs=2, metavar="BASE HEAD", help="The commits of HEAD, and what BASE has got in the meantime."
 )
 @click.option("--remote", metavar="REMOTE", help="Fetch from it, and find what is pinned and not reachable there.")
+@click.option("--deepen", is_flag=True, help="In a shallow clone, fetch the history that decides; no ref moves.")
+@case_options
 def command(
-    invocation: Invocation, *, revisions: str | None, pull_request: tuple[str, str] | None, remote: str | None
+    invocation: Invocation,
+    *,
+    revisions: str | None,
+    pull_request: tuple[str, str] | None,
+    remote: str | None,
+    deepen: bool,
+    files: CaseFiles,
 ) -> int:
     """Find the code commits whose pin drops knowledge that their parents pin: merges made without
     the merge driver, say.
@@ -32,14 +42,15 @@ def command(
     RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and
     origin's default branch has not, or, where that is nothing, HEAD with what it merged. What a
     later commit has mended is only mentioned. Exit code 1 if something is lost or wrong, or if a
-    shallow clone has too little history to tell of a range.
+    shallow clone has too little history to tell of a range, which --deepen fetches.
     """
+    files.require(invocation)
     with invocation.workspace() as ws:
         if remote:
-            report = operation.verify_on(ws, remote, revisions, pull_request=pull_request)
+            report = operation.verify_on(ws, remote, revisions, pull_request=pull_request, deepen=deepen)
         else:
-            report = operation.verify(ws, revisions, pull_request=pull_request)
-    invocation.emit(report, _lines(report))
+            report = operation.verify(ws, revisions, pull_request=pull_request, deepen=deepen)
+    files.emit(invocation, report, _lines(report), lambda: cases.of_verify(report, asked_remote=remote is not None))
     return 0 if report.clean else FAILED_CHECK
 
 

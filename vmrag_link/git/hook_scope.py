@@ -24,6 +24,10 @@ HOOKS = (*SYNCING, *CHECKING)
 """The hooks that are installed."""
 
 
+DRY = "vmrag-hook"
+"""What a hook says with `VMRAG=dry`, before its name."""
+
+
 def chosen(places: Places) -> tuple[str, ...]:
     """The hooks that were chosen here: all, unless some were named, or a person wants none."""
     try:

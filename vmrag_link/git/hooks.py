@@ -1,8 +1,9 @@
-"""Which of vmrag's hooks git runs in a work tree: told by their files, without a process.
+"""Which of vmrag's hooks git runs in a work tree: told by their files, without a process but where
+they are in git's configuration (`hook_config`).
 
-A hook of ours runs where its shim lies in git's hooks directory, or where another tool that has
-that place starts it: pre-commit and prek by their configuration, husky by a script in its folder,
-lefthook by its local configuration.
+Elsewhere a hook of ours runs where its shim lies in git's hooks directory, or where another tool
+that has that place starts it: pre-commit and prek by their configuration, husky by a script in its
+folder, lefthook by its local configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from vmrag_link.git.run import demand
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
-Why = Literal["none", "some", "replaced", "bypassed", "elsewhere"]
+Why = Literal["none", "some", "replaced", "bypassed", "elsewhere", "older", "disabled"]
 
 LEFTHOOK_ENDINGS = (".yml", ".yaml", ".toml", ".json", ".jsonc")
 LEFTHOOK_LOCAL = tuple(f"{start}lefthook-local{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
@@ -37,13 +38,15 @@ class MissingHooks(Record, frozen=True):
     """The chosen `hooks` that git does not run here, and why.
 
     `none` of ours is there; only `some` are not; `tool` has `replaced` them; git looks in `folder`
-    by now, which has `bypassed` them; or they act `elsewhere`, in other work trees.
+    by now, which has `bypassed` them; or they act `elsewhere`, in other work trees. Of those in
+    git's configuration: the `git` in use is `older` than that, or they are `disabled` there.
     """
 
     hooks: tuple[str, ...]
     why: Why
     folder: str
     tool: str = ""
+    git: str = ""
 
 
 def folder(places: Places) -> Path:
@@ -58,9 +61,13 @@ def missing(places: Places) -> MissingHooks | None:
     """
     chosen = hook_scope.chosen(places)
     where = places.hooks or folder(places)
-    absent = tuple(hook for hook in chosen if not runs(places, where, hook))
+    silent = _not_by_git(places, chosen) if places.configured_hooks.is_dir() else None
+    asked = silent.hooks if silent else chosen
+    absent = tuple(hook for hook in asked if not runs(places, where, hook))
     if not absent:
         return None if hook_scope.acts(places) else MissingHooks(chosen, "elsewhere", str(where))
+    if silent:
+        return silent
     own = places.common / "hooks"
     if where != own and any(is_ours(place_of(own, hook)) for hook in absent):
         return MissingHooks(absent, "bypassed", str(where), _owner(where, absent))
@@ -69,8 +76,19 @@ def missing(places: Places) -> MissingHooks | None:
     return MissingHooks(absent, "none" if absent == chosen else "some", str(where))
 
 
+def _not_by_git(places: Places, hooks: tuple[str, ...]) -> MissingHooks:
+    """Those of these hooks that git does not run from its configuration, where some are."""
+    from vmrag_link.git import hook_config
+
+    used = hook_config.running(places)
+    absent = tuple(hook for hook in hooks if hook not in used.hooks)
+    older = used.git is not None and not used.git.runs_hooks
+    folder = str(places.configured_hooks)
+    return MissingHooks(absent, "older" if older else "disabled", folder, git=str(used.git or ""))
+
+
 def runs(places: Places, folder: Path, hook: str) -> bool:
-    """Whether git, which looks for hooks in this folder, runs ours of this name."""
+    """Whether git, which looks for hooks in this folder, runs ours of this name from there."""
     front = folder / hook
     if not os.access(front, os.X_OK):
         return False

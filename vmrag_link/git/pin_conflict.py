@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.heads import BRANCHES, busy
 from vmrag_link.git.pin_merge import merge_bases
+from vmrag_link.git.refs import pins as pins_in
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, Places
@@ -122,6 +124,37 @@ def stopped(places: Places) -> Stopped | None:
     return Stopped("stash", "") if what is None and _has_stash(places) else None
 
 
+def is_of_jj(places: Places) -> bool:
+    """Whether git has checked out a commit of jj's with conflicts; jj itself shows them as markers.
+    Reads files only.
+    """
+    return (places.top / "JJ-CONFLICT-README").is_file()
+
+
+def committed_by_jj(places: Places, tip: str, without: str | None) -> list[str]:
+    """The commits that a tip reaches, and `without` does not, in which conflicts of jj's begin or
+    end, oldest first.
+    """
+    wanted = (tip, *([f"^{without}"] if without else []))
+    path = f"{_OF_JJ}-side-0/{PIN_NAME}"
+    return demand(places, "rev-list", "--reverse", "--full-history", *wanted, "--", path).text.split()
+
+
+def sides_of_jj(places: Places, commit: str) -> tuple[list[bytes], list[bytes]]:
+    """The pins of the bases and of the sides of a commit's conflicts; empty where it has none.
+
+    Such a commit has the files of its first side, too, so its pin can be read: it is one side's.
+    """
+    lines = demand(places, "ls-tree", commit).text.splitlines()
+    found = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_OF_JJ)}-(base|side)-\d+", line) for line in lines)
+    trees = [(each[2], each[1]) for each in found if each]
+    data = pins_in(places, (tree for _, tree in trees))
+    bases, sides = (
+        [data[tree] for kind, tree in trees if kind == which and tree in data] for which in ("base", "side")
+    )
+    return bases, sides
+
+
 def branches_at(places: Places, commit: str) -> list[str]:
     """The branches whose tip is the commit, this repository's own first, as git calls them."""
     refs = demand(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
@@ -131,6 +164,7 @@ def branches_at(places: Places, commit: str) -> list[str]:
 _OR_FRESH = "   (or `vmrag pin`, which writes a fresh one)"
 _STASH = "refs/stash"
 _BRANCHES = (BRANCHES, "refs/remotes/")
+_OF_JJ = ".jjconflict"
 _HEADS: dict[Operation, str] = {
     "merge": "MERGE_HEAD",
     "rebase": "REBASE_HEAD",

@@ -53,8 +53,8 @@ _NO_HOOKS_PATH = "empty string is not a valid path"  # of `core.hooksPath =`, by
 
 
 def locate(start: Path) -> Places:
-    """The work tree around a directory, linked work trees and submodules included, and its hooks
-    directory, by one git call.
+    """The work tree around a directory, linked work trees, submodules and jj's workspaces included,
+    and its hooks directory, by one git call.
 
     Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git
     refuses.
@@ -75,6 +75,10 @@ def locate(start: Path) -> Places:
     if "not a git repository" in said:
         if lost := _lost_link(start):
             raise lost
+        from vmrag_link.git import jj
+
+        if found := jj.locate(start):
+            return found
         raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
     if "must be run in a work tree" in said:
         raise GitRepositoryMissing(

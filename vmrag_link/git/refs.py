@@ -151,10 +151,10 @@ def noted_commits(places: Places) -> list[str]:
 
 def uncommitted_pins(places: Places) -> list[bytes]:
     """Every `.dolt-version` in the index of a work tree (every stage of a conflict) and in work
-    trees.
+    trees; of a workspace of jj's (`jj`) what is staged.
     """
     found: dict[bytes, None] = {}
-    for folder in git_dirs(places):
+    for folder in (*git_dirs(places), *(head.parent for head in places.common.glob("vmrag/jj/*/HEAD"))):
         staged = demand(places._replace(git_dir=folder), "ls-files", "--stage", "-z", "--", PIN_NAME)
         for entry in filter(None, staged.stdout.split(b"\0")):
             found[demand(places, "cat-file", "blob", entry.split(b" ")[1].decode()).stdout[:PIN_READ_LIMIT]] = None

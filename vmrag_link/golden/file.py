@@ -1,16 +1,11 @@
-"""`.vmrag/queries.yaml`: read into records, or the line and the reason why not; and written, when
-rankings are recorded. The file is a stranger's.
-
-Writing changes rankings alone. Everything else stays byte for byte, because a person wrote it: the
-places come from the parser (`yaml_tree`), and the result is read again before it counts.
+"""`.vmrag/queries.yaml`: read into records, or the line and the reason why not. The file is a
+stranger's.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,12 +23,26 @@ MAX_QUERIES = 5000
 MAX_TEXT = 4000
 """Characters of a query."""
 MAX_K = 1000
+MAX_ID = 100
 
 T = TypeVar("T")
 
 _EXAMPLE = "A query looks so: - {query: how do keys rotate?, expect: [handbook/keys.md]}"
 _TOP = ("queries", "recorded")
-_FIELDS = ("query", "collection", "mode", "k", "where", "where_document", "expect", "first", "ranking")
+_FIELDS = (
+    "query",
+    "collection",
+    "mode",
+    "k",
+    "where",
+    "where_document",
+    "expect",
+    "first",
+    "order",
+    "within",
+    "ranking",
+    "id",
+)
 _CHUNK = ("document", "chunk", "score")
 
 
@@ -63,7 +72,16 @@ def _file(root: Node | None) -> GoldenFile:
             f"there are {len(items):,} queries; at most {MAX_QUERIES:,} are read", items[MAX_QUERIES].line
         )
     recorded = _recording(entries["recorded"]) if "recorded" in entries else None
-    return GoldenFile(tuple(map(_query, items)), recorded)
+    queries = tuple(map(_query, items))
+    _require_unique_ids(queries)
+    return GoldenFile(queries, recorded)
+
+
+def _require_unique_ids(queries: Iterable[GoldenQuery]) -> None:
+    seen: dict[str, int] = {}
+    for query in queries:
+        if query.id and (line := seen.setdefault(query.id, query.line)) != query.line:
+            raise YamlRefused(f"the query of line {line} has the id {shown(query.id)} already", query.line)
 
 
 def _recording(entry: MappingEntry) -> Recording:
@@ -93,7 +111,10 @@ def _query(node: Node) -> GoldenQuery:
         where_document=optional("where_document", lambda entry: _filter(entry, _text_filter)),
         expect=tuple(_document(each) for each in _items(entries.get("expect"), "expect")),
         first=optional("first", lambda entry: _document(entry.value)),
+        order=optional("order", lambda entry: tuple(map(_document, _list(entry, "order")))),
+        within=optional("within", _within) or 0,
         ranking=optional("ranking", lambda entry: tuple(map(_chunk, _list(entry, "ranking")))),
+        id=optional("id", lambda entry: _text(entry.value, "id", most=MAX_ID)) or "",
     )
     _require_askable(found)
     return found
@@ -101,7 +122,9 @@ def _query(node: Node) -> GoldenQuery:
 
 def _require_askable(query: GoldenQuery) -> None:
     """A document of a collection that the query does not ask is never found."""
-    for document in filter(None, (*query.expect, query.first)):
+    if query.within and query.order is None:
+        raise YamlRefused("`within` says how far documents of `order` may move, and there is none", query.line)
+    for document in filter(None, (*query.expect, query.first, *(query.order or ()))):
         if query.collections and not any(document.startswith(f"{each}/") for each in query.collections):
             collection = document.partition("/")[0]
             reason = f"{shown(document)} is expected, and only {enumerated(query.collections)} is asked"
@@ -123,9 +146,17 @@ def _mode(entry: MappingEntry) -> Mode:
 
 
 def _k(entry: MappingEntry) -> int:
+    return _number(entry, 1)
+
+
+def _within(entry: MappingEntry) -> int:
+    return _number(entry, 0)
+
+
+def _number(entry: MappingEntry, least: int) -> int:
     value = plain(entry.value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_K:
-        raise YamlRefused(f"k must be a whole number from 1 to {MAX_K}", entry.value.line)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_K:
+        raise YamlRefused(f"{entry.key.text} must be a whole number from {least} to {MAX_K}", entry.value.line)
     return value
 
 
@@ -184,7 +215,7 @@ def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, MappingEnt
 
 def _list(entry: MappingEntry, what: str) -> list[Node]:
     if not isinstance(entry.value, SequenceNode):
-        hint = f"Write `ranking: []`; to record it: {UPDATE}" if what == "ranking" else ""
+        hint = f"Write `{what}: []`; to record it: {UPDATE}" if what in ("ranking", "order") else ""
         raise YamlRefused(f"{what} must be a list", entry.value.line, hint)
     return entry.value.items
 
@@ -210,116 +241,3 @@ def _text(node: Node, what: str, *, most: int = 1000) -> str:
     if len(node.text) > most:
         raise YamlRefused(f"{what} has {len(node.text):,} characters; at most {most:,} are read", node.line)
     return node.text
-
-
-RankedChunks = tuple[RankedChunk, ...]
-
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@/-]*/[A-Za-z0-9_.+@/-]*")
-
-
-class _Change(NamedTuple):
-    """Characters `start` to `end` of the text become `written`."""
-
-    start: int
-    end: int
-    written: str
-
-
-def with_rankings(data: bytes, rankings: Mapping[int, RankedChunks], recorded: Recording, label: str) -> bytes:
-    """The file with the rankings of these queries, counted from 0, and what they were recorded
-    under.
-
-    Raises `QueriesInvalid` where a query is written so that nothing can be added.
-    """
-    before = read(data, label)
-    text = decode(data, MAX_BYTES)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    changes = list(_changes(text, rankings, recorded))
-    for change in sorted(changes, reverse=True):
-        text = text[: change.start] + change.written.replace("\n", newline) + text[change.end :]
-    mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
-    written = mark + text.encode()
-    _require_recorded(written, before, rankings, recorded, label)
-    return written
-
-
-def _require_recorded(
-    written: bytes, before: GoldenFile, rankings: Mapping[int, RankedChunks], recorded: Recording, label: str
-) -> None:
-    wanted = [
-        msgspec.structs.replace(query, line=0, ranking=rankings.get(number, query.ranking))
-        for number, query in enumerate(before.queries)
-    ]
-    try:
-        after = read(written, label)
-    except QueriesInvalid as error:
-        raise _unwritable(label) from error
-    if after.recorded != recorded or [msgspec.structs.replace(each, line=0) for each in after.queries] != wanted:
-        raise _unwritable(label)
-
-
-def _unwritable(label: str) -> QueriesInvalid:
-    return QueriesInvalid(
-        f"{label} is written in a way in which rankings cannot be added; it stays as it was.",
-        hint=f"Write each query as a list item with one `key: value` a line, then: {UPDATE}",
-        file=label,
-    )
-
-
-def _changes(text: str, rankings: Mapping[int, RankedChunks], recorded: Recording) -> list[_Change]:
-    root = parse(text)
-    assert isinstance(root, MappingNode)  # noqa: S101  `read` has read it
-    queries = root.entries["queries"]
-    assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise
-    changes = [_recording_change(root, queries, recorded)]
-    for number, ranking in rankings.items():
-        query = queries.value.items[number]
-        assert isinstance(query, MappingNode)  # noqa: S101  likewise
-        changes.append(_ranking_change(text, query, ranking))
-    return changes
-
-
-def _recording_change(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
-    pairs = ", ".join(f"{name}: {_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
-    written = f"recorded: {{{pairs}}}"
-    if there := root.entries.get("recorded"):
-        return _Change(there.key.start, there.value.end, written)
-    between = ", " if root.flow else "\n" + " " * root.column
-    return _Change(queries.key.start, queries.key.start, written + between)
-
-
-def _ranking_change(text: str, query: MappingNode, ranking: RankedChunks) -> _Change:
-    there = query.entries.get("ranking")
-    rows = [
-        f"{{document: {_yaml_text(each.document)}, chunk: {each.chunk}, score: {_number(each.score)}}}"
-        for each in ranking
-    ]
-    if query.flow:
-        written = f"ranking: [{', '.join(rows)}]"
-        if there:
-            return _Change(there.key.start, there.value.end, written)
-        last = [*query.entries.values()][-1].value.end
-        return _Change(last, last, f", {written}")
-    indent = " " * query.column
-    written = "\n".join(["ranking:", *(f"{indent}  - {row}" for row in rows)]) if rows else "ranking: []"
-    if there:
-        return _Change(there.key.start, there.value.end, written)
-    end = text.find("\n", query.end)
-    if text[query.end - 1] == "\n":  # behind a text of several lines
-        return _Change(query.end, query.end, f"{indent}{written}\n")
-    if end < 0:
-        return _Change(len(text), len(text), f"\n{indent}{written}\n")
-    return _Change(end + 1, end + 1, f"{indent}{written}\n")
-
-
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _yaml_text(document: str) -> str:
-    """As YAML: in quotes where it could be taken for something else."""
-    if _PLAIN.fullmatch(document):
-        return document
-    escaped = document.replace("\\", "\\\\").replace('"', '\\"')
-    shown = "".join(each if each.isprintable() else "\\" + f"U{ord(each):08x}" for each in escaped)
-    return f'"{shown}"'

@@ -4,9 +4,12 @@ of a ranking.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
+from vmrag_link.errors import first_of, shortened
 from vmrag_link.models import Record
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
@@ -30,7 +33,9 @@ class GoldenQuery(Record, frozen=True):
     """`line` counts from 1. What is None is left to the settings (`mode`, `k`), or not asked for.
 
     `expect`: documents that must be among the first `k` chunks; `first`: the document of the best
-    chunk; `ranking`: the whole answer.
+    chunk; `order`: the documents in the order of their best chunks, each at most `within` places
+    from there; `ranking`: the whole answer. `id`: what tests are called that ask it, in place of
+    the text.
     """
 
     text: str
@@ -43,10 +48,14 @@ class GoldenQuery(Record, frozen=True):
     expect: tuple[str, ...] = ()
     first: str | None = None
     ranking: tuple[RankedChunk, ...] | None = None
+    id: str = ""
+    order: tuple[str, ...] | None = None
+    within: int = 0
 
     @property
     def expects(self) -> bool:
-        return bool(self.expect) or self.first is not None or self.ranking is not None
+        recorded = self.ranking is not None or self.order is not None
+        return bool(self.expect) or self.first is not None or recorded
 
     def asked(self, settings: RetrievalSettings) -> Query:
         return Query(
@@ -78,13 +87,33 @@ class GoldenFile(Record, frozen=True):
 
 
 class Miss(Record, frozen=True):
-    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `ranking`: it is
-    another one; `asked`: the query could not be asked.
+    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `order`,
+    `ranking`: it is another one; `asked`: the query could not be asked. `wanted` and `got`: what a
+    person compares, from the first place on that differs.
     """
 
-    kind: Literal["expect", "first", "ranking", "asked"]
+    kind: Literal["expect", "first", "order", "ranking", "asked"]
     message: str
     document: str | None = None
+    wanted: str = ""
+    got: str = ""
+
+    @property
+    def sides(self) -> list[str]:
+        return [f"wanted: {self.wanted}", f"got:    {self.got}"] if self.wanted else []
+
+
+def query_names(queries: Iterable[GoldenQuery]) -> list[str]:
+    """What tests are called that ask these queries: by their ids, or texts, so that a name stays
+    where lines come and go. Of equal ones the second has ` (2)`.
+    """
+    seen = Counter[str]()
+    names = []
+    for query in queries:
+        name = query.id or shortened(" ".join(query.text.split()))
+        seen[name] += 1
+        names.append(f"{name} ({seen[name]})" if seen[name] > 1 else name)
+    return names
 
 
 def recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
@@ -114,17 +143,62 @@ def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparab
     does not count, because it was made under other settings.
     """
     there = [each.document for each in found]
+    got = _numbered(documents_of(found))
     missed = [
-        Miss("expect", f"{document} is not among the first {k}", document)
+        Miss("expect", f"{document} is not among the first {k}", document, f"{document} among the first {k}", got)
         for document in query.expect
         if document not in there
     ]
     if query.first is not None and there[:1] != [query.first]:
         instead = f"but {there[0]}" if there else "because nothing is found"
-        missed.append(Miss("first", f"{query.first} is not the first, {instead}", query.first))
+        missed.append(
+            Miss("first", f"{query.first} is not the first, {instead}", query.first, f"1. {query.first}", got)
+        )
+    if query.order is not None and (wrong := _out_of_order(query.order, documents_of(found), query.within)):
+        missed.append(wrong)
     if comparable and query.ranking is not None and query.ranking != tuple(found):
-        missed.append(Miss("ranking", "the ranking is not the recorded one"))
+        wanted, got = _from_difference(list(map(_place, query.ranking)), list(map(_place, found)))
+        missed.append(Miss("ranking", "the ranking is not the recorded one", None, wanted, got))
     return missed
+
+
+def documents_of(found: Iterable[RankedChunk]) -> tuple[str, ...]:
+    """In the order of their best chunks."""
+    return tuple(dict.fromkeys(each.document for each in found))
+
+
+def _out_of_order(order: Sequence[str], there: Sequence[str], within: int) -> Miss | None:
+    """What comes behind those of `order` does not count, unless that is empty."""
+    wanted, got = _from_difference(order, there[: len(order) + within] if order else there)
+    if not order:
+        return Miss("order", "nothing was found when the order was recorded", None, wanted, got) if there else None
+    places = {document: place for place, document in enumerate(there, start=1)}
+    for place, document in enumerate(order, start=1):
+        if document not in places:
+            return Miss("order", f"{document} is not found any more", document, wanted, got)
+        if abs(places[document] - place) > within:
+            near = f", and not within {within} of number {place}" if within else f", and not at number {place}"
+            return Miss("order", f"{document} comes at number {places[document]}{near}", None, wanted, got)
+    return None
+
+
+_MOST_PLACES = 5
+"""That a message shows of a ranking."""
+
+
+def _place(chunk: RankedChunk) -> str:
+    return f"{chunk.document} #{chunk.chunk} ({chunk.score:g})"
+
+
+def _from_difference(wanted: Sequence[str], got: Sequence[str]) -> tuple[str, str]:
+    pairs = enumerate(zip_longest(wanted, got), start=1)
+    start = next((place for place, (one, other) in pairs if one != other), 1)
+    return _numbered(wanted[start - 1 :], start), _numbered(got[start - 1 :], start)
+
+
+def _numbered(names: Iterable[str], start: int = 1) -> str:
+    places = [f"{place}. {name}" for place, name in enumerate(names, start)]
+    return first_of(places, _MOST_PLACES) if places else "nothing"
 
 
 class RankChange(Record, frozen=True):

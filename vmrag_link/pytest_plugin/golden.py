@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vmrag_link.errors import VmragError, shortened
+from vmrag_link.errors import VmragError
 from vmrag_link.golden.queries import UPDATE, ranking_changes
 from vmrag_link.ops.checks.check_queries import CheckedQuery, check_queries
 from vmrag_link.pytest_plugin.knowledge import Workspaces
@@ -30,7 +30,8 @@ class GoldenQueries(pytest.File):
         except VmragError as error:
             raise self.CollectError(f"{error.message}\nhint: {error.hint}") from error
         for each in report.queries:
-            yield _item(self, _name(each), each.line, list(_lines(each)))
+            # no part of a node id ends in `::`
+            yield _item(self, one_line(each.name).replace("::", ":"), each.line, list(_lines(each)))
         if report.outdated:
             yield _item(self, OUTDATED, 1, [f"{report.outdated} To record them again: {UPDATE}"])
 
@@ -63,13 +64,8 @@ def _item(parent: GoldenQueries, name: str, line: int, missed: list[str]) -> Gol
     return item
 
 
-def _name(each: CheckedQuery) -> str:
-    """What no part of a node id ends in."""
-    return f"{each.line} {one_line(shortened(each.query)).replace('::', ':')}"
-
-
 def _lines(each: CheckedQuery) -> Iterator[str]:
     for miss in each.misses:
         yield one_line(f"{miss.kind}: {miss.message}")
-        if miss.kind == "ranking":
-            yield from (one_line(f"    {change}") for change in ranking_changes(each.ranking or (), each.found))
+        changes = ranking_changes(each.ranking or (), each.found) if miss.kind == "ranking" else miss.sides
+        yield from (one_line(f"    {change}") for change in changes)

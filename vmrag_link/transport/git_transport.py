@@ -153,7 +153,14 @@ class GitTransport:
         except RemoteDamaged as error:
             self._forget()
             raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
-        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
+        try:
+            transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
+        except RemoteMoved:
+            raise  # what follows fetches
+        except VmragError:  # or the engine goes on saying that the remote has it
+            with contextlib.suppress(VmragError):
+                self._settle()
+            raise
         transfer.set_ref(self._git, self._ref, commit)
         self._copy.note(commit)
         sidecar_repo.tidy(self._git)

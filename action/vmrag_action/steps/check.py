@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from vmrag_action import findings, work
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
-from vmrag_link.golden.queries import UPDATE
-from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport, check_queries
+from vmrag_link.golden.queries import UPDATE, Miss
+from vmrag_link.ops.checks.check_queries import GoldenReport, check_queries
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
         report = check_queries(ws)
-    found = [*_outdated(report), *(each for query in report.queries for each in _missed(report, query))]
+    found = [*_outdated(report), *_missed(report)]
     verdict = f"{report.missed} missed something" if report.missed else "all as expected"
     return findings.report(runner, "Golden queries", found, f"Golden queries: {len(report.queries)}; {verdict}.")
 
@@ -24,7 +24,15 @@ def _outdated(report: GoldenReport) -> Iterator[ActionFinding]:
         yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, UPDATE, SourceLine(report.file))
 
 
-def _missed(report: GoldenReport, query: CheckedQuery) -> Iterator[ActionFinding]:
-    for miss in query.misses:
-        message, at = f"{query.query!r}: {miss.message}", SourceLine(report.file, query.line)
-        yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", message, "vmrag check", at)
+def _missed(report: GoldenReport) -> Iterator[ActionFinding]:
+    """One for each query, as `vmrag check` counts them, with what was wanted and what came."""
+    for query in report.queries:
+        if query.misses:
+            message = f"{query.query!r}: {'; '.join(each.message for each in query.misses)}"
+            told = "\n".join((message, *dict.fromkeys(_sides(query.misses))))
+            at = SourceLine(report.file, query.line)
+            yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", told, "vmrag check", at)
+
+
+def _sides(missed: Iterable[Miss]) -> Iterator[str]:
+    return (side for each in missed for side in each.sides)

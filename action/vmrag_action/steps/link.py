@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import deepen, events, findings, inputs, work
+from vmrag_action import events, findings, inputs, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.links import share
 from vmrag_link.ops.publish.push import publish_to

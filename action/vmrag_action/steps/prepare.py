@@ -8,7 +8,7 @@ from vmrag_action import cache_policy, inputs, install, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
 from vmrag_link.engines import migrated
-from vmrag_link.errors import PinMalformed
+from vmrag_link.errors import OK, PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.index.directories import remove
 from vmrag_link.workspace import Workspace
@@ -24,9 +24,13 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     modes = inputs.modes()
     inputs.fail_on()
     inputs.opens_pull_request()
+    comments_alone = inputs.comments_alone(job.event)
     runner.add_path(install.home() / "bin")
     runner.match_problems()
     runner.output("vmrag-version", __version__)
+    if comments_alone:  # nothing is checked out
+        runner.output("comment", True)
+        return OK
     with work.opened(runner, job) as ws:
         about = work.compared(ws)
         variables = work.variables(about)
@@ -42,7 +46,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         _cache(runner, job, ws, access)
     for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
         runner.output(mode, mode in modes)
-    return 0
+    return OK
 
 
 def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy.Access) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-from vmrag_action import deepen, events, failures, findings, inputs, payload, work
+from vmrag_action import events, failures, findings, inputs, payload, work
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
@@ -17,6 +17,7 @@ from vmrag_link import markdown_text
 from vmrag_link.errors import VmragError, enumerated, first_of, plural, quoted
 from vmrag_link.git import objects, transfer
 from vmrag_link.ops.checks.verify_commits import Level as Severity
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.hosting.repair_branch import BranchRepair, HostedBranch, RepairConflict, repair_branch
 from vmrag_link.workspace import Workspace
 

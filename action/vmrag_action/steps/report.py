@@ -4,15 +4,25 @@ page.
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, work
+import os
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from vmrag_action import failures, findings, inputs, payload, work
 from vmrag_action.events import Comparison
+from vmrag_action.payload import OfPullRequest
 from vmrag_action.runner import PIN, Runner, WorkflowJob
+from vmrag_action.steps.comment import FILE
 from vmrag_link import markdown_text
-from vmrag_link.errors import OK, VmragError
+from vmrag_link.errors import OK, PinMalformed, PinRevisionMissing, VmragError
 from vmrag_link.git import history
 from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.checks.verify_commits import Code
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.adopt import adopt
+from vmrag_link.ops.report.comment_data import CommentData, data_of, without_report
 from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import write_text
 from vmrag_link.ops.report.gather import gather
@@ -33,6 +43,12 @@ _QUEUE = "merge_group"
 _WITH_SECRETS = "pull_request_target"
 """The event whose job can have secrets: no fork is contacted there."""
 
+_OF_REQUESTS = ("pull_request", _WITH_SECRETS)
+"""The events after which there is a pull request to comment on."""
+
+_LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", PinMalformed.code: "PIN_MALFORMED"}
+"""What is missing where a pin is at fault; elsewhere it is knowledge that this repository lacks."""
+
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     with work.opened(runner, job) as ws:
@@ -43,6 +59,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             return _compared(runner, job, ws, about, about.base)
         except VmragError as error:
             runner.summarise(markdown_text.facts(TITLE, [(error.cause, error.message), ("What helps", error.hint)]))
+            if failures.is_of_the_pin(error):
+                lacks = _LACKS.get(error.cause, "NOT_ON_REMOTE")
+                _leave(runner, job, lambda number: without_report(number, about.head, lacks))
             raise
 
 
@@ -51,12 +70,14 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
     pins = history.pins_of(ws.places, [base, about.head])
     if not pins and not _name_sources(ws, base, about.head):
         why = f"neither {base[:12]} nor {about.head[:12]} pins any knowledge."
+        _leave(runner, job, lambda number: CommentData(number, about.head, questions=None))
         return findings.nothing_to_do(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
     foreign = _take_from_fork(ws, about, pins.get(about.head))
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
     with gather(ws, *ends, findings=verified.findings) as report:
         _say(runner, report, foreign)
+        _leave(runner, job, lambda number: data_of(number, report.summary, about.head))
         if about.event != _QUEUE:
             path = job.temp / PAGE
             write_text(path, page(report))
@@ -80,6 +101,22 @@ def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
     runner.output("queries-changed", found.queries.rankings)
     said = f"{markdown_text.text(foreign)}\n" if foreign else ""
     runner.summarise(markdown(report, limit=markdown_text.LIMIT - len(said.encode())) + said)
+
+
+def _leave(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
+    """The data of the comment on pull request NUMBER: for the next step, or, where this job has to
+    do with a fork and so may write nothing, for a job of the base.
+    """
+    if not inputs.comments() or job.event not in _OF_REQUESTS:
+        return
+    request = payload.read(os.environ, OfPullRequest).pull_request
+    if request.state != "open":
+        return
+    path = job.temp / FILE
+    path.write_bytes(msgspec.json.encode(data(request.number)))
+    is_own = request.head.repo is not None and request.head.repo.full_name == request.base.repo.full_name
+    runner.output("comment-path", str(path))
+    runner.output("comment" if is_own or job.event == _WITH_SECRETS else "hand-over", True)
 
 
 def _take_from_fork(ws: Workspace, about: Comparison, pin: bytes | None) -> str:

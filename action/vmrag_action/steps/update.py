@@ -18,7 +18,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import deepen, events, failures, findings, inputs, payload, work
+from vmrag_action import events, failures, findings, inputs, payload, work
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -26,6 +26,7 @@ from vmrag_link import markdown_text
 from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.git.heads import BRANCHES
+from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.hosting.update_branch import BranchUpdate, HostedMerge
 from vmrag_link.workspace import Workspace

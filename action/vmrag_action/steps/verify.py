@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from vmrag_action import deepen, findings, inputs, work
+from vmrag_action import findings, inputs, work
+from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
-from vmrag_link.ops.checks.verify import verify_between
+from vmrag_link.ops.checks.verify import dropped_in_landing, verify_between
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.commits import deepen
+from vmrag_link.workspace import Workspace
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
@@ -15,8 +19,18 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         head = inputs.looked_at() or about.head  # what was repaired a moment ago is mended there
         deepen.make_comparable(ws.places, about.base, head)
         report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
-    found = [ActionFinding.of_pin(each) for each in report.findings]
+        dropped = _dropped(ws, about)
+    found = [ActionFinding.of_pin(each) for each in (*report.findings, *dropped)]
     errors = sum(each.severity == "error" for each in found)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
     return findings.report(runner, "Pins of the code commits", found, looked)
+
+
+def _dropped(ws: Workspace, about: Comparison) -> list[PinFinding]:
+    """Of a pull request that was merged just now."""
+    if about.proposed is None:
+        return []
+    deepen.bring(ws.places, [about.proposed])
+    found = dropped_in_landing(ws, about.head, about.proposed)
+    return [found] if found else []

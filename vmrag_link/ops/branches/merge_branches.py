@@ -76,8 +76,9 @@ def merge_branch(
         report = merge.proceed(ws)
         return BranchMerge(_branch_name(ws.target()), report, 0, ())
     here = merge.mergeable(ws)
-    found = _source(ws, source)
     other = None if target is None else _target_branch(ws, here, target)
+    left = merge.put_aside_abandoned(ws, here, source) if other is None and on_conflict != "abort" else None
+    found = _source(ws, left.name if left else source)
     name = other.name if other else _branch_name(here)
     if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
         raise _conflict(source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, shortened
-from vmrag_link.golden import file
+from vmrag_link.golden import rewrite
 from vmrag_link.golden.queries import (
     UPDATE,
     GoldenFile,
@@ -21,12 +21,22 @@ from vmrag_link.golden.queries import (
     RankedChunk,
     Recording,
     changed_since,
+    documents_of,
     misses,
+    query_names,
     recording,
 )
 from vmrag_link.models import At, Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
+from vmrag_link.ops.checks.thresholds import (
+    NO_THRESHOLDS,
+    GoldenMetrics,
+    ThresholdResult,
+    Thresholds,
+    measured,
+    relevant,
+)
 from vmrag_link.ops.follow.provenance import KbBlock, ranked_at, require_pinned, viewed
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import NamedRows
@@ -36,6 +46,7 @@ from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.settings import RetrievalSettings
 from vmrag_link.suggest import nearest
 from vmrag_link.workspace import View, Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
@@ -53,16 +64,19 @@ COMPARED = 5000
 
 class CheckedQuery(Record, frozen=True):
     """What a golden query expects, what was found, and what that lacks. `recorded`: what `update`
-    did to its ranking; `ranking` is the one of before.
+    did to its ranking or order; `ranking` and `order` are those of before. `name`: what a test of
+    it is called.
     """
 
     query: str
+    name: str
     line: int
     expect: tuple[str, ...]
     first: str | None
     ranking: tuple[RankedChunk, ...] | None
     found: tuple[RankedChunk, ...]
     misses: tuple[Miss, ...] = ()
+    order: tuple[str, ...] | None = None
     recorded: Literal["new", "changed"] | None = None
 
 
@@ -70,7 +84,8 @@ class GoldenReport(Record, frozen=True):
     """`missed`: how many queries miss something; `recorded`: how many rankings were written.
 
     `outdated`: why recorded rankings were not compared; empty if they were. `ranking`: under what
-    the queries were asked; `kb`: where.
+    the queries were asked; `kb`: where. `metrics`: None where no query names documents.
+    `thresholds`: those that were asked for; they decide in place of single misses.
     """
 
     file: str
@@ -80,20 +95,32 @@ class GoldenReport(Record, frozen=True):
     outdated: str
     ranking: Recording
     kb: KbBlock
+    metrics: GoldenMetrics | None = None
+    thresholds: tuple[ThresholdResult, ...] = ()
 
     @property
     def passed(self) -> bool:
-        return not self.missed and not self.outdated
+        held = all(each.holds for each in self.thresholds) if self.thresholds else not self.missed
+        return held and not self.outdated
 
 
-def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False) -> GoldenReport:
+def check_queries(
+    ws: Workspace,
+    *,
+    ref: str | None = None,
+    update: bool = False,
+    as_order: bool = False,
+    thresholds: Thresholds = NO_THRESHOLDS,
+) -> GoldenReport:
     """Ask the work tree's golden queries, of what its code pins with the uncommitted documents, or
     of what a git `ref` pins, ranked as that commit's settings say.
 
     `update`: record the ranking of each query that has one, or that expects nothing else; what
-    `expect` and `first` say is a person's to change. Raises `QueriesMissing`, `QueriesInvalid`,
-    `SourcesIncomplete` where another machine would find more files, and
-    why the pinned knowledge cannot be asked: no other revision answers in its place.
+    `expect` and `first` say is a person's to change, and an `order` keeps its length. `as_order`:
+    of what expects nothing the order of its documents is recorded. `thresholds`: what decides in
+    place of single misses. Raises `QueriesMissing`, `QueriesInvalid`, `SourcesIncomplete` where
+    another machine would find more files, and why the pinned knowledge cannot be asked: no other
+    revision answers in its place.
     """
     stored = golden_file.load(ws)
     golden = stored.golden
@@ -102,7 +129,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
     place = ranked_at(ws, ref) if ref is not None else None
     settings = place.retrieval if place else ws.config.retrieval
     now = recording(fusion.ranking(settings), settings)
-    changed = changed_since(golden.recorded, now) if golden.recorded else []
+    changed = changes_of_ranking(golden, settings)
     comparable = not changed and not update
 
     def look(searcher: Searcher, view: View) -> tuple[tuple[CheckedQuery, ...], KbBlock]:
@@ -114,25 +141,38 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         documents = MissedDocuments(searcher, _rows(ws, view), view.at)
         found = answers(searcher, golden, settings, ws.progress)
         checked = []
-        for query, answer in zip(golden.queries, found, strict=True):
+        for query, name, answer in zip(golden.queries, query_names(golden.queries), found, strict=True):
             asked = query.asked(settings)
             missed = misses(query, answer.found, asked.k, comparable=comparable)
             explained = [documents.explained(miss, asked) for miss in missed]
-            checked.append(_checked(query, answer, explained))
+            checked.append(_checked(query, name, answer, explained))
         return tuple(checked), viewed(ws, view).kb
 
     queries, kb = searching(ws, look, at=place)
     if update:
-        queries = _record_answers(ws, stored, queries, now)
+        queries = _record_answers(ws, stored, queries, now, as_order=as_order)
+    metrics = measured((relevant(query), each.found) for query, each in zip(golden.queries, queries, strict=True))
+    missing = {each.name for each in queries if each.misses}
+    if thresholds.base is not None:
+        there = check_queries(ws, ref=thresholds.base)
+        missing -= {each.name for each in there.queries if each.misses}
     return GoldenReport(
+        metrics=metrics,
+        thresholds=tuple(thresholds.results(metrics, regressions=len(missing))),
         file=QUERIES_NAME,
         queries=queries,
         missed=sum(bool(each.misses) for each in queries),
         recorded=sum(each.recorded is not None for each in queries),
-        outdated=_outdated(golden, changed) if not update else "",
+        outdated=outdated(golden, changed) if not update else "",
         ranking=now,
         kb=kb,
     )
+
+
+def changes_of_ranking(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
+    """What is not as it was when rankings were recorded, where these settings rank."""
+    now = recording(fusion.ranking(settings), settings)
+    return changed_since(golden.recorded, now) if golden.recorded else []
 
 
 def _rows(ws: Workspace, view: View) -> NamedRows:
@@ -153,41 +193,73 @@ def _require_expectations(golden: GoldenFile) -> None:
         )
 
 
-def _outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
+def outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
+    """Why recorded rankings are not compared; empty if they are, or there are none."""
     if not changed or all(query.ranking is None for query in golden.queries):
         return ""
     return f"The recorded rankings were not compared: {'; '.join(changed)}."
 
 
-def _checked(query: GoldenQuery, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
+def _checked(query: GoldenQuery, name: str, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
     lacking = (Miss("asked", answer.problem),) if answer.problem else tuple(missed)
-    return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
+    return CheckedQuery(
+        query.text,
+        name,
+        query.line,
+        query.expect,
+        query.first,
+        query.ranking,
+        answer.found,
+        lacking,
+        query.order,
+    )
 
 
 def _record_answers(
-    ws: Workspace, stored: golden_file.StoredQueries, checked: Sequence[CheckedQuery], now: Recording
+    ws: Workspace,
+    stored: golden_file.StoredQueries,
+    checked: Sequence[CheckedQuery],
+    now: Recording,
+    *,
+    as_order: bool,
 ) -> tuple[CheckedQuery, ...]:
-    """Write the rankings that are to be recorded. What was recorded already stays as it is."""
-    wanted = dict(_to_record(stored.golden, checked))
-    if not wanted and (stored.golden.recorded in (None, now) or all(each.ranking is None for each in checked)):
+    """Write the answers that are to be recorded. What was recorded already stays as it is."""
+    orders = {
+        number: documents_of(each.found)[: len(each.order) if each.order else None]
+        for number, each in _answered(checked)
+        if each.order is not None or (as_order and not stored.golden.queries[number].expects)
+    }
+    rankings = {
+        number: each.found
+        for number, each in _answered(checked)
+        if each.ranking is not None or (number not in orders and not stored.golden.queries[number].expects)
+    }
+    orders = {number: order for number, order in orders.items() if checked[number].order != order}
+    rankings = {number: ranking for number, ranking in rankings.items() if checked[number].ranking != ranking}
+    stands = stored.golden.recorded in (None, now) or all(each.ranking is None for each in checked)
+    if not orders and not rankings and stands:
         return tuple(checked)
-    written = file.with_rankings(stored.data, wanted, now, QUERIES_NAME)
+    written = rewrite.with_recorded(stored.data, rewrite.Recorded(rankings, orders), now, QUERIES_NAME)
     after = golden_file.store(ws, stored, written)
     return tuple(
         msgspec.structs.replace(
             each,
             line=query.line,
-            recorded=None if number not in wanted else "new" if each.ranking is None else "changed",
+            recorded=None if number not in {*rankings, *orders} else _how(each),
+            misses=tuple(miss for miss in each.misses if miss.kind != "order"),
         )
         for number, (each, query) in enumerate(zip(checked, after.queries, strict=True))
     )
 
 
-def _to_record(golden: GoldenFile, checked: Sequence[CheckedQuery]) -> Iterator[tuple[int, tuple[RankedChunk, ...]]]:
-    for number, (query, each) in enumerate(zip(golden.queries, checked, strict=True)):
-        asked = not any(miss.kind == "asked" for miss in each.misses)
-        if asked and (query.ranking is not None or not query.expects) and query.ranking != each.found:
-            yield number, each.found
+def _answered(checked: Sequence[CheckedQuery]) -> Iterator[tuple[int, CheckedQuery]]:
+    return (
+        (number, each) for number, each in enumerate(checked) if not any(miss.kind == "asked" for miss in each.misses)
+    )
+
+
+def _how(each: CheckedQuery) -> Literal["new", "changed"]:
+    return "new" if each.ranking is None and each.order is None else "changed"
 
 
 class MissedDocuments:

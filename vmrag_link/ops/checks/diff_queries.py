@@ -7,7 +7,7 @@ from typing import Literal
 
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinError, PinMissing
 from vmrag_link.git import plumbing
-from vmrag_link.golden.queries import GoldenFile, RankedChunk
+from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
@@ -68,11 +68,19 @@ def compared(
 
     What has no index gets one. Raises as `searching`.
     """
-    pairs = zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True)
-    return tuple(
-        QueryDiff(query.text, query.line, _change(one, other), one.found, other.found, one.problem, other.problem)
-        for query, one, other in pairs
-    )
+    return tuple(query_diff(*each) for each in answered_twice(ws, golden, before, after))
+
+
+def answered_twice(
+    ws: Workspace, golden: GoldenFile, before: RankedRevision | None, after: RankedRevision | None
+) -> list[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]]:
+    """As `compared`, with the texts of the answers."""
+    return list(zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True))
+
+
+def query_diff(query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer) -> QueryDiff:
+    change = _change(before, after)
+    return QueryDiff(query.text, query.line, change, before.found, after.found, before.problem, after.problem)
 
 
 def _committed_here(ws: Workspace) -> RankedRevision:
@@ -110,7 +118,7 @@ def _answers(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) ->
 
 
 def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
-    if before == after:
+    if (before.found, before.problem) == (after.found, after.problem):
         return "none"
     one, other = ([(each.document, each.chunk) for each in answer.found] for answer in (before, after))
     return "scores" if one == other and before.problem == after.problem else "ranking"

@@ -71,10 +71,13 @@ def _read(ws: Workspace) -> bytes:
 
 
 class GoldenAnswer(Record, frozen=True):
-    """`problem`: why the query could not be asked; empty if it could."""
+    """`problem`: why the query could not be asked; empty if it could. `texts`: of the chunks in
+    `found`.
+    """
 
     found: tuple[RankedChunk, ...]
     problem: str = ""
+    texts: tuple[str, ...] = ()
 
 
 def answers(
@@ -89,7 +92,8 @@ def answers(
     with progress.task(ASKING, len(asked)) as task:
         for each in asked:
             try:
-                found.append(GoldenAnswer(ranked(searcher.search(each))))
+                hits = searcher.search(each)
+                found.append(GoldenAnswer(ranked(hits), texts=tuple(hit.text for hit in hits)))
             except CollectionMissing as error:
                 found.append(GoldenAnswer((), error.message.rstrip(".")))
             task.advance()

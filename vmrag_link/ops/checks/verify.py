@@ -5,23 +5,25 @@ hooks and merge driver may not have run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, objects, plumbing, transfer, versions
+from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer, versions
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, Level, PinFinding, not_comparable
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, HalfMerged, Level, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
+from vmrag_link.ops.commits import deepen as deepening
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases, carried
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.paths import Places
 from vmrag_link.pin_values import own_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
@@ -69,6 +71,7 @@ def verify(
     *,
     pull_request: tuple[str, str] | None = None,
     reachable: Callable[[Collection[str]], Collection[str]] | None = None,
+    deepen: bool = False,
 ) -> VerifyReport:
     """Compare the pin of each commit of a range with those of its parents (`pins.rules`).
 
@@ -79,16 +82,24 @@ def verify(
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of
     the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
     commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
-    A range that a shallow clone cannot compare is an error among the findings. Raises
-    `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
+    A range that a shallow clone cannot compare is an error among the findings, unless it may
+    `deepen` the history, which no ref notices. Raises `UsageInvalid`, `GitReferenceMissing`,
+    `NotInitialized`, `HistoryMissing` where that cannot be fetched.
     """
-    scope = _scope(ws, revisions, pull_request)
+    scope = _scope(ws, revisions, pull_request, deepening.resolve if deepen else plumbing.resolve)
+    if deepen:
+        scope = _deepened(ws, scope, whole=revisions is not None)
     walk, pins = _read(ws, scope)
     return _report(ws, scope, walk, pins, reachable=reachable)
 
 
 def verify_on(
-    ws: Workspace, remote: str, revisions: str | None = None, *, pull_request: tuple[str, str] | None = None
+    ws: Workspace,
+    remote: str,
+    revisions: str | None = None,
+    *,
+    pull_request: tuple[str, str] | None = None,
+    deepen: bool = False,
 ) -> VerifyReport:
     """As `verify`, after a fetch of everything from a remote.
 
@@ -97,7 +108,7 @@ def verify_on(
     In a fresh clone the knowledge base comes from there, too. Raises as `ops.remotes.fetch.fetch`.
     """
     lacking = _lacking(ws, destinations.asked(ws, remote)[0])
-    return verify(ws, revisions, pull_request=pull_request, reachable=lacking)
+    return verify(ws, revisions, pull_request=pull_request, reachable=lacking, deepen=deepen)
 
 
 def verify_between(
@@ -120,6 +131,24 @@ def verify_between(
         return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
     lacking = _lacking(ws, destinations.named(ws, knowledge_remote(ws, head))[0]) if ask else None
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
+
+
+def dropped_in_landing(ws: Workspace, landed: str, proposed: str) -> PinFinding | None:
+    """What a pull request's head pinned, if the commit that it became does not contain it.
+
+    A squash that kept the base's pin changes no pin: of the base's commits alone nobody sees it.
+    Raises nothing where a revision is not here: then it cannot be said.
+    """
+    pins = history.pins_of(ws.places, [landed, proposed])
+    there, theirs = (parsed(ws.places.kb, pins.get(each)) for each in (landed, proposed))
+    if theirs is None or not ws.initialized or not ws.engine.has_revision(theirs.dolt_commit):
+        return None
+    revision = theirs.dolt_commit
+    if there and (there.dolt_commit == revision or ws.engine.is_ancestor(revision, there.dolt_commit)):
+        return None
+    now = f"pins {there.dolt_commit[:12]}, which does not contain it" if there else "pins nothing"
+    message = f"The pull request pinned {revision[:12]}, and {landed[:12]}, as which it was merged, {now}."
+    return PinFinding("KNOWLEDGE_DROPPED", "error", landed, message, f"vmrag merge {revision}")
 
 
 def knowledge_remote(ws: Workspace, head: str) -> str:
@@ -154,11 +183,12 @@ def _report(
     fork: Fork | None = None,
 ) -> VerifyReport:
     merge_bases, past = MergeBases(ws.places, *scope.ends), Past(ws.places, scope.tip)
-    asked_remote = reachable is not None
-    examination = Examination(
-        pins, Ancestry(ws.engine, pins.revisions), merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork
-    )
+    asked_remote, halves = reachable is not None, _half_merged(ws, scope)
+    ancestry = Ancestry(ws.engine, [*pins.revisions, *(side for each in halves for side in each.sides)])
+    examination = Examination(pins, ancestry, merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork)
     flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
+    known = {each.finding.commit for each in flaws}
+    flaws += [flaw for each in halves if each.commit not in known and (flaw := each.flaw)]
     if reachable:
         flaws += examination.unreached(walk.changes, reachable)
     findings = _with_mended(walk, flaws, examination)
@@ -170,6 +200,16 @@ def _report(
         findings += _stale(ws, scope)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
+
+
+def _half_merged(ws: Workspace, scope: Scope) -> list[HalfMerged]:
+    commits = pin_conflict.committed_by_jj(ws.places, scope.tip, scope.without)
+    found = {each: pin_conflict.sides_of_jj(ws.places, each) for each in commits}
+    return [HalfMerged(commit, *(_revisions(ws, pins) for pins in both)) for commit, both in found.items()]
+
+
+def _revisions(ws: Workspace, pins: Iterable[bytes]) -> tuple[str, ...]:
+    return tuple(pin.dolt_commit for data in pins if (pin := parsed(ws.places.kb, data)))
 
 
 def _not_comparable(
@@ -204,7 +244,26 @@ def _stale(ws: Workspace, scope: Scope) -> Iterator[PinFinding]:
         yield PinFinding("STALE_DOCUMENT", level, scope.tip, report.message, report.hint)
 
 
-def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] | None) -> Scope:
+def _deepened(ws: Workspace, scope: Scope, *, whole: bool) -> Scope:
+    """The scope with the history that it needs. `whole`: it is a whole history because somebody
+    said so.
+    """
+    if scope.without is None and not whole:  # perhaps because the parents of HEAD are not here
+        deepening.make_comparable(ws.places, None, scope.tip)
+        scope = _news(ws)
+    if scope.without:
+        deepening.make_comparable(ws.places, scope.without, scope.tip)
+    else:
+        deepening.complete(ws.places, scope.tip)
+    return scope
+
+
+def _scope(
+    ws: Workspace,
+    revisions: str | None,
+    pull_request: tuple[str, str] | None,
+    resolve: Callable[[Places, str], str],
+) -> Scope:
     if pull_request:
         base, head = pull_request
         if revisions:
@@ -212,7 +271,7 @@ def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] |
                 "Give a range or a pull request, not both.",
                 hint=f"vmrag verify --pull-request {quoted(base)} {quoted(head)}",
             )
-        return _between(ws, base, head)._replace(base=base)
+        return _between(ws, base, head, resolve)._replace(base=base)
     if revisions is None:
         return _news(ws)
     if "..." in revisions:
@@ -223,12 +282,12 @@ def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] |
         )
     if ".." in revisions:
         left, _, right = revisions.partition("..")
-        return _between(ws, left or "HEAD", right or "HEAD")
-    return Scope(revisions, plumbing.resolve(ws.places, revisions))
+        return _between(ws, left or "HEAD", right or "HEAD", resolve)
+    return Scope(revisions, resolve(ws.places, revisions))
 
 
-def _between(ws: Workspace, left: str, right: str) -> Scope:
-    tip, without = plumbing.resolve(ws.places, right), plumbing.resolve(ws.places, left)
+def _between(ws: Workspace, left: str, right: str, resolve: Callable[[Places, str], str] = plumbing.resolve) -> Scope:
+    tip, without = resolve(ws.places, right), resolve(ws.places, left)
     return Scope(f"{left}..{right}", tip, without)
 
 

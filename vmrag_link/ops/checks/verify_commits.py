@@ -59,6 +59,29 @@ class Flaw(NamedTuple):
     needs: tuple[str, ...] | None
 
 
+class HalfMerged(NamedTuple):
+    """A commit of jj's with conflicts in it, and what its bases and its sides pin. git sees the pin
+    of the first side as the commit's own.
+    """
+
+    commit: str
+    bases: tuple[str, ...]
+    sides: tuple[str, ...]
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """None where the pin is not what is in conflict."""
+        changed = tuple(dict.fromkeys(each for each in self.sides if each not in self.bases))
+        if len({*self.sides}) < 2 or not changed:  # noqa: PLR2004  sides that differ
+            return None
+        message = (
+            f"Commit {_short(self.commit)} is one of jj's with conflicts, and pins {_short(self.sides[0])}, of one side "
+            f"alone; its sides pin {' and '.join(map(_short, dict.fromkeys(self.sides)))}."
+        )
+        hint = f"jj new {_short(self.commit)}   (resolve its conflicts, that of the pin by: vmrag resolve; then: jj squash)"
+        return Flaw(PinFinding("KNOWLEDGE_DROPPED", "error", self.commit, message, hint), changed)
+
+
 class Examination:
     """Of the commits of one range, parents before children.
 
@@ -303,7 +326,7 @@ class Examination:
 def not_comparable(tip: str, shown: str) -> PinFinding:
     """Of a shallow clone that ends before what the two ends of a range share."""
     message = f"Whether {shown} drops knowledge cannot be said: this clone is shallow, and ends too early."
-    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)"
+    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout; or vmrag verify --deepen)"
     return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 

@@ -152,9 +152,11 @@ def refuse_in_between(ws: Workspace) -> None:
             operation=what,
         )
     if ws.trigger().branch is None:
+        from vmrag_link.git import jj
+
         raise GitBusy(
             "HEAD is detached: documents are written on a branch, and here is none.",
-            hint="git switch -c NAME",
+            hint=jj.main_folder_hint(ws.places) if jj.is_one(ws.places) else "git switch -c NAME",
             operation="detached",
         )
 

@@ -62,11 +62,9 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     `writing.writable`.
     """
     target = mergeable(ws)
-    if aside := aside_branch(ws, source):
+    if aside := aside_branch(ws, source) or put_aside_abandoned(ws, target, source):
         return merge_aside(ws, target, aside)
-    left = next((each for each in waiting.abandoned(ws, target) if each.name == source), None)
-    if left and ws.engine.is_ancestor(left.head, target.revision):
-        return _take_in(ws, target, left)
+    left = _abandoned(ws, target, source)
     theirs = resolve_rev(ws, source)
     base = sides.source_base(ws, source, ours=target.revision, theirs=theirs)
     report = merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
@@ -78,13 +76,20 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
 
 
-def _take_in(ws: Workspace, target: Target, left: KbBranch) -> MergeReport:
-    """Bring the uncommitted documents of an abandoned KB branch here; it stays, clean."""
+def put_aside_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+    """Set the uncommitted documents of an abandoned KB branch aside, so that they can be merged
+    here; it stays, clean. None: there are none, or they stand on committed ones that are not here.
+    """
+    left = _abandoned(ws, target, source)
+    if left is None or not ws.engine.is_ancestor(left.head, target.revision):
+        return None
     with ws.sync_context.without_copy(left.name, left.head):
         name = replay.put_aside(ws.engine, ws.journal, left, timeout=ws.lock_timeout)
-    aside = aside_branch(ws, name)
-    assert aside is not None  # noqa: S101  made a moment ago
-    return merge_aside(ws, target, aside)
+    return aside_branch(ws, name)
+
+
+def _abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+    return next((each for each in waiting.abandoned(ws, target) if each.name == source), None)
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:

@@ -19,7 +19,7 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.git import plumbing, remotes
+from vmrag_link.git import plumbing, refs, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
@@ -28,6 +28,7 @@ from vmrag_link.ops.links import share
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations, shared_links
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
+from vmrag_link.ops.remotes.unpushed import UnpushedPin
 from vmrag_link.sync import chroma_sharing
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import Address
@@ -194,6 +195,26 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
         deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
         links=len({link.git_commit for each in done for link in each.links}),
     )
+
+
+def send(ws: Workspace, found: Sequence[UnpushedPin]) -> None:
+    """Push what `unpushed` found, to where its code went, as the hook would have: KB branches are
+    moved forward where they can be. Nobody is asked for a password. Raises as `push`.
+    """
+    for each in found:
+        remote, _, code = each.ref.partition("/")
+        name = plumbing.kb_branch_of(ws.places, code)
+        reached = _history(ws, plumbing.resolve(ws.places, refs.REMOTES + each.ref))
+        wanted = PublishRequest(
+            {name: each.revision} if name else {},
+            [each.revision, *filter(ws.engine.has_revision, reached)],
+            superseded=functools.partial(_former_pins, ws),
+            lenient=True,
+        )
+        own = destinations.own_ref(ws, each.place)
+        place = address.of_remote(ws.places, remote, ref=own) if own else destinations.named(ws, each.place)[0]
+        for one in address.for_pushing(ws.places, place):
+            publish_to(ws, one, wanted)
 
 
 def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:

@@ -15,19 +15,21 @@ from vmrag_link.workspace import Workspace
 
 class UnpushedPin(Record, frozen=True):
     """The tracking branch `ref` pins `revision`, which no remote holds: whoever checks that out has
-    no knowledge to it. `remote`: the one that should hold it.
+    no knowledge to it. `remote`: the one that should hold it, for people; `place`: in the pin's
+    words.
     """
 
     ref: str
     revision: str
     remote: str
+    place: str
 
 
-def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...]:
+def unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
     """Asks no network: remotes hold what they held when they were fetched or pushed to last.
 
-    A revision that is not here is somebody else's to push. `remember`: where nothing was found,
-    it is not looked for again until a tracking branch moves.
+    A revision that is not here is somebody else's to push. Where nothing was found, it is not
+    looked for again until a tracking branch moves.
     """
     if not ws.initialized or ws.engine.shared:  # on a server, everybody has all of it
         return ()
@@ -35,7 +37,7 @@ def unpushed(ws: Workspace, *, remember: bool = False) -> tuple[UnpushedPin, ...
     if stamp and stamp == _remembered(_note(ws)):
         return ()
     found = _look(ws)
-    if remember and stamp and not found:
+    if stamp and not found:
         with contextlib.suppress(OSError):  # a courtesy to the next query
             write_atomically(_note(ws), stamp.encode(errors="surrogateescape"), durable=False)
     return found
@@ -48,12 +50,23 @@ def _look(ws: Workspace) -> tuple[UnpushedPin, ...]:
     if not found:
         return ()
     revisions = dict.fromkeys(pin.dolt_commit for _, pin in found)
-    nowhere = set(ws.engine.unreachable(revisions, heads=ws.engine.known_heads()))
+    nowhere = set(ws.engine.unreachable(revisions, heads=_known_heads(ws)))
     return tuple(
-        UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin))
+        UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _remote(ws, ref, pin), pin.dolt_remote)
         for ref, pin in found
         if pin.dolt_commit in nowhere
     )
+
+
+def _known_heads(ws: Workspace) -> set[str]:
+    """Those of all remotes. What git carries counts while its copy here is noted (`copies`): after
+    a push that was killed, the engine says that everything is there.
+    """
+    heads = ws.engine.known_heads()
+    for folder in ws.places.remotes.glob("git-*"):
+        if not any(each.exists() for each in (folder / "stands-at", *folder.glob("*/stands-at"))):
+            heads -= {*ws.engine.remote_heads(folder.name).values()}
+    return heads
 
 
 def _remote(ws: Workspace, ref: str, pin: Pin) -> str:

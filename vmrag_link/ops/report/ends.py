@@ -4,7 +4,8 @@ queries are answered at both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from msgspec.structs import asdict
@@ -25,15 +26,17 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, misses
+from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, misses
 from vmrag_link.ops.checks import golden_file
-from vmrag_link.ops.checks.diff_queries import QueryDiff, compared
+from vmrag_link.ops.checks.check_queries import changes_of_ranking, outdated
+from vmrag_link.ops.checks.diff_queries import answered_twice, query_diff
+from vmrag_link.ops.checks.golden_file import GoldenAnswer
 from vmrag_link.ops.commits.ancestry import MergeBases
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import RankedRevision
 from vmrag_link.ops.history.ranges import shown_base
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
-from vmrag_link.ops.report.records import ComparedQueries, QueryChange
+from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, QueryChange, ToldChunk
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -162,16 +165,27 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         before, after = _ranked_revision(ws, places.start), _ranked_revision(ws, places.head)
         if before == after:  # one place ranks alike twice
             return ComparedQueries(QUERIES_NAME, len(golden.queries))
-        found = compared(ws, golden, before, after)
+        found = answered_twice(ws, golden, before, after)
     except _REASONS as why:
         return _not_compared(why.message, why.hint)
-    changes = [
-        _change(query, each, before.retrieval, after.retrieval)
-        for query, each in zip(golden.queries, found, strict=True)
-        if each.change != "none"
-    ]
+    changes, answers, unexpected = [], [], 0
+    for query, one, other in found:
+        missed = _list_misses(golden, query, one, before.retrieval), _list_misses(golden, query, other, after.retrieval)
+        unexpected += bool(other.problem or missed[1])
+        if (diff := query_diff(query, one, other)).change != "none":
+            lacked, lacks = map(_sentences, missed)
+            changes.append(QueryChange(**asdict(diff), missed_before=lacked, missed_after=lacks))
+        if changed := _answer_change(query, one, other, missed):
+            answers.append(changed)
     changes.sort(key=lambda each: each.change != "ranking")
-    return ComparedQueries(QUERIES_NAME, len(found), tuple(changes))
+    return ComparedQueries(
+        QUERIES_NAME,
+        len(found),
+        tuple(changes),
+        missed=unexpected,
+        outdated=outdated(golden, changes_of_ranking(golden, after.retrieval)),
+        answers=tuple(answers),
+    )
 
 
 def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
@@ -187,18 +201,41 @@ def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
     return RankedRevision(place.revision or "", settings.retrieval, place.commit if files else None, files)
 
 
-def _change(query: GoldenQuery, found: QueryDiff, before: RetrievalSettings, after: RetrievalSettings) -> QueryChange:
-    return QueryChange(
-        **asdict(found),
-        missed_before=_list_misses(query, found.before, before),
-        missed_after=_list_misses(query, found.after, after),
-    )
+def _list_misses(
+    golden: GoldenFile, query: GoldenQuery, answer: GoldenAnswer, settings: RetrievalSettings
+) -> list[Miss]:
+    comparable = not changes_of_ranking(golden, settings)
+    return misses(query, answer.found, query.asked(settings).k, comparable=comparable)
 
 
-def _list_misses(query: GoldenQuery, answer: Sequence[RankedChunk], settings: RetrievalSettings) -> tuple[str, ...]:
-    """Of what is expected by name; a recorded ranking says no more than that it is another one."""
-    k = query.asked(settings).k
-    return tuple(f"{each.message}." for each in misses(query, answer, k, comparable=False))
+def _sentences(missed: Sequence[Miss]) -> tuple[str, ...]:
+    return tuple(f"{each.message}." for each in missed)
+
+
+def _answer_change(
+    query: GoldenQuery, before: GoldenAnswer, after: GoldenAnswer, missed: tuple[Sequence[Miss], Sequence[Miss]]
+) -> AnswerChange | None:
+    """None where both say the same, and nothing that is expected went missing."""
+    lacked, lacks = (dict.fromkeys(each.document for each in some if each.document) for some in missed)
+    missing = tuple(each for each in lacks if each not in lacked)
+    told = tuple(_told(before)), tuple(_told(after))
+    places = {place: pair for place, pair in enumerate(zip_longest(*told), start=1) if _differ(*pair)}
+    if not (places or missing):
+        return None
+    expected = {*query.expect, query.first}
+    told_once = {each for each in {*told[0]} ^ {*told[1]} if each.document in expected}
+    weighty = [place for place, pair in places.items() if place == 1 or told_once.intersection(pair)]
+    place = min(weighty or places, default=1)
+    one, other = places.get(place) or next(zip_longest(*told), (None, None))  # under another name: the first
+    return AnswerChange(query.text, query.line, place, one, other, missing, below=not (weighty or missing))
+
+
+def _differ(one: ToldChunk | None, other: ToldChunk | None) -> bool:
+    return (one and one.text) != (other and other.text)
+
+
+def _told(answer: GoldenAnswer) -> Iterator[ToldChunk]:
+    return (ToldChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
 
 
 def _not_compared(why: str, hint: str = "", *, total: int = 0) -> ComparedQueries:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
-from vmrag_link.markdown_text import LIMIT, beginning, fair_share, table, text
+from vmrag_link.markdown_text import LIMIT, beginning, fair_share, paragraph, table, text
 from vmrag_link.ops.history.word_diff import Words, hidden_suffix
 from vmrag_link.ops.report.records import (
     DocumentLine,
@@ -31,6 +31,7 @@ from vmrag_link.ops.report.wording import (
     pinned_by,
     rank_rows,
     renamed,
+    told,
     verdict,
     without_revision,
 )
@@ -73,13 +74,13 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
     parts = [
         _head(summary, room["facts"]),
         _findings(summary, room["findings"]),
-        *_revisions(summary, room["revisions"] // 2),
         _queries(summary, room["queries"]),
         _collections(summary, room["collections"]),
         _documents(summary, room["documents"]),
     ]
-    used = sum(len(each.encode()) for each in parts)
-    return "".join((*parts, *_texts(report, limit - used)))
+    history = [*_revisions(summary, room["revisions"] // 2)]
+    used = sum(len(each.encode()) for each in (*parts, *history))
+    return "".join((*parts, *_texts(report, limit - used), *history))
 
 
 def _head(summary: ReportSummary, room: int) -> str:
@@ -98,7 +99,7 @@ def _head(summary: ReportSummary, room: int) -> str:
             else []
         ),
     ]
-    said = "".join(f"{text(_beginning(each))}\n\n" for each in (*others, basis(summary)))
+    said = "".join(f"{paragraph(_beginning(each))}\n\n" for each in (*others, basis(summary)))
     return f"## {text(_beginning(first))}\n\n{said}{table('Knowledge', ('', ''), rows, limit=room, level=3)}"
 
 
@@ -121,7 +122,7 @@ def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:
         ("Revisions", summary.gained),
         (f"Revisions of {named(summary.start)} that are not in {named(summary.head)}", summary.lost),
     ):
-        rows = [(each.revision[:12], each.message.strip(), pinned_by(each)) for each in found.shown]
+        rows = [(each.revision[:12], told(each, found), pinned_by(each)) for each in found.shown]
         yield _table(title, ("Revision", "Message", "Pinned by"), rows, room, total=found.total)
 
 

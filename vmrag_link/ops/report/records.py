@@ -165,11 +165,40 @@ class QueryChange(QueryDiff, frozen=True):
     missed_after: tuple[str, ...] = ()
 
 
+class ToldChunk(Record, frozen=True):
+    """What stands at a place of an answer. `document`: COLLECTION/DOC."""
+
+    document: str
+    text: str
+
+
+class AnswerChange(Record, frozen=True):
+    """A golden query whose answer says something else, or lacks a document that is expected.
+
+    `place`: the first one, from 1, that has another text; `before`, `after` are None where the
+    answer ends before it. Other scores change no answer, nor does another name of the same text.
+    `missing`: the documents that the file expects and that the answer before had. `below`: it says
+    the same at its first place and of all documents that are expected; how the rest is ordered
+    depends on the whole knowledge.
+    """
+
+    query: str
+    line: int
+    place: int
+    before: ToldChunk | None
+    after: ToldChunk | None
+    missing: tuple[str, ...] = ()
+    below: bool = False
+
+
 class ComparedQueries(Record, frozen=True):
     """The golden queries at both places.
 
     `not_compared`: why they were not asked, as a sentence, with what helps in `hint`; both empty if
-    they were. `changed`: rankings first, then those of which only scores differ.
+    they were. `changed`: rankings first, then those of which only scores differ. `missed`: how many
+    are not answered as expected at the head, as `vmrag check` counts there; `outdated` as it says.
+    `answers`: those that say something else; the ranking of such a query may be the same, as its
+    chunks are known by their numbers.
     """
 
     file: str
@@ -177,6 +206,9 @@ class ComparedQueries(Record, frozen=True):
     changed: tuple[QueryChange, ...] = ()
     not_compared: str = ""
     hint: str = ""
+    missed: int = 0
+    outdated: str = ""
+    answers: tuple[AnswerChange, ...] = ()
 
     @property
     def rankings(self) -> int:

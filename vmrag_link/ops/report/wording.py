@@ -6,11 +6,12 @@ nothing else, and both rankings of a golden query, place by place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from vmrag_link.errors import plural, quoted
+from vmrag_link.errors import enumerated, plural, quoted, shortened
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
@@ -24,12 +25,16 @@ from vmrag_link.ops.report.records import (
     QueryChange,
     ReportEnd,
     ReportSummary,
+    RevisionList,
 )
 
 Tone = Literal["good", "look", "bad"]
 
 VERBS = {"added": "adds", "changed": "changes", "moved": "moves", "removed": "removes"}
 _SHORT = 12
+_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+"""Of libraries, issue logs, agents."""
+
 PLACES = 20
 """Of a ranking that are shown; `k` may be 1,000."""
 
@@ -130,8 +135,17 @@ def _answers(queries: ComparedQueries) -> Iterator[str]:
     elif queries.rankings:
         differ = "are" if queries.rankings > 1 else "is"
         yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
+    elif queries.answers:
+        are = "is" if len(queries.answers) == 1 else "are"
+        yield f"{len(queries.answers)} of {plural(queries.total, 'golden query')} {are} answered by another text at the same places."
     elif queries.total and not queries.not_compared:
         yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
+    before = queries.missed - sum(map(worsened, queries.changed))
+    if before > 0:
+        was = "was" if before == 1 else "were"
+        yield f"{plural(before, 'golden query')} {was} not answered as expected before, either."
+    if queries.outdated:
+        yield queries.outdated
 
 
 def _verification(summary: ReportSummary) -> Iterator[str]:
@@ -157,8 +171,12 @@ def without_revision(end: ReportEnd) -> str:
 
 
 def documents_name(line: DocumentLine) -> str:
-    """Of a document as it is now; that of a file says so."""
-    return f"{line.name} (file)" if line.file else line.name
+    """Of a document as it is now; that of a file says so, and an id that tells a person nothing has
+    its title beside it.
+    """
+    if line.file:
+        return f"{line.name} (file)"
+    return f"{line.name} ({shortened(line.title)})" if line.title and _OPAQUE.search(line.doc_id) else line.name
 
 
 def basis(summary: ReportSummary) -> str:
@@ -184,6 +202,17 @@ def grown(growth: Growth) -> str:
     return f"{growth.before:,} → {growth.after:,} ({growth.grown:+,})"
 
 
+def told(revision: PinnedRevision, found: RevisionList) -> str:
+    """What a revision is: its message without the trailers; of a merge, what it brings, too."""
+    subject = next(iter(revision.message.strip().splitlines()), "")
+    known = {each.revision: each for each in found.shown}
+    brought = [known[each] for each in revision.parents[1:] if each in known]
+    if not brought:
+        return subject
+    names = enumerated([shortened(next(iter(each.message.strip().splitlines()), each.short)) for each in brought])
+    return f"{subject}\nbrings {names}"
+
+
 def pinned_by(revision: PinnedRevision) -> str:
     """The newest code commit that pins it, and how many more do; empty if none does."""
     if not revision.commits:
@@ -203,18 +232,24 @@ class Was(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more."""
+    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more.
+    `made_room`: how many of those that stood above where the new one was are gone.
+    """
 
     place: int
     before: RankedChunk | None
     gone: bool
     after: RankedChunk | None
     was: Was | None
+    made_room: int = 0
 
     @property
     def climbed(self) -> int:
-        """Places up; below zero, down."""
-        return self.was.place - self.place if self.was else 0
+        """Places up; below zero, down. What only moved up because others vanished did not climb."""
+        if self.was is None:
+            return 0
+        up = self.was.place - self.place
+        return max(0, up - self.made_room) if up > 0 else up
 
     @property
     def mark(self) -> str:
@@ -241,9 +276,13 @@ def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
     kept = {each.place for each in was.values()}
     both = zip_longest(query.before[:PLACES], query.after[:PLACES])
     return [
-        RankRow(place, before, place not in kept, after, was.get(place))
+        RankRow(place, before, place not in kept, after, was.get(place), _made_room(was.get(place), kept))
         for place, (before, after) in enumerate(both, start=1)
     ]
+
+
+def _made_room(was: Was | None, kept: Container[int]) -> int:
+    return sum(place not in kept for place in range(1, was.place)) if was else 0
 
 
 def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Literal
 
 from vmrag_link import env
-from vmrag_link.errors import first_of, plural
+from vmrag_link.errors import VmragError, first_of, plural
 from vmrag_link.git import hooks, plumbing
 from vmrag_link.git.hooks import MissingHooks
 from vmrag_link.models import Record
@@ -33,19 +33,33 @@ class Caution(Record, frozen=True):
         return f"{self.message} Next: {self.hint}"
 
 
-def cautions(ws: Workspace, *, remember: bool = False) -> tuple[Caution, ...]:
-    """Nothing where the code pins no knowledge. Asks no network. `remember`: as `unpushed`."""
-    if not ws.initialized or plumbing.pin_bytes(ws.places) is None:
-        return ()
-    found = (missing_hooks(ws), _not_pushed(ws, unpushed(ws, remember=remember)))
+def cautions(ws: Workspace) -> tuple[Caution, ...]:
+    """Nothing where the code pins no knowledge. Asks no network."""
+    found = (missing_hooks(ws), not_pushed(ws, unpushed(ws) if _pins_knowledge(ws) else ()))
     return tuple(each for each in found if each)
 
 
-def missing_hooks(ws: Workspace) -> Caution | None:
-    """Looks at files only. Nothing with `VMRAG=0`: then they would do nothing anyway. Nothing in a
-    job of GitHub Actions: its checkout has none, and the Action verifies.
+def unsent(ws: Workspace) -> tuple[UnpushedPin, ...]:
+    """As `unpushed`, for the end of every command and call, whatever it was about: where nothing
+    is missing, no process says so. What cannot be looked at, `vmrag status` says.
     """
-    gone = None if env.switched_off() or env.in_github_actions() else hooks.missing(ws.places)
+    try:
+        return unpushed(ws) if _pins_knowledge(ws) else ()
+    except VmragError:
+        return ()
+
+
+def _pins_knowledge(ws: Workspace) -> bool:
+    return ws.initialized and plumbing.pin_bytes(ws.places) is not None
+
+
+def missing_hooks(ws: Workspace) -> Caution | None:
+    """Looks at files only. Nothing where the code pins no knowledge; nothing with `VMRAG=0`: then
+    they would do nothing anyway. Nothing in a job of GitHub Actions: its checkout has none, and the
+    Action verifies.
+    """
+    unwanted = env.switched_off() or env.in_github_actions() or not _pins_knowledge(ws)
+    gone = None if unwanted else hooks.missing(ws.places)
     if gone is None:
         return None
     return Caution("HOOKS_MISSING", f"{_sentence(gone)}{_effect(gone)}", _command(ws, gone))
@@ -59,7 +73,9 @@ def _sentence(gone: MissingHooks) -> str:
         return f"git looks for hooks in {gone.folder} by now, where vmrag's are not"
     if gone.why == "replaced":
         return f"{gone.tool[0].upper()}{gone.tool[1:]} has written over these git hooks of vmrag's: {names}"
-    if gone.why == "some":
+    if gone.why == "older":
+        return f"vmrag's git hooks are in git's configuration, from which {gone.git} runs none"
+    if gone.why in ("some", "disabled"):
         return f"git does not run these hooks of vmrag's: {names}"
     return "vmrag's git hooks are not installed in this clone"
 
@@ -74,12 +90,13 @@ def _command(ws: Workspace, gone: MissingHooks) -> str:
 
     if gone.why == "elsewhere":
         return "vmrag install --worktree"
-    usual = gone.folder == str(ws.places.common / "hooks") or gone.tool in ("husky", "lefthook", "pre-commit")
+    ours = gone.why == "older" or gone.folder == str(ws.places.common / "hooks")
+    usual = ours or gone.tool in ("husky", "lefthook", "pre-commit")
     # What else core.hooksPath may name, installing may refuse: that says what to do instead.
     return hook_scope.install_command(ws.places) if usual else "vmrag doctor"
 
 
-def _not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
+def not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:
     if not found:
         return None
     names = first_of([each.ref for each in found], _NAMED)

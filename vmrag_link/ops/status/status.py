@@ -125,6 +125,7 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
         + ([unmergeable.sentence] if unmergeable else [])
         + _waiting(ws, target, merge)
         + _uncommitted_pin(ws, target)
+        + _half_merged(ws, git.head)
     )
     reasons += _background(ws, behind) if behind else []
     reasons += [f"warning: {each.sentence}" for each in cautions(ws)]
@@ -286,10 +287,25 @@ def _uncommitted_pin(ws: Workspace, target: Target) -> list[str]:
     pin = target.trigger.pin
     if pin is not None and plumbing.head(ws.places).commit and plumbing.holds(ws.places, f"HEAD:{PIN_NAME}", pin):
         return []
+    if (ws.places.top / ".jj").is_dir():  # it commits what lies there, staged or not
+        return ["The pin is in no commit yet: jj commit"]
     if pin_merge.staged_pin(ws.places) == pin:
         which = "" if pin_merge.is_merge(ws.places) else f" {PIN_NAME}"  # git refuses paths in a merge
         return [f"The pin is staged, and in no commit yet: git commit{which}"]
     return [f"The pin is in no commit yet, and not staged: git add {PIN_NAME}"]
+
+
+def _half_merged(ws: Workspace, head: str | None) -> list[str]:
+    """Whether the pin is one side's of a conflict that jj has committed."""
+    from vmrag_link.git import pin_conflict
+
+    if head is None or not pin_conflict.is_of_jj(ws.places):
+        return []
+    if len({*pin_conflict.sides_of_jj(ws.places, head)[1]}) < 2:  # noqa: PLR2004  nothing is in conflict
+        return []
+    return [
+        f"warning: HEAD is a commit of jj's with conflicts, and its pin that of one side alone. Next: jj new {head[:12]}"
+    ]
 
 
 def _background(ws: Workspace, report: background.Report) -> list[str]:

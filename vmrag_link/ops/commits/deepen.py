@@ -7,15 +7,18 @@ ref moves, and nothing is checked out: a stranger's commits are objects that not
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable
 
-from vmrag_link.errors import HistoryMissing, RemoteError
-from vmrag_link.git import history, objects, remotes, transfer
+from vmrag_link.errors import GitReferenceMissing, HistoryMissing, RemoteError
+from vmrag_link.git import history, objects, plumbing, remotes, transfer
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.ops.commits.ancestry import is_comparable
 from vmrag_link.paths import Places
 
-HINT = "with: {fetch-depth: 0}   (of the step actions/checkout)"
+HINT = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)"
 
 # 50, 200, 800 commits, all. Blobs are left out: of old commits only the pins are read, and those
 # are fetched at once where they are needed.
@@ -59,6 +62,43 @@ def make_comparable(places: Places, base: str | None, head: str) -> None:
             "of their history.",
             hint="git fetch --unshallow   (in the repository that it was cloned from)",
         )
+
+
+def complete(places: Places, tip: str) -> None:
+    """Fetch the whole history of a commit. Raises `HistoryMissing`."""
+    if history.boundary(places):
+        _fetch(places, [tip], "--unshallow", _WITHOUT_FILES)
+
+
+def resolve(places: Places, name: str) -> str:
+    """As `plumbing.resolve`; a remote's branch that was not fetched, as `origin/main`, is brought
+    from there, and so is the history that `HEAD~3` goes through. Raises `HistoryMissing`, and as
+    a fetch.
+    """
+    try:
+        return plumbing.resolve(places, name)
+    except GitReferenceMissing:
+        start = re.split(r"[~^]", name)[0] or name
+        if start != name and history.boundary(places):
+            return _through(places, name, resolve(places, start))
+        remote, _, branch = name.removeprefix("refs/remotes/").partition("/")
+        if remote not in remotes.names(places) or not plumbing.is_ref(places, BRANCHES + branch):
+            raise
+        tip = transfer.advertised(places, Peer(remote), BRANCHES + branch)
+        if tip is None:
+            raise
+        bring(places, [tip])
+        return tip
+
+
+def _through(places: Places, name: str, start: str) -> str:
+    for step in _STEPS:
+        _fetch(places, [start], step, _WITHOUT_FILES)
+        with contextlib.suppress(GitReferenceMissing):
+            return plumbing.resolve(places, name)
+        if not history.boundary(places):
+            break
+    return plumbing.resolve(places, name)
 
 
 def origin(places: Places) -> Peer:

@@ -1,0 +1,124 @@
+"""The report as one comment on the pull request, written by the one step that has a token for it.
+
+| event            | whose data                                   | who the pull request is     |
+|------------------|----------------------------------------------|-----------------------------|
+| `pull_request`   | those of this job's step `report`            | the event's                 |
+| `workflow_run`   | an artifact of a fork's run: a stranger's    | as the data say, if it fits |
+
+Nothing of the pull request is here, no repository is opened, and no program is started. What the
+artifact says of itself is compared with what GitHub says of the run: the pull request has to be
+open, of this repository, and at the commit of that run, in the repository of that run.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+
+from vmrag_action import findings, inputs, payload, token
+from vmrag_action.comments import CommentApi
+from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link.errors import OK, UsageInvalid
+from vmrag_link.ops.report.comment import MARKER, comment
+from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentData, parse
+from vmrag_link.paths import read_regular
+
+TITLE = "The comment on the pull request"
+ARTIFACT = "vmrag-comment"
+FILE = f"{ARTIFACT}.json"
+"""In RUNNER_TEMP, and in the artifact."""
+
+_MOST_PACKED = 100_000
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+_SAID = {
+    "silent": "Nothing that agents are told changes, and no comment says otherwise.",
+    "unchanged": "The comment says it already.",
+    "edited": "The comment was edited.",
+    "created": "The comment was written.",
+}
+
+
+def run(runner: Runner, job: WorkflowJob) -> int:
+    secret = inputs.token()
+    for form in token.forms(secret):
+        runner.mask(form)
+    api = CommentApi.of(secret)
+    if job.event == inputs.COMPLETED:
+        return _of_run(runner, job, api)
+    request = payload.read(os.environ, OfPullRequest).pull_request
+    data = parse(read_regular(job.temp / FILE, MOST_BYTES + 1))
+    here = CompletedRun(payload.run_number(os.environ), job.event, request.head.sha, request.head.repo)
+    return _settle(runner, job, api, data, here, of_fork=False)
+
+
+def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
+    """What another run hands over. A stranger who hands over something else makes nobody's job
+    fail.
+    """
+    done = payload.read(os.environ, OfWorkflowRun).workflow_run
+    if done.event != "pull_request":
+        return _nothing(runner, job, f"run {done.id} was about no pull request.")
+    packed = api.artifact(done.id, ARTIFACT, _MOST_PACKED)
+    if packed is None:
+        return _nothing(runner, job, f"run {done.id} has left no {ARTIFACT}, or one that is too large.")
+    try:
+        data = parse(unpacked(packed))
+    except UsageInvalid as why:
+        runner.annotate("warning", why.message, hint=why.hint, title=TITLE)
+        return _nothing(runner, job, f"what run {done.id} has left is not what this Action writes.")
+    return _settle(runner, job, api, data, done, of_fork=True)
+
+
+def unpacked(content: bytes) -> bytes:
+    """The one file of an archive, or a byte more than may be in it. Raises `UsageInvalid`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            if [(each.filename, each.compress_type in _PACKINGS) for each in entries] == [(FILE, True)]:
+                with archive.open(entries[0]) as file:
+                    return file.read(MOST_BYTES + 1)
+        flaw = f"it holds something else than {FILE}"
+    except (ValueError, RuntimeError, EOFError, OSError, zipfile.BadZipFile, zlib.error, struct.error) as error:
+        flaw = str(error) or type(error).__name__
+    raise UsageInvalid(
+        f"The artifact cannot be unpacked: {flaw}.", hint="Let both workflows name one version: uses: …@SHA"
+    )
+
+
+def _settle(
+    runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
+) -> int:
+    if why := _unfit(api.pull_request(data.number), data, about):
+        return _nothing(runner, job, why)
+    page = f"{payload.server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
+    outcome = api.settle(data.number, MARKER, comment(data, page, of_fork=of_fork), speaks=data.speaks)
+    runner.say(f"#{data.number}: {_SAID[outcome]}")
+    return OK
+
+
+def _unfit(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:
+    """Why nothing is said of a pull request, as GitHub knows it; empty if the run was about it."""
+    own = payload.repository_name(os.environ)
+    if request is None or not _same(request.base.repo, own):
+        return f"there is no pull request #{data.number} of {own}."
+    source = about.head_repository
+    if data.head != about.head_sha or source is None or not _same(request.head.repo, source.full_name):
+        return f"run {about.id} was not about #{data.number}."
+    if request.state != "open":
+        return f"#{data.number} is not open any more."
+    if request.head.sha != about.head_sha:
+        return f"#{data.number} has another commit by now, of which another run tells."
+    return ""
+
+
+def _same(repository: HostedRepository | None, name: str) -> bool:
+    return repository is not None and repository.full_name.lower() == name.lower()
+
+
+def _nothing(runner: Runner, job: WorkflowJob, why: str) -> int:
+    return findings.nothing_to_do(runner, job, "report", TITLE, why)

@@ -1,0 +1,359 @@
+"""The step that writes the one comment on a pull request, against what stands for GitHub's API."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.checkout import TOKEN
+from tests.support.events import FORK, OWN
+from tests.support.github_comments import ME, RUN, TOO_OFTEN, CommentsApi, OtherJob, Trouble, archive
+from tests.support.github_rest import serving
+from tests.support.long import examples
+from vmrag_action import comments
+from vmrag_action.comments import CommentApi
+from vmrag_action.steps import comment as step
+from vmrag_link import endpoint
+from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
+from vmrag_link.ops.report.comment import MARKER
+from vmrag_link.ops.report.comment_data import MOST_BYTES, CommentChunk, CommentData
+from vmrag_link.ops.report.comment_data import CommentAnswer as Answer
+
+HEAD, OTHER = "a" * 40, "b" * 40
+TOLD = f"{MARKER}\n### Told\n\nText\n"
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(endpoint, "_open_until", {})
+    with serving(TOKEN, CommentsApi) as found:
+        found.open(7, HEAD, source=FORK, base=OWN)
+        yield found
+
+
+def client(api: CommentsApi, token: str = TOKEN) -> CommentApi:
+    return CommentApi.of(token, {"GITHUB_REPOSITORY": api.repository, **api.environ})
+
+
+def settle(api: CommentsApi, text: str = TOLD, *, speaks: bool = True) -> str:
+    return client(api).settle(7, MARKER, text, speaks=speaks)
+
+
+# -- one comment
+
+
+def test_a_comment_is_written_once_then_edited_and_left_alone_if_it_says_so_already(api):
+    api.write(7, "Looks good", login="reviewer")
+    assert settle(api) == "created"
+    assert settle(api) == "unchanged"
+    assert settle(api, f"{TOLD}more\n") == "edited"
+    assert api.ours(7) == [f"{TOLD}more\n"]
+    api.comments[7][1]["body"] = f"{TOLD}more\n".replace("\n", "\r\n")  # as a browser writes it
+    assert settle(api, f"{TOLD}more\n") == "unchanged"
+    assert [each["edits"] for each in api.comments[7]] == [0, 1]
+
+
+def test_nothing_is_said_where_nothing_changes_unless_a_comment_says_otherwise(api):
+    assert settle(api, speaks=False) == "silent"
+    assert api.comments == {}
+    settle(api)
+    assert settle(api, f"{MARKER}\nNo longer\n", speaks=False) == "edited"
+    assert api.ours(7) == [f"{MARKER}\nNo longer\n"]
+
+
+def test_it_is_found_by_its_author_and_its_first_line_on_whatever_page(api):
+    for number in range(230):
+        api.write(7, f"Comment {number}", login="reviewer")
+    api.write(7, f"{MARKER}\nforged", login="stranger")
+    api.write(7, f"Another comment of a robot, which quotes {MARKER}")
+    api.write(7, f"> quoted\n{MARKER}")
+    mine = api.write(7, f"{MARKER}\nmine")
+    api.comments[7].append({"id": 5, "user": None, "body": f"{MARKER}\nof a deleted account"})
+    assert settle(api) == "edited"
+    assert mine["body"] == TOLD
+    assert sum(each["edits"] for each in api.comments[7] if "edits" in each) == 1
+    assert len(api.comments[7]) == 235
+
+
+def test_an_app_of_ones_own_has_its_own_comment(api):
+    theirs = api.write(7, f"{MARKER}\nof the other robot")
+    api.login = "our-app[bot]"
+    assert settle(api) == "created"
+    assert (theirs["edits"], api.ours(7)) == (0, [TOLD])
+
+
+def test_two_of_ours_become_one(api):
+    first = api.write(7, f"{MARKER}\none")
+    api.write(7, f"{MARKER}\ntwo")
+    api.write(7, f"{MARKER}\nof somebody else", login="stranger")
+    assert settle(api) == "edited"
+    assert api.ours(7) == [TOLD]
+    assert first["body"] == TOLD
+    assert len(api.comments[7]) == 2
+
+
+# -- what goes wrong
+
+LIST, ADD = r"/issues/7/comments", r"/issues/7/comments"
+EDIT = r"/issues/comments/\d+"
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_comment_that_was_made_and_not_confirmed_is_not_made_twice(api, status):
+    api.troubles.append(Trouble("POST", ADD, status, done=True))
+    assert settle(api) == "unchanged"
+    assert api.ours(7) == [TOLD]
+    api.troubles.append(Trouble("POST", ADD, status))
+    api.comments.clear()
+    assert settle(api) == "created"
+    assert api.ours(7) == [TOLD]
+
+
+@pytest.mark.parametrize("status", [403, 429])
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+def test_who_asks_too_often_waits_as_long_as_it_is_told(api, status, method, monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    if method == "PATCH":
+        api.write(7, f"{MARKER}\nbefore")
+    path = EDIT if method == "PATCH" else LIST
+    api.troubles.append(Trouble(method, path, status, TOO_OFTEN, {"Retry-After": "60"}))
+    assert settle(api) == ("edited" if method == "PATCH" else "created")
+    assert (waits, api.ours(7)) == ([60.0], [TOLD])
+
+
+def test_a_longer_wait_than_a_job_can_afford_ends_it(api):
+    api.troubles.append(Trouble("POST", ADD, 403, TOO_OFTEN, {"Retry-After": str(comments.PATIENCE + 1)[:-2]}))
+    with pytest.raises(AuthenticationFailed, match="The comment was not written"):
+        settle(api)
+    assert api.comments == {}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"),
+    [
+        (Trouble("POST", ADD, 403, {"message": "Resource not accessible"}), AuthenticationFailed),
+        (Trouble("GET", LIST, 404), RemoteRejected),
+        (Trouble("POST", ADD, 422, {"message": "Validation Failed"}), RemoteRejected),
+        (Trouble("POST", r".*graphql", 200, {"errors": [{"message": "no"}]}), RemoteUnreachable),
+        (Trouble("GET", LIST, 200, {"message": "::error::"}), RemoteUnreachable),
+    ],
+    ids=["403", "404", "422", "nobody", "another form"],
+)
+def test_a_refusal_says_which_permission_is_needed_and_is_not_repeated(api, trouble, error):
+    api.troubles.append(trouble)
+    with pytest.raises(error) as refused:
+        settle(api)
+    told: VmragError = refused.value
+    assert TOKEN not in str(told.to_dict())
+    if trouble.status >= 400:
+        assert "pull-requests: write" in told.hint
+    assert api.comments == {}
+    assert not any(f"{method} /issues" in each for method in ("PATCH", "DELETE") for each in api.calls)
+
+
+def test_what_stays_down_is_said_to_be(api):
+    api.troubles += [Trouble("POST", ADD, 502) for _ in range(endpoint.ATTEMPTS)]
+    with pytest.raises(RemoteUnreachable, match="answered 502"):
+        settle(api)
+    assert api.troubles == []
+    api.write(7, f"{MARKER}\nbefore")
+    api.troubles += [Trouble("PATCH", EDIT, 503) for _ in range(endpoint.ATTEMPTS)]
+    with pytest.raises(RemoteUnreachable, match="answered 503"):
+        settle(api)
+    assert api.troubles == []
+
+
+def test_a_comment_that_somebody_deletes_meanwhile_is_made_anew(api):
+    gone = api.write(7, f"{MARKER}\nbefore")
+    api.troubles.append(Trouble("PATCH", EDIT, 404))
+    real = api._right
+
+    def deleted(*asked: Any) -> Any:
+        if api.troubles == []:
+            api.comments[7] = [each for each in api.comments[7] if each is not gone]
+        return real(*asked)
+
+    api._right = deleted
+    assert settle(api) == "created"
+    assert api.ours(7) == [TOLD]
+
+
+def test_the_token_goes_to_the_api_alone(api):
+    with pytest.raises(UsageInvalid, match="GITHUB_GRAPHQL_URL"):
+        CommentApi.of(
+            TOKEN,
+            {"GITHUB_REPOSITORY": api.repository, **api.environ, "GITHUB_GRAPHQL_URL": "http://github.example/graphql"},
+        )
+    api.keep(RUN, {"vmrag-comment.json": b"{}"})
+    assert client(api).artifact(RUN, "vmrag-comment", 1000)
+    assert api.given == [""]  # the store got none
+    api.troubles.append(
+        Trouble("GET", r"/actions/artifacts/\d+/zip", 302, headers={"Location": "http://evil.example/"})
+    )
+    with pytest.raises(RemoteUnreachable, match="in private"):
+        client(api).artifact(RUN, "vmrag-comment", 1000)
+
+
+# -- of another run
+
+
+def data(**more: Any) -> CommentData:
+    answer = Answer("when?", 1, CommentChunk("handbook/a.md", "30 seconds"), CommentChunk("handbook/a.md", "5 seconds"))
+    return CommentData(**{"number": 7, "head": HEAD, "questions": 3, "answers_changed": 1, "answers": (answer,)} | more)
+
+
+@pytest.fixture
+def other(api: CommentsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
+    def run(**told: Any) -> str:
+        OtherJob(api, tmp_path, monkeypatch).run(**{"head": HEAD} | told)
+        said: str = capsys.readouterr().out
+        assert TOKEN not in re.sub(r"(?m)^::add-mask::.*$", "", said)
+        return said
+
+    return run
+
+
+def test_what_a_forks_run_left_becomes_the_comment(api, other):
+    api.keep(RUN, {step.FILE: msgspec.json.encode(data())})
+    assert "#7: The comment was written." in other()
+    [body] = api.ours(7)
+    assert "- `when?`, first difference at place 1:\n  - before: `handbook/a.md`: `30 seconds`\n" in body
+    assert f"[its run has all of it](https://github.example/them/project/actions/runs/{RUN})" in body
+    assert "the fork's word" in body
+
+
+@pytest.fixture
+def told(api: CommentsApi, other: Any) -> tuple[CommentsApi, Any]:
+    return api, other
+
+
+@pytest.mark.parametrize(
+    ("handed", "run", "pull", "said"),
+    [
+        ({"number": 8}, {}, {}, "there is no pull request #8"),
+        ({}, {"head": OTHER}, {}, "was not about #7"),
+        ({"head": OTHER}, {}, {}, "was not about #7"),
+        ({}, {"source": FORK | {"full_name": "evil/project"}}, {}, "was not about #7"),
+        ({}, {"source": None}, {}, "was not about #7"),
+        ({}, {"event": "push"}, {}, "about no pull request"),
+        ({}, {}, {"state": "closed"}, "not open any more"),
+        ({}, {}, {"sha": OTHER}, "has another commit by now"),
+        ({"head": OTHER}, {"head": OTHER}, {}, "has another commit by now"),
+        ({}, {}, {"base": FORK}, "there is no pull request #7"),
+    ],
+    ids=[
+        "no such number", "another head", "data of another head", "another fork", "a fork that is gone", "another event",
+        "closed", "moved on", "of another pull request", "another base",
+    ],
+)  # fmt: skip
+def test_data_that_do_not_belong_to_the_run_are_not_told_of(told, handed, run, pull, said):
+    api, other = told
+    api.keep(RUN, {step.FILE: msgspec.json.encode(data(**handed))})
+    request = api.requests[7]
+    request["state"] = pull.get("state", "open")
+    request["head"]["sha"] = pull.get("sha", HEAD)
+    request["base"]["repo"] = pull.get("base", OWN)
+    assert said in other(**run)
+    assert api.comments == {}
+
+
+def bomb() -> bytes:
+    return archive({step.FILE: b" " * 50_000_000})
+
+
+def lying() -> bytes:
+    """An archive that says its file has three bytes."""
+    packed = bytearray(archive({step.FILE: b" " * 500_000}))
+    at = packed.rfind(b"PK\x01\x02")
+    packed[at + 24 : at + 28] = struct.pack("<I", 3)
+    return bytes(packed)
+
+
+def encrypted() -> bytes:
+    packed = bytearray(archive({step.FILE: b"{}"}))
+    for at, offset in ((packed.find(b"PK\x03\x04"), 6), (packed.rfind(b"PK\x01\x02"), 8)):
+        packed[at + offset] |= 1
+    return bytes(packed)
+
+
+GOOD = json.loads(msgspec.json.encode(data()))
+
+
+def changed(**more: Any) -> dict[str, bytes]:
+    return {step.FILE: json.dumps(GOOD | more).encode()}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        None, b"", b"PK", bomb(), lying(), encrypted(), {}, {"other.json": b"{}"}, {f"../{step.FILE}": b"{}"},
+        {step.FILE: b"{}", "more": b""}, archive({step.FILE: json.dumps(GOOD).encode()}, zipfile.ZIP_LZMA),
+        {step.FILE: b"{}"}, {step.FILE: b"\xff"}, {step.FILE: b"[" * 100_000}, changed(number=-1), changed(number="7"),
+        changed(head="x"), changed(answers_changed=0), changed(answers_changed=10**12), changed(text="@everybody"),
+        changed(answers=[GOOD["answers"][0] | {"question": "x" * 10_000}]), changed(answers=GOOD["answers"] * 51),
+        changed(missing=[{"code": "::error::", "name": "x"}]), changed(documents_changed={"added": -4, "changed": 9}),
+    ],
+)  # fmt: skip
+def test_an_artifact_that_is_not_what_a_report_leaves_says_nothing_and_makes_no_job_fail(api, other, left):
+    if left is not None:
+        api.keep(RUN, left)
+    said = other()
+    assert "has nothing to do on workflow_run" in said
+    assert api.comments == {}
+
+
+def test_no_more_is_unpacked_than_may_be_there():
+    assert len(step.unpacked(bomb())) == MOST_BYTES + 1
+
+
+def test_one_that_is_too_large_is_not_read(api, other):
+    api.keep(RUN, b"x" * 200_000)
+    assert "too large" in other()
+    api.artifacts[RUN][0]["size_in_bytes"] = 10  # the list lies
+    with pytest.raises(VmragError, match="answered with more than"):
+        other()
+    assert api.comments == {}
+
+
+@given(content=st.binary(max_size=200), at=st.integers(0, 400), flip=st.integers(1, 255))
+@settings(max_examples=examples(600))
+def test_no_bytes_make_unpacking_fail_otherwise(content: bytes, at: int, flip: int) -> None:
+    packed = bytearray(archive({step.FILE: content}))
+    packed[at % len(packed)] ^= flip
+    for each in (bytes(packed), content, bytes(packed[: at % len(packed)])):
+        try:
+            step.unpacked(each)
+        except UsageInvalid:
+            continue
+
+
+def test_a_stranger_can_only_be_quoted(api, other):
+    hostile = "@everyone ![x](https://evil.example/x.png) <img src=x> [l](https://evil.example) `` ` \n### ::error:: #1 \u202e"
+    answer = Answer(hostile, 1, CommentChunk(hostile, hostile), None)
+    api.keep(RUN, {step.FILE: msgspec.json.encode(data(answers=(answer,)))})
+    other()
+    [body] = api.ours(7)
+    from markdown_it import MarkdownIt
+    from selectolax.lexbor import LexborHTMLParser
+
+    page = LexborHTMLParser(MarkdownIt("gfm-like").disable("linkify").render(body))
+    assert not page.css("img, script")
+    assert [each.attributes["href"] for each in page.css("a")] == [
+        f"https://github.example/them/project/actions/runs/{RUN}"
+    ]
+    for each in page.css("code"):
+        each.decompose()
+    assert not re.search(r"@|evil|::error|#1\b|\u202e", page.body.text())
+    assert not re.search(r"@\w|\u202e", body)
+    assert ME not in body

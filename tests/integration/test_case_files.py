@@ -1,0 +1,262 @@
+"""What `vmrag check` and `vmrag verify` write for CI services, held against the services' formats.
+
+The schemas are written by hand: what we write of the published ones, whose names are beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from lxml import etree
+
+from tests.support import code_history, terminal
+from tests.support.terminal import Project
+from vmrag_link.ops.checks.case_formats import FORMATS
+from vmrag_link.ops.checks.cases import QUERY_MISSED, QUERY_RULES, CaseList, CaseProblem, CheckCase
+
+pytestmark = pytest.mark.hooks("off")
+
+template, project = terminal.template, terminal.project
+built, forked_once, forked = code_history.built, code_history.forked_once, code_history.forked
+world = code_history.world
+
+FILE = ".vmrag/queries.yaml"
+HASH = "^[0-9a-f]{64}$"
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    """An object with exactly these properties."""
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def many(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+TEXT, COUNT = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1}
+SARIF = closed(  # docs.oasis-open.org: sarif-schema-2.1.0.json
+    **{"$schema": {"type": "string", "pattern": r"/sarif-schema-2\.1\.0\.json$"}},
+    version={"const": "2.1.0"},
+    runs=many(
+        closed(
+            tool=closed(
+                driver=closed(name=TEXT, version=TEXT, rules=many(closed(id=TEXT, shortDescription=closed(text=TEXT))))
+            ),
+            automationDetails=closed(id={"type": "string", "pattern": "^vmrag-(check|verify)/$"}),
+            results=many(
+                closed(
+                    ruleId=TEXT,
+                    ruleIndex={"type": "integer", "minimum": 0},
+                    level={"enum": ["none", "note", "warning", "error"]},
+                    message=closed(text=TEXT),
+                    locations=many(
+                        closed(
+                            physicalLocation=closed(
+                                artifactLocation=closed(uri=TEXT, uriBaseId=TEXT), region=closed(startLine=COUNT)
+                            )
+                        )
+                    ),
+                    partialFingerprints=closed(primaryLocationLineHash={"type": "string", "pattern": HASH}),
+                )
+            ),
+        )
+    ),
+)
+CODE_QUALITY = many(  # docs.gitlab.com: ci/testing/code_quality
+    closed(
+        description=TEXT,
+        check_name=TEXT,
+        fingerprint={"type": "string", "pattern": HASH},
+        severity={"enum": ["info", "minor", "major", "critical", "blocker"]},
+        location=closed(path={"type": "string", "pattern": "^[^/]"}, lines=closed(begin=COUNT)),
+    )
+)
+# jenkinsci/xunit-plugin: junit-10.xsd
+JUNIT = """\
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+  <xs:complexType name="outcome" mixed="true">
+    <xs:attribute name="type"/><xs:attribute name="message"/>
+  </xs:complexType>
+  <xs:element name="testsuites"><xs:complexType><xs:sequence>
+    <xs:element name="testsuite"><xs:complexType>
+      <xs:sequence><xs:element name="testcase" minOccurs="0" maxOccurs="unbounded"><xs:complexType>
+        <xs:choice minOccurs="0" maxOccurs="unbounded">
+          <xs:element name="skipped" type="outcome"/>
+          <xs:element name="failure" type="outcome"/>
+          <xs:element name="system-out" type="xs:string"/>
+        </xs:choice>
+        <xs:attribute name="name" use="required"/><xs:attribute name="classname"/>
+      </xs:complexType></xs:element></xs:sequence>
+      <xs:attribute name="name" use="required"/><xs:attribute name="tests" use="required"/>
+      <xs:attribute name="failures" use="required"/><xs:attribute name="errors" use="required"/>
+      <xs:attribute name="skipped"/>
+    </xs:complexType></xs:element>
+  </xs:sequence></xs:complexType></xs:element>
+</xs:schema>
+"""
+TAP_LINE = re.compile(r"(not )?ok (\d+) - ((?:[^\\#]|\\[\\#])*?)( # SKIP .+)?")
+
+
+def outcomes_of(junit: str) -> dict[str, ET.Element | None]:
+    """What each test came to, by its name; None where it passed in silence."""
+    root = etree.fromstring(junit.encode())
+    etree.XMLSchema(etree.fromstring(JUNIT)).assertValid(root)
+    suite = root[0]
+    assert int(suite.get("tests")) == len(suite)
+    assert int(suite.get("failures")) == len(suite.findall(".//failure"))
+    assert int(suite.get("skipped")) == len(suite.findall(".//skipped"))
+    return {test.get("name"): next(iter(test), None) for test in suite}
+
+
+def results_of(sarif: str) -> list[dict[str, Any]]:
+    document = json.loads(sarif)
+    jsonschema.validate(document, SARIF)
+    run = document["runs"][0]
+    rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
+    assert [rules[each["ruleIndex"]] for each in run["results"]] == [each["ruleId"] for each in run["results"]]
+    return list(run["results"])
+
+
+def entries_of(code_quality: str) -> list[dict[str, Any]]:
+    entries = json.loads(code_quality)
+    jsonschema.validate(entries, CODE_QUALITY)
+    assert len({each["fingerprint"] for each in entries}) == len(entries)
+    return list(entries)
+
+
+def points_of(tap: str) -> list[tuple[bool, str, Any]]:
+    """Whether each passed, its name, and its diagnostics."""
+    version, plan, *lines = tap.splitlines()
+    assert version == "TAP version 14"
+    points: list[tuple[bool, str, list[str]]] = []
+    for line in lines:
+        if found := TAP_LINE.fullmatch(line):
+            assert int(found[2]) == len(points) + 1
+            points.append((not found[1], re.sub(r"\\(.)", r"\1", found[3]), []))
+        else:
+            assert line.startswith("  "), line
+            points[-1][2].append(line.removeprefix("  "))
+    assert plan == f"1..{len(points)}"
+    return [(passed, name, yaml.safe_load("\n".join(notes[1:-1])) if notes else None) for passed, name, notes in points]
+
+
+@pytest.fixture
+def golden(project: Project) -> Project:
+    """One query that is answered as expected, and two that are not."""
+    project.write(
+        FILE,
+        "queries:\n"
+        "  - {query: certificates, mode: keyword, first: handbook/deep/tls.txt}\n"
+        "  - {query: install the program, id: install, k: 1, expect: handbook/gone.md}\n"
+        "  - {query: 'a ]]> #1 {0} [x](http://y)\\z', first: handbook/setup.md, mode: keyword}\n",
+    )
+    return project
+
+
+STRANGE = "a ]]> #1 {0} [x](http://y)\\z"
+
+
+def written(project: Project, command: str, *arguments: str, code: int = 1) -> list[str]:
+    names = ["junit", "sarif", "code-quality", "tap"]
+    options = [option for name in names for option in (f"--{name}", f"out.{name}")]
+    project.vmrag(command, *arguments, *options, code=code)
+    return [(project.top / f"out.{name}").read_text() for name in names]
+
+
+def test_all_formats_name_the_queries_by_id_or_text_and_show_what_was_wanted_and_got(golden):
+    junit, sarif, code_quality, tap = written(golden, "check")
+    tests = outcomes_of(junit)
+    assert [*tests] == ["certificates", "install", STRANGE]
+    assert tests["certificates"] is None
+    failure = tests["install"]
+    assert failure is not None
+    assert failure.get("type") == "QUERY_MISSED"
+    assert "wanted: handbook/gone.md among the first 1\ngot:    1. handbook/" in (failure.text or "")
+    assert f"at {FILE}:3" in (failure.text or "")
+    assert [(passed, name) for passed, name, _ in points_of(tap)] == [
+        (True, "certificates"),
+        (False, "install"),
+        (False, STRANGE),
+    ]
+    notes = points_of(tap)[1][2]
+    assert notes["at"] == f"{FILE}:3"
+    assert notes["problems"][0]["notes"][0] == "wanted: handbook/gone.md among the first 1"
+    results, entries = results_of(sarif), entries_of(code_quality)
+    lines = [each["locations"][0]["physicalLocation"]["region"]["startLine"] for each in results]
+    assert lines == [each["location"]["lines"]["begin"] for each in entries] == [3, 4]
+    assert results[1]["message"]["text"].startswith(r"a \]\]> #1 {{0}} \[x\](http://y)\\z: ")
+
+
+def test_a_problem_is_known_again_where_lines_scores_and_places_are_others(golden):
+    before = entries_of(written(golden, "check")[2])
+    golden.put("more.md", "Install the program, install the program.")
+    text = (golden.top / FILE).read_text()
+    golden.write(FILE, f"# One line more.\n{text}")
+    after = entries_of(written(golden, "check")[2])
+    assert [each["fingerprint"] for each in after] == [each["fingerprint"] for each in before]
+    assert [each["description"] for each in after] != [each["description"] for each in before]
+
+
+def test_queries_of_one_text_have_names_of_their_own_and_an_id_counts_once(golden):
+    golden.write(FILE, "queries:\n" + 2 * "  - {query: install, ranking: []}\n")
+    tests = outcomes_of(golden.vmrag("check", "--junit", "-", code=1).out)
+    assert [*tests] == ["install", "install (2)", "recorded rankings can be compared"]
+    golden.write(FILE, "queries:\n" + 2 * "  - {query: install, id: a, ranking: []}\n")
+    assert "has the id 'a' already" in golden.vmrag("check", code=2).err
+
+
+def test_standard_output_takes_one_format_and_what_cannot_be_written_is_said_first(golden):
+    assert results_of(golden.vmrag("check", "--sarif", "-", code=1).out)
+    assert "one format" in golden.vmrag("check", "--sarif", "-", "--tap", "-", code=2).err
+    assert "one format" in golden.vmrag("check", "--sarif", "-", "--json", code=2).err
+    assert "There is no folder" in golden.vmrag("verify", "--tap", "no/such", code=3).err
+    assert golden.vmrag("check", "--sarif", "out", "--json", code=1).json["missed"] == 2
+
+
+def test_verify_has_a_case_for_each_rule_in_every_run(forked):
+    whole = outcomes_of(written(forked, "verify", "base..HEAD", code=0)[0])
+    forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    junit, sarif, code_quality, tap = written(forked, "verify", "base..HEAD")
+    tests = outcomes_of(junit)
+    assert [*tests] == [*whole]
+    failed = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "failure"]
+    assert failed == ["no commit drops knowledge (KNOWLEDGE_DROPPED)"]
+    skipped = [name for name, outcome in tests.items() if outcome is not None and outcome.tag == "skipped"]
+    assert len(skipped) == 2
+    assert [name for passed, name, _ in points_of(tap) if not passed] == failed
+    (result,), (entry,) = results_of(sarif), entries_of(code_quality)
+    assert (result["ruleId"], result["level"], entry["severity"]) == ("KNOWLEDGE_DROPPED", "error", "critical")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == ".dolt-version"
+    assert "vmrag merge --repair" in result["message"]["text"]
+
+
+HOSTILE = "\x00\x1b[31m\x85\u2028\u202e\ufffe\uffff\ud800 ]]> <&\"' ok 2 - x\n  ...\nnot ok 9\n::error::x"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_strangers_texts_break_no_format(name):
+    problem = CaseProblem(QUERY_MISSED, "error", HOSTILE, (HOSTILE,), (HOSTILE, "#"))
+    told = CaseProblem(QUERY_MISSED, "information", HOSTILE, ("b",))
+    cases = [
+        CheckCase(HOSTILE, FILE, 7, (problem, told)),
+        CheckCase("#", FILE, 7, (CaseProblem(QUERY_MISSED, "information", "c", ("c",)),)),
+        CheckCase("s", FILE, 1, (), HOSTILE),
+    ]
+    text = FORMATS[name](CaseList("check", QUERY_RULES, tuple(cases)))
+    text.encode()
+    assert not {*text} & {*"\x00\x1b\x85\u2028\u202e\ufffe\uffff"}
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    read = {"junit": outcomes_of, "sarif": results_of, "code_quality": entries_of, "tap": points_of}[name](text)
+    assert len(read) == 3
+
+
+def test_without_cases_all_formats_are_whole():
+    texts = {name: write(CaseList("check", QUERY_RULES, ())) for name, write in FORMATS.items()}
+    assert not any([outcomes_of(texts["junit"]), results_of(texts["sarif"]), entries_of(texts["code_quality"])])
+    assert texts["tap"] == "TAP version 14\n1..0\n"

@@ -1,0 +1,396 @@
+"""Hooks in git's configuration, on a git that runs them: no file of the hooks directory is touched,
+each event runs ours once, and other tools' hooks besides.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import hooks as support
+from tests.support import terminal
+from tests.support.hooks import both, does_everything, foreign, tree
+from tests.support.repos import Repo
+from tests.support.terminal import Project
+from vmrag_hooks import framework, installer, shims
+from vmrag_link.errors import GitFailed, HooksRefused
+from vmrag_link.git import hook_config, hook_scope, hooks, plumbing
+
+log, new_git = support.log, support.new_git
+template = terminal.template
+
+OLD_GIT = shutil.which("git")
+OTHERS = ("pre-commit", "post-checkout", "post-merge", "pre-push")
+
+
+@pytest.fixture
+def repo(monkeypatch, tmp_path, new_git):
+    made = support.pinned_repo(monkeypatch, tmp_path)
+    monkeypatch.setenv("PATH", new_git)
+    made.git("init", "-q", "--bare", "../remote.git")
+    made.git("remote", "add", "origin", "../remote.git")
+    made.git("push", "-q", "origin", "main")
+    return made
+
+
+@pytest.fixture
+def places(repo):
+    return plumbing.locate(repo.top)
+
+
+@pytest.fixture
+def project(monkeypatch, tmp_path, template, new_git) -> Project:
+    made = terminal.copied(template, tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", new_git)
+    monkeypatch.setenv("VMRAG_HOOKS_PLACE", "auto")
+    return made
+
+
+def install(repo, log, **options):
+    places = plumbing.locate(repo.top)
+    return installer.install(places, python=str(log.recorder), **{"place": "auto", **options})
+
+
+def everywhere(repo, log):
+    """Other tools' hooks, in git's hooks directory."""
+    for hook in OTHERS:
+        foreign(repo.top / ".git" / "hooks", log.folder, hook, name=f"other {hook}")
+
+
+def short(written):
+    """Without their arguments and input."""
+    return {hook: [" ".join(line.split()[:2]) for line in lines] for hook, lines in written.items()}
+
+
+# -- installed and taken away
+
+
+def test_no_file_of_the_hooks_directory_is_touched_and_everything_runs_once_ours_first(repo, places, log):
+    everywhere(repo, log)
+    before, config = tree(repo.top / ".git" / "hooks"), (repo.top / ".git" / "config").read_bytes()
+    report = install(repo, log)
+    assert (report.configured, report.written, report.chained) == (True, hook_scope.HOOKS, ())
+    assert tree(repo.top / ".git" / "hooks") == before
+    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert hooks.missing(places) is None
+    assert install(repo, log).unchanged == hook_scope.HOOKS
+    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert (repo.top / ".git" / "config").read_bytes() == config
+    assert not places.configured_hooks.exists()
+    assert short(does_everything(repo, log)) == both("other")
+
+
+def test_shims_move_into_the_configuration_and_what_they_chained_is_back(repo, places, log):
+    everywhere(repo, log)
+    before = tree(repo.top / ".git" / "hooks")
+    assert install(repo, log, place="files").chained
+    assert install(repo, log).moved
+    assert tree(repo.top / ".git" / "hooks") == before
+    assert short(does_everything(repo, log)) == both("vmrag", "other")
+    assert install(repo, log, place="files").moved
+    assert not places.configured_hooks.exists()
+    assert short(does_everything(repo, log)) == both("other", "vmrag")
+
+
+def test_a_hooks_path_for_every_repository_is_left_alone(repo, log, tmp_path):
+    (tmp_path / "global").mkdir()
+    repo.git("config", "--global", "core.hooksPath", str(tmp_path / "global"))
+    for hook in OTHERS:
+        foreign(tmp_path / "global", log.folder, hook, name=f"other {hook}")
+    before = tree(tmp_path / "global")
+    assert install(repo, log).configured
+    assert tree(tmp_path / "global") == before
+    assert short(does_everything(repo, log)) == both("vmrag", "other")
+
+
+def test_some_hooks_are_added_and_taken_away(repo, places, log):
+    install(repo, log, hooks=["post-merge"])
+    assert hook_config.configured(places) == ("post-merge",)
+    install(repo, log, hooks=["pre-push"])
+    assert hook_config.running(places).hooks == ("post-merge", "pre-push")
+    assert installer.uninstall(places, hooks=["post-merge"]).removed == ("post-merge",)
+    assert hook_config.running(places).hooks == ("pre-push",)
+    assert does_everything(repo, log)["post-merge"] == []
+
+
+def test_who_may_read_git_s_configuration_may_read_ours(repo, places, log):
+    """git dies of an include that it may not read, and `.git/vmrag` is closed to others."""
+    (repo.top / ".git" / "config").chmod(0o644)
+    (repo.top / ".git").chmod(0o755)
+    old = os.umask(0o077)
+    try:
+        install(repo, log)
+    finally:
+        os.umask(old)
+    assert places.configured_hooks.stat().st_mode & 0o777 == 0o755
+    assert {each.stat().st_mode & 0o777 for each in places.configured_hooks.iterdir()} == {0o644}
+
+
+def test_git_goes_on_where_somebody_deletes_the_folder(repo, places, log):
+    install(repo, log)
+    shutil.rmtree(places.configured_hooks)
+    assert repo.run("commit", "-q", "--allow-empty", "-m", "x").stderr == ""
+    assert log() == []
+
+
+def test_a_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_later(repo, places, log):
+    everywhere(repo, log)
+    before = tree(repo.top / ".git" / "hooks")
+    install(repo, log, place="files")
+    lock = repo.top / ".git" / "config.lock"
+    lock.touch()
+    with pytest.raises(GitFailed, match=r"could not lock config file"):
+        install(repo, log)
+    lock.unlink()
+    assert tree(repo.top / ".git" / "hooks") == before
+    assert hooks.missing(places).hooks == hook_scope.HOOKS
+    assert short(does_everything(repo, log)) == both("other")
+    install(repo, log)
+    assert short(does_everything(repo, log)) == both("vmrag", "other")
+
+
+def test_hooks_that_act_in_one_work_tree_do_nothing_in_another(repo, log, tmp_path):
+    repo.git("worktree", "add", "-q", "-b", "topic", "../linked tree")
+    linked = Repo(tmp_path / "linked tree")
+    install(linked, log, worktree=True)
+    assert short(does_everything(linked, log, branch="topic")) == both("vmrag")
+    assert short(does_everything(repo, log)) == both()
+
+
+# -- which gits there are
+
+
+needs_old_git = pytest.mark.skipif(
+    OLD_GIT is None or support.runs_hooks(Path(OLD_GIT)), reason="needs a git before 2.54, first on PATH"
+)
+
+
+@needs_old_git
+def test_files_stay_where_an_older_git_is_in_use_too_and_no_event_runs_twice(repo, places, log, new_git, monkeypatch):
+    install(repo, log)
+    monkeypatch.setenv("PATH", f"{new_git}:{Path(OLD_GIT).parent}")
+    report = install(repo, log)
+    assert (report.configured, report.moved) == (False, True)
+    assert report.older[0].startswith(f"{OLD_GIT} (2.")
+    assert short(does_everything(repo, log)) == both("vmrag")
+    monkeypatch.setenv("PATH", f"{Path(OLD_GIT).parent}:{new_git}")
+    assert short(does_everything(repo, log)) == both("vmrag")
+    monkeypatch.setenv("PATH", new_git)
+    assert install(repo, log).configured
+    assert short(does_everything(repo, log)) == both("vmrag")
+
+
+@needs_old_git
+def test_with_an_older_git_a_folder_of_other_repositories_is_still_left_alone(
+    repo, log, tmp_path, new_git, monkeypatch
+):
+    (tmp_path / "global").mkdir()
+    repo.git("config", "core.hooksPath", str(tmp_path / "global"))
+    monkeypatch.setenv("PATH", f"{new_git}:{Path(OLD_GIT).parent}")
+    report = install(repo, log)
+    assert report.configured
+    assert report.older
+    assert not list((tmp_path / "global").iterdir())
+
+
+@needs_old_git
+def test_what_is_demanded_and_would_never_run_is_refused(repo, places, log, monkeypatch):
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(OLD_GIT).parent), os.environ["PATH"]]))
+    with pytest.raises(HooksRefused, match=r"hooks.place is config, and .* runs no hooks from its configuration"):
+        install(repo, log, place="config")
+    assert not places.configured_hooks.exists()
+
+
+def test_gits_that_other_programs_brought_along_are_asked(repo, places, tmp_path):
+    root = tmp_path / "root"
+    bundled = root / "usr/lib/github-desktop/resources/app/git/bin/git"
+    bundled.parent.mkdir(parents=True)
+    bundled.write_text("#!/bin/sh\necho git version 2.47.3.windows.1\n")
+    bundled.chmod(0o755)
+    found = hook_config.gits(places, root)
+    assert found[0].runs_hooks
+    assert found[-1] == (str(bundled), "2.47.3")
+    assert not found[-1].runs_hooks
+
+
+# -- never twice
+
+
+def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, places, log, tmp_path):
+    """Another repository has put it into a folder that both use."""
+    install(repo, log)
+    (tmp_path / "global").mkdir()
+    for hook in hook_scope.HOOKS:
+        (tmp_path / "global" / hook).write_bytes(shims.text(hook))
+        (tmp_path / "global" / hook).chmod(0o755)
+    repo.git("config", "core.hooksPath", str(tmp_path / "global"))
+    assert short(does_everything(repo, log)) == both("vmrag")
+    assert install(repo, log).configured
+    assert len(list((tmp_path / "global").iterdir())) == len(hook_scope.HOOKS), "they serve other repositories"
+    shim = tmp_path / "global" / "post-merge"
+    shim.write_bytes(shim.read_bytes().replace(b"vmrag-hook 9 ", b"vmrag-hook 8 "))
+    with pytest.raises(HooksRefused, match="they would run twice"):
+        install(repo, log, place="config")
+
+
+@needs_old_git
+def test_where_git_is_older_after_all_such_a_shim_does_the_work(repo, log, monkeypatch):
+    install(repo, log)
+    for hook in hook_scope.HOOKS:
+        (repo.top / ".git" / "hooks" / hook).write_bytes(shims.text(hook))
+        (repo.top / ".git" / "hooks" / hook).chmod(0o755)
+    assert short(does_everything(repo, log)) == both("vmrag")
+    monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
+    assert short(does_everything(repo, log)) == both("vmrag")
+
+
+def test_lines_that_a_team_has_committed_for_husky_do_nothing_beside_it(repo, log):
+    (repo.top / ".husky" / "_").mkdir(parents=True)
+    (repo.top / ".husky" / "_" / "husky.sh").write_text("")
+    repo.git("config", "core.hooksPath", ".husky")
+    install(repo, log, place="files")
+    repo.git("add", ".husky/post-checkout")
+    repo.git("commit", "-q", "-m", "husky starts ours")
+    assert short(does_everything(repo, log)) == both("vmrag")
+    install(repo, log)
+    assert "vmrag/shims" in (repo.top / ".husky" / "post-checkout").read_text()
+    assert short(does_everything(repo, log)) == both("vmrag")
+
+
+def test_hooks_of_the_framework_leave_the_work_to_the_configured_ones(repo, log, monkeypatch):
+    install(repo, log)
+    monkeypatch.chdir(repo.top)
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    repo.write(".dolt-version", "no pin\n")
+    repo.git("add", "-A")
+    assert framework.check() is False, "git has run ours, which looks at the pin"
+
+
+# -- what git gives them
+
+
+def test_the_exit_code_of_a_gate_stops_git_and_that_of_others_does_not(repo, log):
+    install(repo, log)
+    everywhere(repo, log)
+    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{log.path}"\nexit {shims.REFUSES}\n')
+    repo.write(".dolt-version", "2\n")
+    assert repo.run("commit", "-q", "-a", "-m", "x").returncode == 1
+    assert [line.split()[0] for line in log()] == ["vmrag", "other"], "git runs all gates, also after a refusal"
+    log.recorder.write_text("#!/bin/sh\nexit 3\n")
+    assert repo.run("commit", "-q", "-a", "-m", "x").returncode == 0
+    assert repo.run("checkout", "-q", "-b", "y").returncode == 0
+
+
+def test_they_are_given_arguments_and_input_as_the_hooks_of_the_directory(repo, tmp_path):
+    stage = support.Stage(repo, tmp_path)
+    stage.install(place="auto")
+    repo.write(".dolt-version", "2\n")
+    repo.git("commit", "-q", "-a", "-m", "pin")
+    stage.lines()
+    repo.git("push", "-q", "origin", "main", "main:other")
+    told = [word for line in stage.lines() for word in line.split() if word.startswith("refs/heads/")]
+    assert told == ["refs/heads/main"] * 3 + ["refs/heads/other"]
+    repo.git("commit", "-q", "--amend", "--no-edit")
+    assert [line.split()[0] for line in stage.queue()] == ["commit", "commit", "rewrite"]
+
+
+def test_linked_work_trees_have_them_and_a_repository_may_be_moved(repo, log, tmp_path):
+    install(repo, log)
+    log()
+    repo.git("worktree", "add", "-q", "-b", "topic", "../linked tree")
+    linked = Repo(tmp_path / "linked tree")
+    assert log() == ["vmrag post-checkout"]
+    assert short(does_everything(linked, log, branch="topic")) == both("vmrag")
+    repo.git("worktree", "remove", "--force", "../linked tree")
+    moved = Repo(repo.top.rename(tmp_path / "elsewhere, $HOME"))
+    assert short(does_everything(moved, log)) == both("vmrag")
+
+
+def test_a_stranger_s_folder_in_a_work_tree_starts_nothing(repo, log, tmp_path):
+    install(repo, log)
+    (tmp_path / "files/.git/vmrag-hooks").mkdir(parents=True)
+    (tmp_path / "files/.git/vmrag-hooks/pre-commit").write_text(f'echo stranger >>"{log.path}"\n')
+    where = (f"--git-dir={repo.top / '.git'}", f"--work-tree={tmp_path / 'files'}")
+    done = subprocess.run(["git", *where, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert log() == []
+
+
+# -- asked for and told of
+
+
+def doctor(project: Project) -> dict[str, dict]:
+    report = json.loads(project.run_quietly("doctor", "--json").out)
+    found = {each["code"]: each for topic in report["topics"] for each in topic["findings"]}
+    found.pop("PATH_WITHOUT_VMRAG", None)  # as the tests are run
+    return found
+
+
+def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_path):
+    project.vmrag("install")
+    for hook in hook_scope.HOOKS:
+        foreign(project.top / ".git" / "hooks", tmp_path, hook)
+    project.git("config", "hook.theirs.event", "pre-push")
+    project.git("config", "hook.theirs.command", f"echo theirs >>'{tmp_path}/log'")
+    assert doctor(project) == {}
+    assert not (tmp_path / "log").exists()
+    project.git("config", "hook.vmrag-pre-push.enabled", "false")
+    found = doctor(project)["HOOK_SILENT"]
+    assert (found["subject"], found["level"]) == ("pre-push", "warning")
+    assert found["fix"] == "git config hook.vmrag-pre-push.enabled true"
+    assert "git does not run these hooks of vmrag's: pre-push" in project.vmrag("status").out
+    project.git(*found["fix"].split()[1:])
+    assert doctor(project) == {}
+    project.git("config", "--unset", "include.path")
+    assert doctor(project)["HOOK_SILENT"]["fix"] == "vmrag install"
+    project.vmrag("install")
+    assert doctor(project) == {}
+
+
+def test_doctor_proves_files_too_and_says_what_git_can_do(project, monkeypatch):
+    monkeypatch.setenv("VMRAG_HOOKS_PLACE", "files")
+    project.vmrag("install")
+    assert doctor(project) == {}
+    monkeypatch.setenv("VMRAG_HOOKS_PLACE", "auto")
+    assert doctor(project).keys() == {"HOOKS_IN_FILES"}
+    assert "git runs them from its configuration" in project.vmrag("install").out
+    assert doctor(project) == {}
+
+
+def test_doctor_mends_a_script_that_was_changed(project):
+    project.vmrag("install")
+    script = project.top / ".git" / "vmrag-hooks" / "post-merge"
+    script.write_bytes(script.read_bytes() + b"# more\n")
+    assert doctor(project).keys() == {"HOOK_OUTDATED"}
+    project.vmrag("doctor", "--fix")
+    assert script.read_bytes() == shims.text("post-merge", configured=True)
+    assert not (project.top / ".git" / "hooks" / "post-merge").exists()
+
+
+@needs_old_git
+def test_an_older_git_in_its_place_is_told_of_and_files_mend_it(project, monkeypatch):
+    project.vmrag("install")
+    monkeypatch.setenv("PATH", str(Path(OLD_GIT).parent))
+    said = project.vmrag("status").out
+    assert f"vmrag's git hooks are in git's configuration, from which {OLD_GIT} (" in said
+    assert "Next: vmrag install" in said
+    assert doctor(project).keys() == {"HOOKS_MISPLACED"}
+    project.vmrag("install")
+    assert doctor(project) == {}
+    assert "warning" not in project.vmrag("status").out
+
+
+def test_the_loop_works_and_everything_can_be_taken_out(project):
+    project.vmrag("install", code=0)
+    project.git("switch", "-q", "feature")
+    pinned = project.pinned
+    assert project.status()["index"]["revision"] == pinned
+    project.git("switch", "-q", "main")
+    assert project.status()["index"]["revision"] == project.pinned != pinned
+    project.vmrag("uninstall")
+    assert not (project.top / ".git" / "vmrag-hooks").exists()
+    assert sys.executable not in (project.top / ".git" / "config").read_text()

@@ -1,0 +1,303 @@
+"""What jj (Jujutsu) leaves: workspaces without `.git`, which its own files describe, and commits
+with conflicts in the pin. Its files are written here by hand, so that hostile ones are, too; where
+jj is installed, it writes them itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp import Tools, warned
+from tests.support.terminal import Project
+
+pytestmark = pytest.mark.hooks("off")
+needs_jj = pytest.mark.skipif(shutil.which("jj") is None, reason="jj is not installed")
+
+template, project = terminal.template, terminal.project
+
+OPERATION, VIEW = b"\x01" * 64, b"\x02" * 64
+SCRIPTED = {"JJ_CONFIG": os.devnull, "JJ_USER": "Someone", "JJ_EMAIL": "someone@example.com"}
+
+
+def field(number: int, value: bytes) -> bytes:
+    """Of a message of protobuf."""
+    size, said = len(value), b""
+    while size > 127:
+        said, size = said + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + said + bytes([size]) + value
+
+
+def workspace(project: Project, commit: str, *, name: str = "second") -> Project:
+    """A folder beside the project, as `jj workspace add` leaves it at a commit of the code."""
+    repo = project.top / ".jj" / "repo"
+    for folder in ("store", "op_store/operations", "op_store/views"):
+        (repo / folder).mkdir(parents=True, exist_ok=True)
+    (repo / "store/git_target").write_text("../../../.git")
+    top = project.top.parent / name
+    (top / ".jj/working_copy").mkdir(parents=True, exist_ok=True)
+    (top / ".jj/repo").write_text("../../project/.jj/repo")
+    checks_out(project, Project(top), commit)
+    return Project(top)
+
+
+def checks_out(project: Project, second: Project, commit: str, *, operation: bytes = OPERATION) -> None:
+    """jj's own commit stands on top of the one that is named, with the same files."""
+    ours = project.git("commit-tree", f"{commit}^{{tree}}", "-p", commit, "-m", "jj's")
+    store = project.top / ".jj/repo/op_store"
+    entry = field(1, second.top.name.encode()) + field(2, bytes.fromhex(ours))
+    (store / "views" / VIEW.hex()).write_bytes(b"\x18\x05" + field(1, b"head") + field(8, entry))
+    (store / "operations" / operation.hex()).write_bytes(field(1, VIEW) + field(2, b"parent"))
+    stated = field(2, operation) + field(3, second.top.name.encode())
+    (second.top / ".jj/working_copy/checkout").write_bytes(stated)
+    for path in (".dolt-version", ".vmrag.yaml"):
+        (second.top / path).write_bytes(
+            subprocess.run(
+                ["git", "-C", project.top, "show", f"{commit}:{path}"], capture_output=True, check=True
+            ).stdout
+        )
+
+
+# -- workspaces
+
+
+def test_a_workspace_answers_from_the_commit_that_jj_has_checked_out_and_follows_it(project):
+    second = workspace(project, "feature")
+    assert second.marks().keys() == {"setup.md", "rest.md", "uv.md"}
+    assert second.ask("query", "uv")["kb"]["git_head"] == project.git("rev-parse", "feature")
+    assert second.status()["state"] == "in_sync"
+    checks_out(project, second, "first", operation=b"\x03" * 64)
+    assert Tools(second.top)("chroma_list_collections")["kb"]["commit"] == second.pinned
+    assert "uv.md" not in second.marks()
+    assert "faq.md" in project.marks(), "the other folder stays where it is"
+    assert project.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_folder_of_a_workspace_is_the_workspace(project):
+    second = workspace(project, "feature")
+    (second.top / "deep").mkdir()
+    assert Project(second.top / "deep").marks() == second.marks()
+
+
+def test_documents_are_written_where_git_has_a_branch(project, tmp_path):
+    second = workspace(project, "feature")
+    done = second.vmrag("add", "-", "--collection", "handbook", "--id", "x", stdin="x", code=None)
+    assert done.code != 0
+    assert f"cd {project.top} && git switch -c NAME" in done.err
+
+
+def test_inside_of_a_work_tree_of_git_no_file_of_jj_is_looked_at(project):
+    (project.top / "sub/.jj/repo").mkdir(parents=True)
+    assert Project(project.top / "sub").ask("list") == project.ask("list")
+
+
+def cut_off(second: Project, repo: Path) -> None:
+    view = repo / "op_store/views" / VIEW.hex()
+    view.write_bytes(view.read_bytes()[:-4])
+
+
+def endless(second: Project, repo: Path) -> None:
+    (second.top / ".jj/working_copy/checkout").write_bytes(b"\xff" * 4000)
+
+
+def of_another_name(second: Project, repo: Path) -> None:
+    (second.top / ".jj/working_copy/checkout").write_bytes(field(2, OPERATION) + field(3, b"third"))
+
+
+def no_commit(second: Project, repo: Path) -> None:
+    entry = field(1, b"second") + field(2, b"--upload-pack")
+    (repo / "op_store/views" / VIEW.hex()).write_bytes(field(8, entry))
+
+
+def a_commit_that_is_gone(second: Project, repo: Path) -> None:
+    entry = field(1, b"second") + field(2, b"\x07" * 20)
+    (repo / "op_store/views" / VIEW.hex()).write_bytes(field(8, entry))
+
+
+def a_way_out(second: Project, repo: Path) -> None:
+    (second.top / ".jj/working_copy/checkout").write_bytes(field(2, b"") + field(3, b"second"))
+
+
+def no_operation(second: Project, repo: Path) -> None:
+    (second.top / ".jj/working_copy/checkout").write_bytes(field(3, b"second"))
+
+
+def a_pipe(second: Project, repo: Path) -> None:
+    (repo / "store/git_target").unlink()
+    os.mkfifo(repo / "store/git_target")
+
+
+def no_git_directory(second: Project, repo: Path) -> None:
+    (repo / "store/git_target").write_text("../../..")
+
+
+def a_file(second: Project, repo: Path) -> None:
+    (repo / "store/git_target").write_text("../../../.vmrag.yaml")
+
+
+def nothing_there(second: Project, repo: Path) -> None:
+    (second.top / ".jj/repo").write_text("../../nowhere")
+
+
+HOSTILE = (cut_off, endless, of_another_name, no_commit, a_commit_that_is_gone, a_way_out, no_operation, a_pipe, no_git_directory, a_file, nothing_there)  # fmt: skip
+
+
+@pytest.mark.parametrize("breaks", HOSTILE, ids=lambda each: each.__name__)
+def test_files_of_jj_that_cannot_be_read_are_an_error_and_change_nothing(project, breaks):
+    second = workspace(project, "feature")
+    breaks(second, project.top / ".jj/repo")
+    error = second.vmrag("list", "--json", code=2).error
+    assert error["code"] == "GIT_REPO_NOT_FOUND"
+    assert "jj git root" in error["hint"]
+    assert not (project.shared / "jj").exists() or not [*(project.shared / "jj").glob("*/HEAD")]
+
+
+def test_a_folder_of_another_user_names_no_repository(project, monkeypatch):
+    second = workspace(project, "feature")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert "belongs to another user" in second.vmrag("list", code=2).err
+
+
+# -- conflicts
+
+
+def half_merged(project: Project) -> str:
+    """A commit as jj makes it of main and feature, whose pins are in conflict; HEAD is there."""
+    trees = {"base-0": "first", "side-0": "main", "side-1": "feature"}
+    lines = project.git("ls-tree", "main") + "\n"
+    for name, branch in trees.items():
+        lines += f"040000 tree {project.git('rev-parse', f'{branch}^{{tree}}')}\t.jjconflict-{name}\n"
+    readme = project.run("hash-object", "-w", "--stdin", stdin="This commit was made by jj.\n").stdout.strip()
+    lines += f"100644 blob {readme}\tJJ-CONFLICT-README\n"
+    tree = project.run("mktree", stdin=lines).stdout.strip()
+    commit = project.git("commit-tree", tree, "-p", "main", "-m", "half merged")
+    project.git("switch", "-q", "-c", "half", commit)
+    return commit
+
+
+def test_a_committed_conflict_in_the_pin_is_found_by_verify_and_by_status(project):
+    commit = half_merged(project)
+    found = project.ask("verify", "main..half", code=1)["findings"]
+    assert [(each["code"], each["level"], each["commit"]) for each in found] == [("KNOWLEDGE_DROPPED", "error", commit)]
+    assert f"jj new {commit[:12]}" in found[0]["hint"]
+    [warning] = [each for each in project.status()["reasons"] if "jj" in each]
+    assert warning == (
+        "warning: HEAD is a commit of jj's with conflicts, and its pin that of one side alone. "
+        f"Next: jj new {commit[:12]}"
+    )
+
+
+def test_a_later_commit_that_has_both_sides_mends_it(project):
+    half_merged(project)
+    project.vmrag("merge", "feature")
+    project.vmrag("commit", "-m", "both", code=None)
+    project.git("rm", "-rq", "--cached", ".jjconflict-base-0", ".jjconflict-side-0", ".jjconflict-side-1", "JJ-CONFLICT-README")  # fmt: skip
+    project.git("add", ".dolt-version")
+    project.git("commit", "-q", "-m", "resolved")
+    [found] = [each for each in project.ask("verify", "main..half")["findings"] if each["code"] == "KNOWLEDGE_DROPPED"]
+    assert (found["level"], found["mended_by"]) == ("information", project.git("rev-parse", "HEAD"))
+
+
+def test_a_conflict_in_other_files_is_none_of_the_pin(project):
+    trees = "".join(
+        f"040000 tree {project.git('rev-parse', 'main^{tree}')}\t.jjconflict-{name}\n" for name in ("base-0", "side-0", "side-1")
+    )  # fmt: skip
+    tree = project.run("mktree", stdin=project.git("ls-tree", "main") + "\n" + trees).stdout.strip()
+    project.git("branch", "half", project.git("commit-tree", tree, "-p", "main", "-m", "half merged"))
+    assert project.ask("verify", "main..half")["findings"] == []
+
+
+# -- jj itself
+
+
+def types(project: Project, *lines: str) -> None:
+    for line in lines:
+        done = subprocess.run(
+            ["jj", *line.split()], cwd=project.top, env=os.environ | SCRIPTED, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, (line, done.stderr)
+
+
+@needs_jj
+def test_a_rebase_that_ends_in_a_conflict_is_found_resolved_and_squashed(project):
+    types(project, "git init --colocate", "rebase -b feature -d main", "new feature")
+    assert project.status()["state"] == "malformed"
+    assert [each["code"] for each in project.ask("verify", "main..feature", code=1)["findings"]] == [
+        "KNOWLEDGE_DROPPED"
+    ]
+    project.vmrag("resolve")
+    types(project, "squash")
+    assert project.marks().keys() == {"setup.md", "rest.md", "uv.md", "faq.md"}
+    assert project.ask("verify", "main..feature")["findings"] == []
+
+
+@needs_jj
+def test_a_conflict_in_a_workspace_is_resolved_there(project):
+    types(project, "git init --colocate", "workspace add ../second -r main")
+    second = Project(project.top.parent / "second")
+    types(second, "new main feature")
+    assert second.status()["state"] == "malformed"
+    second.vmrag("resolve")
+    merged = second.pinned
+    project.vmrag("gc", "--apply")
+    types(second, "commit -m merged")
+    assert second.pinned == merged
+    assert second.marks().keys() == {"setup.md", "rest.md", "uv.md", "faq.md"}
+    assert second.status()["state"] == "in_sync"
+
+
+@needs_jj
+def test_a_repository_that_shares_no_folder_with_git_is_read(project):
+    types(project, "git init --colocate", "git colocation disable")
+    assert not (project.top / ".git").exists()
+    assert project.marks().keys() == {"setup.md", "rest.md", "deep/tls.txt", "faq.md"}
+    types(project, "new feature")
+    assert "uv.md" in project.marks()
+
+
+@needs_jj
+def test_what_jj_pushed_without_its_knowledge_is_said(project):
+    subprocess.run(["git", "init", "-q", "--bare", project.top.parent / "hub.git"], check=True)
+    project.git("remote", "add", "origin", str(project.top.parent / "hub.git"))
+    project.git("push", "-q", "origin", "main")
+    project.vmrag("push")
+    types(project, "git init --colocate", "bookmark track feature@origin", "git push -b feature")
+    said = "origin/feature: the code that was pushed there pins revision"
+    assert said in project.vmrag("list").err
+    assert "KNOWLEDGE_NOT_PUSHED" in warned(Tools(project.top)("chroma_list_collections"))
+    project.vmrag("push", "--all")
+    assert said not in project.vmrag("list").err
+
+
+@needs_jj
+def test_documents_are_written_in_the_shared_folder_once_git_is_on_the_bookmark(project):
+    types(project, "git init --colocate", "new main")
+    for number in range(2):
+        project.git("switch", "-q", "main")
+        project.put(f"{number}.md", "New.")
+        project.vmrag("commit", "-m", "new")
+        assert "The pin is in no commit yet: jj commit" in project.status()["reasons"]
+        types(project, "commit -m knowledge")
+        assert f"{number}.md" in project.marks()
+        types(project, "bookmark set main -r @-")
+    project.git("switch", "-q", "main")
+    assert project.status()["state"] == "in_sync"
+    assert {"0.md", "1.md"} <= project.marks().keys()
+
+
+@needs_jj
+def test_a_pin_that_an_undone_commit_leaves_behind_is_found(project):
+    types(project, "git init --colocate", "new main")
+    project.git("switch", "-q", "main")
+    project.put("new.md", "New.")
+    project.vmrag("commit", "-m", "new")
+    new = project.pinned
+    types(project, "abandon")
+    assert project.pinned != new
+    assert new[:7] in project.vmrag("status", code=None).out
+    assert "new.md" not in project.marks()

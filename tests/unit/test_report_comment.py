@@ -1,0 +1,148 @@
+"""What a comment on a pull request says of a report, within its limits, and code spans."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from selectolax.lexbor import LexborHTMLParser
+
+from tests.support.reports import NO_QUERIES, document, report
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.markdown_text import code
+from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.report.comment import MARKER, MOST_LINES, comment
+from vmrag_link.ops.report.comment_data import CommentData, data_of, parse
+from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ReportSummary, ToldChunk
+
+HEAD = "1a2b3c4d" * 5
+RUN = "https://github.example/them/project/actions/runs/9"
+LONG = "words before it, " * 20
+
+
+def chunk(text: str, document: str = "handbook/a.md") -> ToldChunk:
+    return ToldChunk(document, text)
+
+
+def change(
+    before: ToldChunk | None,
+    after: ToldChunk | None,
+    *,
+    query: str = "when?",
+    place: int = 1,
+    missing: tuple[str, ...] = (),
+    below: bool = False,
+) -> AnswerChange:
+    return AnswerChange(query, 1, place, before, after, missing, below)
+
+
+def summary(*answers: AnswerChange, documents: int = 0, findings: tuple[PinFinding, ...] = ()) -> ReportSummary:
+    lines = [document(number, ("handbook", f"{number}.md"), None, "text") for number in range(documents)]
+    queries = ComparedQueries("q", max(3, len(answers)), answers=answers)
+    with report(lines, queries=queries, findings=findings) as found:
+        return found.summary
+
+
+def said(found: ReportSummary) -> str:
+    return comment(data_of(7, found, HEAD), RUN)
+
+
+def test_both_texts_begin_shortly_before_what_differs():
+    body = said(summary(change(chunk(f"{LONG}after 30 seconds. {LONG}"), chunk(f"{LONG}after 5 seconds. {LONG}"))))
+    before, after = (line for line in body.splitlines() if line.startswith("  - "))
+    assert before.startswith("  - before: `handbook/a.md`: `…before it, words before it, after 30 seconds. words")
+    assert after.startswith("  - after: `handbook/a.md`: `…before it, words before it, after 5 seconds. words")
+    assert before.endswith("…`")
+
+
+def test_texts_of_two_documents_begin_at_their_beginning_and_nothing_is_called_so():
+    body = said(
+        summary(change(chunk("Ask Ada."), chunk("Ask Bob.", "handbook/b.md")), change(None, chunk("New."), place=2))
+    )
+    assert "- before: `handbook/a.md`: `Ask Ada.`\n  - after: `handbook/b.md`: `Ask Bob.`\n" in body
+    assert "first difference at place 2:\n  - before: nothing\n  - after: `handbook/a.md`: `New.`\n" in body
+
+
+def test_what_is_no_longer_as_expected_comes_first_and_then_the_best_places():
+    one, other = chunk("a"), chunk("b")
+    found = summary(
+        change(one, other, query="third", place=3),
+        change(one, other, query="second"),
+        change(one, other, query="first", place=9, missing=("handbook/gone.md",)),
+    )
+    shown = [line.split("`")[1] for line in said(found).splitlines() if line.startswith("- `") and "place" in line]
+    assert shown == ["first", "second", "third"]
+    assert "Missing at the pin:\n\n- `handbook/gone.md`, which questions should be answered by" in said(found)
+
+
+def test_what_differs_further_down_is_counted_apart_and_folded():
+    one, other = chunk("a"), chunk("b", "handbook/b.md")
+    below = change(one, other, query="low", place=3, below=True)
+    body = said(summary(change(one, other, query="high"), below))
+    assert "1 of 3 questions is answered otherwise, 1 more differs further down." in body
+    assert "- `low`, further down: first difference at place 3: `handbook/a.md` → `handbook/b.md`\n\n</details>" in body
+    assert "3 questions asked: every first answer stays as it is, 1 differs further down." in said(summary(below))
+
+
+def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
+    long = chunk("`x` " * 2000, "n" * 900)
+    answers = [change(long, chunk("y" * 5000), query="q" * 900, missing=(f"m{number}",)) for number in range(300)]
+    findings = tuple(PinFinding("KNOWLEDGE_DROPPED", "error", HEAD, "", "") for _ in range(300))
+    data = data_of(7, summary(*answers, documents=300, findings=findings), HEAD)
+    body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
+    assert MOST_LINES - 5 < len(body.splitlines()) <= MOST_LINES
+    assert len(body) < 20_000
+    assert "295 more questions" in body
+    assert "- and 290 more\n" in body
+    assert "300 documents differ: 300 added." in body
+
+
+def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
+    found = msgspec.structs.replace(summary(documents=1), queries=NO_QUERIES)
+    assert "No questions were asked. 1 document differs: 1 added." in said(found)
+    assert data_of(7, found, HEAD).speaks
+    assert not data_of(7, summary(), HEAD).speaks
+    assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
+
+
+def test_names_that_are_no_utf_8_are_handed_over():
+    found = summary(change(chunk("a\udc80"), chunk("b", "x/\udcff.md"), query="\udcff?"))
+    assert "`\\udcff?`" in comment(parse(msgspec.json.encode(data_of(7, found, HEAD))), RUN)
+
+
+@given(content=st.binary(max_size=60))
+@example(b"")
+@example(b"null")
+def test_what_is_no_such_data_is_refused(content):
+    with pytest.raises(UsageInvalid, match="not the data of a comment"):
+        parse(content)
+
+
+@given(st.text())
+@example("`")
+@example("``a`")
+@example(" ` ")
+@example("\\`")
+@example("<!-- @everyone -->")
+def test_a_code_span_shows_a_text_in_one_line_and_does_nothing_else(text):
+    line = f"- x {code(text)} y"
+    assert len(line.splitlines()) == 1
+    page = LexborHTMLParser(MarkdownIt("commonmark").render(line))
+    [item] = page.css("code")
+    item.decompose()
+    assert page.body.text().strip() in ("x  y", "x y")
+
+
+def test_what_a_code_span_changes_is_blanks_hidden_characters_and_mentions():
+    assert code(" a\n\n b ") == "`a b`"
+    assert code("a\u202eb") == "`a\\u202eb`"
+    assert code("ask @ada, or a@b.example, or @ all") == "`ask @ ada, or a@ b.example, or @ all`"
+    assert code("``") == "``` `` ```"
+
+
+def test_data_are_those_of_json_alone():
+    data = data_of(7, summary(change(chunk("a"), None)), HEAD)
+    assert parse(msgspec.json.encode(data)) == data
+    assert isinstance(data, CommentData)

@@ -1,0 +1,80 @@
+"""The options by which a check writes what it found for a CI service."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.checks.cases import CaseList
+
+_HELP = {
+    "junit": "Write JUnit's XML, which most CI services show as tests.",
+    "sarif": "Write SARIF 2.1.0, for GitHub's code scanning.",
+    "code_quality": "Write GitLab's Code Quality.",
+    "tap": "Write TAP 14.",
+}
+_STDOUT = Path("-")
+
+
+class CaseFiles(Record, frozen=True):
+    """By format; `-` is standard output, which then holds nothing else."""
+
+    paths: dict[str, Path]
+
+    def require(self, invocation: Invocation) -> None:
+        """Raises `UsageInvalid`, `FileFailed` where they cannot be written, before anything is done
+        for them.
+        """
+        if [*self.paths.values()].count(_STDOUT) + invocation.as_json > 1:
+            raise UsageInvalid("Standard output takes one format.", hint="Name a file instead of `-`.")
+        if self.paths:
+            from vmrag_link.ops.report.files import require_place
+
+            for path in self.paths.values():
+                if path != _STDOUT:
+                    require_place(invocation.directory / path)
+
+    def emit(self, invocation: Invocation, report: Any, lines: Iterable[str], found: Callable[[], CaseList]) -> None:
+        """Write the files, and what the command prints otherwise."""
+        if not self.paths:
+            invocation.emit(report, lines)
+            return
+        from vmrag_link.ops.checks.case_formats import FORMATS
+        from vmrag_link.ops.report.files import write_text
+
+        cases = found()
+        for name, path in self.paths.items():
+            if path != _STDOUT:
+                write_text(invocation.directory / path, [FORMATS[name](cases)])
+        shown = [name for name, path in self.paths.items() if path == _STDOUT]
+        if shown:
+            output.print_exactly(FORMATS[shown[0]](cases))
+        else:
+            invocation.emit(report, lines)
+
+
+def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """One for each format; together they are `files` of the function."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **given: Any) -> Any:
+        paths = {name: path for name in _HELP if (path := given.pop(name))}
+        return function(*arguments, files=CaseFiles(paths), **given)
+
+    made = wrapped
+    for name, about in reversed(_HELP.items()):
+        option = click.option(
+            f"--{name.replace('_', '-')}", type=click.Path(path_type=Path), metavar="FILE", help=about
+        )
+        made = option(made)
+    return made

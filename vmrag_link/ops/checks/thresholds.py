@@ -1,0 +1,85 @@
+"""How good the answers to the golden queries are as a whole, and what they have to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from vmrag_link.errors import QueriesInvalid, plural
+from vmrag_link.golden.queries import GoldenQuery, RankedChunk, documents_of
+from vmrag_link.models import Record
+from vmrag_link.paths import QUERIES_NAME
+
+
+class GoldenMetrics(Record, frozen=True):
+    """Of the `judged` queries, those that say which documents answer them: the mean of what share
+    of these is among the first k chunks, and of 1 / the place of the first of them among the
+    documents that were found (0 where none was).
+    """
+
+    judged: int
+    recall: float
+    mrr: float
+
+
+class ThresholdResult(Record, frozen=True):
+    """`found` is at least `limit`, of regressions at most."""
+
+    name: Literal["mrr", "recall", "regressions"]
+    limit: float
+    found: float
+
+    @property
+    def holds(self) -> bool:
+        return self.found <= self.limit if self.name == "regressions" else self.found >= self.limit
+
+    @property
+    def sentence(self) -> str:
+        if self.name == "regressions":
+            return f"{plural(int(self.found), 'regression')}; at most {self.limit:g} allowed"
+        return f"{self.name} {self.found:.4f}; at least {self.limit:g} wanted"
+
+
+class Thresholds(Record, frozen=True):
+    """`base`: a git ref; what it does not answer as expected, either, is no regression."""
+
+    min_mrr: float | None = None
+    min_recall: float | None = None
+    max_regressions: int | None = None
+    base: str | None = None
+
+    def results(self, metrics: GoldenMetrics | None, *, regressions: int) -> Iterator[ThresholdResult]:
+        """Of those that are set. Raises `QueriesInvalid` where there is nothing to measure."""
+        for name, limit in (("mrr", self.min_mrr), ("recall", self.min_recall)):
+            if limit is None:
+                continue
+            if metrics is None:
+                raise QueriesInvalid(
+                    f"No query in {QUERIES_NAME} says which documents answer it, so there is no {name}.",
+                    hint="Add `expect:` or `first:` to a query.",
+                    file=QUERIES_NAME,
+                )
+            yield ThresholdResult("mrr" if name == "mrr" else "recall", limit, getattr(metrics, name))
+        if self.max_regressions is not None or self.base is not None:
+            yield ThresholdResult("regressions", self.max_regressions or 0, regressions)
+
+
+NO_THRESHOLDS = Thresholds()
+
+
+def relevant(query: GoldenQuery) -> frozenset[str]:
+    """The documents that a person says answer it; of a recorded ranking nobody has said that."""
+    named = {*query.expect, *([query.first] if query.first else [])}
+    return frozenset(named or query.order or ())
+
+
+def measured(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk]]]) -> GoldenMetrics | None:
+    """None where nothing is judged."""
+    recalls, ranks = [], []
+    for wanted, found in answers:
+        if wanted:
+            documents = documents_of(found)
+            recalls.append(len(wanted & {*documents}) / len(wanted))
+            ranks.append(next((1 / place for place, each in enumerate(documents, 1) if each in wanted), 0.0))
+    judged = len(recalls)
+    return GoldenMetrics(judged, sum(recalls) / judged, sum(ranks) / judged) if judged else None

@@ -1,0 +1,137 @@
+"""What a comment on a pull request says of its report.
+
+All sentences are ours, and all that is not is a code span: the data may be a stranger's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vmrag_link.errors import plural
+from vmrag_link.markdown_text import code, link
+from vmrag_link.ops.report.comment_data import CommentAnswer, CommentChunk, CommentData, MissingThing
+from vmrag_link.ops.report.wording import counted
+
+MARKER = "<!-- vmrag: what agents will be told -->"
+"""The first line of every comment of ours, which nobody sees."""
+
+MOST_LINES = 60
+"""Of a comment."""
+
+_OPEN, _FOLDED, _DOCUMENTS, _MISSING = 5, 6, 10, 5
+"""Of each that a comment shows: no more than `MOST_LINES` in all."""
+
+
+def comment(data: CommentData, run: str, *, of_fork: bool = False) -> str:
+    """Markdown of at most `MOST_LINES` lines. `run`: the address of the job's run, on our own host.
+
+    `of_fork`: the data come from a job whose workflow a stranger could change.
+    """
+    if not data.compared:
+        title, parts = "What agents will be told cannot be said", []
+    elif data.speaks:
+        title = "This pull request changes what agents will be told"
+        parts = [_summary(data), *_answers(data), *_documents(data)]
+    else:
+        title = "This pull request no longer changes what agents will be told"
+        parts = [_summary(data)]
+    basis = f"As of {data.head[:12]}, {link('its run has all of it', run)}."
+    if of_fork:
+        basis += " That ran in the fork's name: what it says is the fork's word."
+    return "\n\n".join((f"{MARKER}\n### {title}", *parts, *_things_missing(data), basis)) + "\n"
+
+
+def _summary(data: CommentData) -> str:
+    total = data.documents_changed.total
+    kinds = [f"{number} {kind}" for kind, number in counted(data.documents_changed)]
+    documents = f"{plural(total, 'document')} {_are(total, 'differs')}: {', '.join(kinds)}."
+    return f"{_questions(data)} {documents if kinds else 'No document differs.'}"
+
+
+def _questions(data: CommentData) -> str:
+    if data.questions is None:
+        return "No questions were asked."
+    below, asked = data.answers_below, plural(data.questions, "question")
+    if not data.answers_in_all:
+        return f"{asked} asked: every answer stays as it is."
+    if not data.answers_changed:
+        return f"{asked} asked: every first answer stays as it is, {below} {_are(below, 'differs')} further down."
+    more = f", {below} more {_are(below, 'differs')} further down" if below else ""
+    return f"{data.answers_changed} of {asked} {_are(data.answers_changed, 'is')} answered otherwise{more}."
+
+
+def _are(number: int, verb: str) -> str:
+    return verb if number == 1 else {"is": "are", "differs": "differ"}[verb]
+
+
+def _answers(data: CommentData) -> Iterator[str]:
+    first = [each for each in data.answers if not each.below]
+    shown, folded = first[:_OPEN], [*first[_OPEN:], *(each for each in data.answers if each.below)]
+    if shown:
+        yield "\n".join(line for each in shown for line in _answer_lines(each))
+    if folded:
+        lines = [f"- {code(each.question)}, {_place(each)}{_names(each)}" for each in folded[:_FOLDED]]
+        more = data.answers_in_all - len(shown)
+        yield _fold(plural(more, "more question"), lines, more)
+
+
+def _answer_lines(answer: CommentAnswer) -> Iterator[str]:
+    yield f"- {code(answer.question)}, {_place(answer)}:"
+    yield f"  - before: {_told(answer.before)}"
+    yield f"  - after: {_told(answer.after)}"
+
+
+def _place(answer: CommentAnswer) -> str:
+    how = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
+    return f"{how}first difference at place {answer.place}"
+
+
+def _names(answer: CommentAnswer) -> str:
+    """The documents there, if these are two."""
+    before, after = (code(each.document) if each else "nothing" for each in (answer.before, answer.after))
+    return f": {before} → {after}" if before != after else ""
+
+
+def _told(chunk: CommentChunk | None) -> str:
+    return f"{code(chunk.document)}: {code(chunk.text)}" if chunk else "nothing"
+
+
+def _documents(data: CommentData) -> Iterator[str]:
+    if data.documents:
+        lines = [
+            f"- {each.kind}: {f'{code(each.old_name)} → ' if each.old_name else ''}{code(each.name)}"
+            for each in data.documents[:_DOCUMENTS]
+        ]
+        total = data.documents_changed.total
+        yield _fold(plural(total, "document"), lines, total)
+
+
+def _fold(title: str, lines: Sequence[str], total: int) -> str:
+    rest = [f"- and {total - len(lines)} more"] if total > len(lines) else []
+    return "\n".join((f"<details><summary>{title}</summary>", "", *lines, *rest, "", "</details>"))
+
+
+_LACKS = {
+    "EXPECTED": "{}, which questions should be answered by, and no longer are",
+    "KNOWLEDGE_DROPPED": "knowledge that {} leaves out, and that was there before it",
+    "PIN_REMOVED": "the pin, which {} removes",
+    "PIN_MALFORMED": "a pin that can be read, in {}",
+    "PIN_REVISION_MISSING": "the revision that {} pins, which nobody has pushed",
+    "NOT_ON_REMOTE": "the revision that {} pins, which this repository does not have yet",
+    "NOT_COMPARABLE": "the history that {} would be compared with",
+    "LOSS_ACCEPTED": "knowledge that {} gives up as lost",
+    "STALE_DOCUMENT": "in {}, what the file of a document says by now",
+    "MOVED_BACK": "newer knowledge, behind which {} steps back",
+}
+
+
+def _things_missing(data: CommentData) -> Iterator[str]:
+    shown = data.missing[:_MISSING]
+    if shown:
+        lines = [f"- {_LACKS[each.code].format(_named(each))}" for each in shown]
+        rest = [f"- and {data.things_missing - len(shown)} more"] if data.things_missing > len(shown) else []
+        yield "\n".join(("Missing at the pin:", "", *lines, *rest))
+
+
+def _named(thing: MissingThing) -> str:
+    return code(thing.name if thing.code == "EXPECTED" else thing.name[:12])

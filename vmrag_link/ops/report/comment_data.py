@@ -1,0 +1,196 @@
+"""The data that a comment on a pull request is written from.
+
+A pull request of a fork is reported by a job that may write nothing, and commented on by another
+one. What is handed over between them is a stranger's: read by its types and its sizes, and never a
+sentence.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.models import Record
+from vmrag_link.ops.checks.verify_commits import Code
+from vmrag_link.ops.report.records import AnswerChange, DocumentCounts, DocumentKind, ReportSummary, ToldChunk
+
+MOST_BYTES = 250_000
+"""Of what is handed over."""
+
+_KEPT = 50
+"""Answers, documents and things that are missing; of more the numbers are known."""
+
+_NAME, _QUESTION, _EXCERPT, _BEFORE = 200, 200, 160, 40
+"""Characters; `_BEFORE`: of an excerpt, before the first one that differs."""
+
+Hash = Annotated[str, Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
+_Name = Annotated[str, Meta(max_length=_NAME)]
+_Count = Annotated[int, Meta(ge=0, le=10**9)]
+_Number = Annotated[int, Meta(ge=1, le=2**53)]
+
+
+class CommentChunk(Record, frozen=True, forbid_unknown_fields=True):
+    """What stands at a place of an answer; `text` begins near what differs."""
+
+    document: _Name
+    text: Annotated[str, Meta(max_length=_EXCERPT + 2)]
+
+
+class CommentAnswer(Record, frozen=True, forbid_unknown_fields=True):
+    """A question whose answer changes, as `records.AnswerChange`. `lacks`: something that is
+    expected, and that it had.
+    """
+
+    question: Annotated[str, Meta(max_length=_QUESTION)]
+    place: _Number
+    before: CommentChunk | None
+    after: CommentChunk | None
+    lacks: bool = False
+    below: bool = False
+
+
+class CommentDocument(Record, frozen=True, forbid_unknown_fields=True):
+    kind: DocumentKind
+    name: _Name
+    old_name: _Name = ""
+
+
+class MissingThing(Record, frozen=True, forbid_unknown_fields=True):
+    """What is not there at the pin: what a finding of `vmrag verify` says of a commit, or
+    `EXPECTED`, the document that a question should be answered by. `name`: the commit or document.
+    """
+
+    code: Code | Literal["EXPECTED"]
+    name: _Name
+
+
+class CommentData(Record, frozen=True, forbid_unknown_fields=True):
+    """All that a comment on pull request `number` at its commit `head` says.
+
+    `compared`: whether there was a report; without one only `missing` says something. `questions`:
+    how many were asked, None if they could not be. Of `answers`, `documents` and `missing` there
+    may be more: `answers_changed`, with those that change below only in `answers_below`,
+    `documents_changed` and `things_missing` count all.
+    """
+
+    number: _Number
+    head: Hash
+    compared: bool = True
+    questions: _Count | None = 0
+    answers_changed: _Count = 0
+    answers_below: _Count = 0
+    answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_KEPT)] = ()
+    documents_changed: DocumentCounts = DocumentCounts()
+    documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_KEPT)] = ()
+    things_missing: _Count = 0
+    missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_KEPT)] = ()
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is anything that people should be told."""
+        return bool(self.answers_in_all or self.documents_changed.total or not self.compared)
+
+    @property
+    def answers_in_all(self) -> int:
+        return self.answers_changed + self.answers_below
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for numbers that are those of no report: a stranger's may be."""
+        documents = self.documents_changed
+        numbers = (self.answers_in_all, documents.total, self.things_missing)
+        listed = (len(self.answers), len(self.documents), len(self.missing))
+        if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
+            raise ValueError("a number below zero")
+        if any(map(operator.gt, (*listed, self.answers_in_all), (*numbers, self.questions or 0))):
+            raise ValueError("more is listed than counted")
+
+
+# -- the data
+
+
+def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
+    """Those of a report. The answers that lack something, and then the best places, come first."""
+    queries = summary.queries
+    answers = sorted(queries.answers, key=lambda each: (not each.missing, each.below, each.place))
+    below = sum(each.below for each in answers)
+    missing = list(_missing(summary))
+    return CommentData(
+        number,
+        head,
+        questions=None if queries.not_compared else queries.total,
+        answers_changed=len(answers) - below,
+        answers_below=below,
+        answers=tuple(map(_answer, answers[:_KEPT])),
+        documents_changed=summary.counts,
+        documents=tuple(
+            CommentDocument(each.kind, _cut(each.name, _NAME), _cut(each.old_name, _NAME))
+            for each in summary.documents[:_KEPT]
+        ),
+        things_missing=len(missing),
+        missing=tuple(missing[:_KEPT]),
+    )
+
+
+def without_report(number: int, head: str, why: Code) -> CommentData:
+    """Those of a head whose knowledge cannot be had, because its pin is at fault."""
+    return CommentData(number, head, compared=False, things_missing=1, missing=(MissingThing(why, head),))
+
+
+def parse(content: bytes) -> CommentData:
+    """What a job wrote of such data as JSON, or a stranger. Raises `UsageInvalid`."""
+    flaw = f"more than {MOST_BYTES} bytes"
+    if len(content) <= MOST_BYTES:
+        try:
+            return msgspec.json.decode(content, type=CommentData)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            flaw = str(error)
+    raise UsageInvalid(
+        f"That is not the data of a comment: {flaw}.", hint="Let both workflows name one version: uses: …@SHA"
+    )
+
+
+def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
+    for finding in summary.findings:
+        if finding.level == "error":
+            yield MissingThing(finding.code, finding.commit)
+    for name in dict.fromkeys(name for each in summary.queries.answers for name in each.missing):
+        yield MissingThing("EXPECTED", _cut(name, _NAME))
+
+
+def _answer(change: AnswerChange) -> CommentAnswer:
+    before, after = _excerpts(change.before, change.after)
+    return CommentAnswer(
+        _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
+    )
+
+
+def _excerpts(before: ToldChunk | None, after: ToldChunk | None) -> tuple[CommentChunk | None, CommentChunk | None]:
+    """From a little before the first difference on, if both are texts of one document."""
+    one, other = (" ".join(each.text.split()) if each else "" for each in (before, after))
+    start = 0
+    if before and after and before.document == after.document and one != other:
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        start = max(0, alike - _BEFORE)
+        start = one.find(" ", start, alike) + 1 or start if start else 0  # at a word that both have
+    return _chunk(before, one, start), _chunk(after, other, start)
+
+
+def _chunk(told: ToldChunk | None, text: str, start: int) -> CommentChunk | None:
+    return CommentChunk(_cut(told.document, _NAME), _excerpt(text, start)) if told else None
+
+
+def _excerpt(text: str, start: int) -> str:
+    return ("…" if start else "") + _cut(text[start:], _EXCERPT)
+
+
+def _cut(text: str, most: int) -> str:
+    shown = terminal_text.visible(text)  # halves of surrogate pairs are no JSON
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
