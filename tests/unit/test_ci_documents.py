@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import vmrag_link
+from tests.support import recipes
 from vmrag_action.inputs import MODES
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +85,40 @@ def test_what_the_documents_show_for_gitlab_is_valid(tmp_path: Path) -> None:
     run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", *map(str, tmp_path.iterdir()))
 
 
+SCHEMAS = {
+    "azure-pipelines": (
+        "vendor.azure-pipelines",
+        "--data-transform",
+        "azure-pipelines",
+        "--regex-variant",
+        "nonunicode",
+    ),
+    "bitbucket-pipelines": ("vendor.bitbucket-pipelines", "--regex-variant", "nonunicode"),
+    "buildkite": ("vendor.buildkite",),
+    "forgejo/knowledge": ("vendor.github-workflows",),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_recipe_is_what_its_service_takes(name: str) -> None:
+    run("check-jsonschema", "--builtin-schema", *SCHEMAS[name], str(recipes.CI / f"{name}.yml"))
+
+
+def test_the_file_for_gitlab_is_what_it_takes_once_its_inputs_are_filled_in(tmp_path: Path) -> None:
+    documents = recipes.gitlab_documents()
+    for number, each in enumerate(documents):
+        (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(each))
+    run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", *map(str, tmp_path.iterdir()))
+    used = set(re.findall(r"inputs\.(\w+)", (recipes.CI / "gitlab" / "vmrag.yml").read_text()))
+    assert used == documents[0]["spec"]["inputs"].keys()
+
+
+def test_the_page_names_every_recipe() -> None:
+    page = (DOCS / "ci-elsewhere.md").read_text()
+    for each in recipes.CI.rglob("*"):
+        assert each.is_dir() or f"(../ci/{each.relative_to(recipes.CI).as_posix()})" in page
+
+
 @each
 def test_an_example_gives_the_action_what_it_takes_and_uses_what_it_gives(example: Example) -> None:
     for job, given in example.uses():
@@ -96,8 +131,11 @@ def test_an_example_gives_the_action_what_it_takes_and_uses_what_it_gives(exampl
 
 
 def test_documents_install_the_version_that_they_belong_to() -> None:
-    for version in re.findall(r"vmrag-link(?:\[\w+\])?==([\w.]+)", (DOCS / "ci.md").read_text()):
-        assert version == vmrag_link.__version__
+    recipe_files = [each for each in recipes.CI.rglob("*") if each.is_file()]
+    for file in (DOCS / "ci.md", *recipe_files):
+        for version in re.findall(r"vmrag-link(?:\[\w+\])?==([\w.]+)", file.read_text()):
+            assert version == vmrag_link.__version__
+    assert recipes.gitlab_documents()[0]["spec"]["inputs"]["version"]["default"] == vmrag_link.__version__
 
 
 # -- which mode on which event
