@@ -163,8 +163,31 @@ def test_golden_queries_are_tests_where_they_are_named(project, pytester):
     outdated.stdout.fnmatch_lines([f"*the ranking's version was 1 and is {fusion.VERSION}*"])
     project.write(".vmrag/queries.yaml", "queries: 3")
     broken = run(pytester, ".vmrag/queries.yaml")
-    broken.assert_outcomes(errors=1)
+    broken.assert_outcomes(failed=1)
     broken.stdout.fnmatch_lines([".vmrag/queries.yaml, line 1: queries must be a list", "hint: *"])
+
+
+def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(project, pytester):
+    project.write(
+        ".vmrag/queries.yaml",
+        "queries:\n  - {query: certificates, first: handbook/deep/tls.txt}\n  - {query: install, expect: handbook/setup.md}\n",
+    )
+    pytester.makepyfile(test_units="def test_own(): pass\n\ndef test_kb(kb): assert kb.query('install')")
+    project.forget_indexes()
+    files = {each: each.stat().st_mtime_ns for each in project.shared.rglob("*")}
+    collected = run(pytester, "--collect-only", "-q", "test_units.py", ".vmrag/queries.yaml")
+    collected.stdout.fnmatch_lines(
+        [".vmrag/queries.yaml::certificates", ".vmrag/queries.yaml::install", "4 tests collected*"]
+    )
+    assert {each: each.stat().st_mtime_ns for each in project.shared.rglob("*")} == files
+    timed = run(pytester, "test_units.py", ".vmrag/queries.yaml", "--durations=0", "-vv", *WITH_XDIST)
+    timed.assert_outcomes(passed=4)
+    timed.stdout.fnmatch_lines(["*s call *queries.yaml::*"])
+    shutil.rmtree(project.shared / "kb")
+    project.git("remote", "add", "origin", "ssh://nobody@127.0.0.1:1/nowhere.git")
+    lacking = run(pytester, "test_units.py", ".vmrag/queries.yaml")
+    lacking.assert_outcomes(passed=1, failed=2, errors=1)
+    lacking.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
 def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmrag_link.errors import VmragError
-from vmrag_link.golden.queries import UPDATE, ranking_changes
-from vmrag_link.ops.checks.check_queries import CheckedQuery, check_queries
+from vmrag_link.errors import QueriesInvalid, VmragError
+from vmrag_link.golden import file
+from vmrag_link.golden.queries import UPDATE, query_names, ranking_changes
+from vmrag_link.ops.checks import golden_file
+from vmrag_link.ops.checks.check_queries import CheckedQuery, changes_of_ranking, check_queries, outdated
+from vmrag_link.paths import QUERIES_NAME, read_regular
 from vmrag_link.pytest_plugin.knowledge import Workspaces
 from vmrag_link.terminal_text import one_line
 
+if TYPE_CHECKING:
+    from vmrag_link.workspace import Workspace
+
+FILE = "the file of golden queries"
 OUTDATED = "recorded rankings"
 
 
 class GoldenQueries(pytest.File):
-    """All queries are asked when the file is collected, of one open index."""
+    """Collecting reads the file, and nothing else: no knowledge base, index, model or network. What
+    is wrong with any of them, the file included, fails a test, and stops no other.
+    """
 
     def __init__(self, *, workspaces: Workspaces, **given: Any) -> None:
         super().__init__(**given)
@@ -26,27 +36,54 @@ class GoldenQueries(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         try:
-            report = check_queries(self._workspaces.around(self.path.parent.parent))
-        except VmragError as error:
-            raise self.CollectError(f"{error.message}\nhint: {error.hint}") from error
-        for each in report.queries:
+            golden = file.read(read_regular(self.path, file.MAX_BYTES + 1), QUERIES_NAME)
+        except (OSError, QueriesInvalid):
+            yield self._item(FILE, 1, self._load)
+            return
+        for number, (query, name) in enumerate(zip(golden.queries, query_names(golden.queries), strict=True)):
             # no part of a node id ends in `::`
-            yield _item(self, one_line(each.name).replace("::", ":"), each.line, list(_lines(each)))
-        if report.outdated:
-            yield _item(self, OUTDATED, 1, [f"{report.outdated} To record them again: {UPDATE}"])
+            yield self._item(one_line(name).replace("::", ":"), query.line, partial(self._ask, number))
+        if golden.recorded and any(each.ranking for each in golden.queries):
+            yield self._item(OUTDATED, 1, self._compare_settings)
+
+    def _item(self, name: str, line: int, missed: Callable[[], Iterator[str]]) -> pytest.Item:
+        item: pytest.Item = GoldenItem.from_parent(self, name=name, line=line, missed=missed)
+        return item
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self._workspaces.around(self.path.parent.parent)
+
+    def _load(self) -> Iterator[str]:
+        golden_file.load(self._workspace)
+        return iter(())
+
+    def _ask(self, number: int) -> Iterator[str]:
+        report = check_queries(self._workspace, only=number)
+        return _lines(report.queries[0])
+
+    def _compare_settings(self) -> Iterator[str]:
+        ws = self._workspace
+        golden = golden_file.load(ws).golden
+        if why := outdated(golden, changes_of_ranking(golden, ws.config.retrieval)):
+            yield f"{why} To record them again: {UPDATE}"
 
 
 class GoldenItem(pytest.Item):
-    """A query with what it misses; nothing where it gets what it expects."""
+    """A query, which is asked when the test runs. `missed` returns what it misses, in lines."""
 
-    def __init__(self, *, line: int, missed: list[str], **given: Any) -> None:
+    def __init__(self, *, line: int, missed: Callable[[], Iterator[str]], **given: Any) -> None:
         super().__init__(**given)
         self._line = line
         self._missed = missed
 
     def runtest(self) -> None:
-        if self._missed:
-            raise _Missed("\n".join(self._missed))
+        try:
+            missed = list(self._missed())
+        except VmragError as error:
+            raise _Missed(f"{error.message}\nhint: {error.hint}") from error
+        if missed:
+            raise _Missed("\n".join(missed))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         return str(excinfo.value) if isinstance(excinfo.value, _Missed) else super().repr_failure(excinfo, style)
@@ -57,11 +94,6 @@ class GoldenItem(pytest.Item):
 
 class _Missed(Exception):
     pass
-
-
-def _item(parent: GoldenQueries, name: str, line: int, missed: list[str]) -> GoldenItem:
-    item: GoldenItem = GoldenItem.from_parent(parent, name=name, line=line, missed=missed)
-    return item
 
 
 def _lines(each: CheckedQuery) -> Iterator[str]:

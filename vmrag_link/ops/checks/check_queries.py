@@ -111,6 +111,7 @@ def check_queries(
     update: bool = False,
     as_order: bool = False,
     thresholds: Thresholds = NO_THRESHOLDS,
+    only: int | None = None,
 ) -> GoldenReport:
     """Ask the work tree's golden queries, of what its code pins with the uncommitted documents, or
     of what a git `ref` pins, ranked as that commit's settings say.
@@ -118,12 +119,14 @@ def check_queries(
     `update`: record the ranking of each query that has one, or that expects nothing else; what
     `expect` and `first` say is a person's to change, and an `order` keeps its length. `as_order`:
     of what expects nothing the order of its documents is recorded. `thresholds`: what decides in
-    place of single misses. Raises `QueriesMissing`, `QueriesInvalid`, `SourcesIncomplete` where
-    another machine would find more files, and why the pinned knowledge cannot be asked: no other
-    revision answers in its place.
+    place of single misses. `only`: the number of the one query that is asked, from 0.
+
+    Raises `QueriesMissing`, `QueriesInvalid`, `SourcesIncomplete` where another machine would find
+    more files, and why the pinned knowledge cannot be asked: no other revision answers in its
+    place.
     """
     stored = golden_file.load(ws)
-    golden = stored.golden
+    golden = stored.golden if only is None else _one_of(stored.golden, only)
     if not update:
         _require_expectations(golden)
     place = ranked_at(ws, ref) if ref is not None else None
@@ -167,6 +170,12 @@ def check_queries(
         ranking=now,
         kb=kb,
     )
+
+
+def _one_of(golden: GoldenFile, number: int) -> GoldenFile:
+    if number >= len(golden.queries):
+        raise QueriesInvalid(f"{QUERIES_NAME} was changed while its queries were asked.", hint="vmrag check")
+    return msgspec.structs.replace(golden, queries=golden.queries[number : number + 1])
 
 
 def changes_of_ranking(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
