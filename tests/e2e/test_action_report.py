@@ -188,3 +188,17 @@ def test_knowledge_of_a_fork_is_looked_at_in_quarantine_first_and_never_beside_s
         assert [row[:2] for row in shown.cells("Documents")] == [["added", "handbook/theirs.md"]]
         assert [row[1] for row in shown.cells("Pins of the code commits")] == ["NOT_ON_REMOTE"]
     assert not ci.world.holds(revision)
+
+
+def test_a_private_fork_is_left_out_and_fails_nothing(ci: Ci) -> None:
+    """GitHub says of it that there is none, to a token of the base."""
+    base = ci.tip
+    ci.ada.write_document("theirs.md", OTTERS)
+    head = ci.ada.git("rev-parse", "HEAD")
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    nowhere = ci.world.top / "nowhere.git"
+    ci.world.hub.git("config", "--global", f"url.file://{nowhere}.insteadOf", "https://github.example/me/project")
+    done = ci.on_pull_request(base, head, mode="report", source=FORK)
+    assert done.passed
+    assert "in a fork that this job may not read" in done.summary
+    assert f"vmrag adopt https://github.example/me/project {head}" in done.said("notice")[-1]

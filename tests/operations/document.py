@@ -133,7 +133,7 @@ pre-commit and prek can also run vmrag's checks from the team's own `.pre-commit
 default_install_hook_types: [pre-commit, pre-merge-commit, pre-push, post-checkout, post-merge, post-rewrite]
 repos:
 - repo: https://github.com/vmrag/vmrag-link
-  rev: COMMIT  # pre-commit autoupdate fills it in
+  rev: v0.1.0  # newer: pre-commit autoupdate, or prek auto-update; --freeze writes the commit that you have read
   hooks:
   - id: vmrag-check
   - id: vmrag-push

@@ -15,7 +15,16 @@ from vmrag_action.payload import OfPullRequest
 from vmrag_action.runner import PIN, Runner, WorkflowJob
 from vmrag_action.steps.comment import FILE
 from vmrag_link import markdown_text
-from vmrag_link.errors import OK, PinMalformed, PinRevisionMissing, VmragError
+from vmrag_link.errors import (
+    OK,
+    AuthenticationFailed,
+    PinMalformed,
+    PinRevisionMissing,
+    RemoteEmpty,
+    RemoteMissing,
+    VmragError,
+    quoted,
+)
 from vmrag_link.git import history
 from vmrag_link.ops.checks.verify import verify_between
 from vmrag_link.ops.checks.verify_commits import Code
@@ -73,7 +82,12 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
         _leave(runner, job, lambda number: CommentData(number, about.head, questions=None))
         return findings.nothing_to_do(runner, job, "report", TITLE, why)
     verified = verify_between(ws, base, about.head, base_name=about.base_name, fork=about.fork)
-    foreign = _take_from_fork(ws, about, pins.get(about.head))
+    try:
+        foreign = _take_from_fork(ws, about, pins.get(about.head))
+    except (AuthenticationFailed, RemoteMissing) as why:
+        if isinstance(why, RemoteEmpty):  # that the fork has none is its author's to mend
+            raise
+        return _out_of_reach(runner, job, about, why)
     ends = NamedEnd(base, about.base_name or base[:12]), NamedEnd(about.head, about.head[:12])
     with gather(ws, *ends, findings=verified.findings) as report:
         _say(runner, report, foreign)
@@ -82,6 +96,17 @@ def _compared(runner: Runner, job: WorkflowJob, ws: Workspace, about: Comparison
             path = job.temp / PAGE
             write_text(path, page(report))
             runner.output("report-path", str(path))
+    return OK
+
+
+def _out_of_reach(runner: Runner, job: WorkflowJob, about: Comparison, why: VmragError) -> int:
+    """A private fork, which no token of this repository opens. That is nobody's fault."""
+    said = f"The knowledge of {about.head[:12]} is in a fork that this job may not read, so it is not compared. {why.message}"
+    fork = about.fork.url if about.fork else "FORK"
+    hint = f"Who may read it: git fetch origin {about.head} && vmrag adopt {quoted(fork)} {about.head}"
+    runner.annotate("notice", said, hint=hint, title=TITLE, at=PIN)
+    runner.summarise(markdown_text.facts(TITLE, [("Result", said), ("What helps", hint)]))
+    _leave(runner, job, lambda number: without_report(number, about.head, "NOT_ON_REMOTE"))
     return OK
 
 
