@@ -36,7 +36,24 @@ def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str,
     Returns warnings by code. The documents are stored, whatever happens here: one says why they are
     not committed, and the next write commits them, too.
     """
-    if "V" in tool.effect or not ws.initialized or ws.config.mcp.auto_commit == "off":
+    if "V" in tool.effect:
+        return []
+    return _commit(ws, message(tool.name, agent))
+
+
+def end_turn(ws: Workspace) -> str:
+    """At the end of an agent's turn: what is left uncommitted is committed where that is agreed to;
+    elsewhere a sentence says so. Empty where there is nothing.
+    """
+    said = _commit(ws, "At the end of an agent's turn")
+    branch = ws.kb_branch() if ws.initialized else None
+    if said or branch is None or not branch.dirty:
+        return " ".join(sentence for _, sentence in said)
+    return f"Documents of {branch.name!r} are not committed: vmrag commit"
+
+
+def _commit(ws: Workspace, text: str) -> list[tuple[str, str]]:
+    if not ws.initialized or ws.config.mcp.auto_commit == "off":
         return []
     from vmrag_link.ops.branches.commit import commit
     from vmrag_link.ops.merge import merge_state
@@ -45,7 +62,7 @@ def commit_written(ws: Workspace, tool: ToolInfo, agent: str) -> list[tuple[str,
         branch = ws.kb_branch()
         if branch is None or not branch.dirty or merge_state.opened(ws):
             return []
-        report = commit(ws, message(tool.name, agent))
+        report = commit(ws, text)
     except NoChanges:
         return []
     except VmragError as why:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.support import terminal
 from tests.support.agent import told
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project
+from tests.support.terminal import SCRIPT, Project
+
+PLUGIN = Path(__file__).parents[2] / "clients" / "claude-code"
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -101,3 +108,26 @@ def test_a_cloned_settings_file_does_not_switch_it_on(project):
     project.vmrag("trust", "--yes")
     remembers(tools, "next.md")
     assert (project.marks()["memo.md"], project.marks()["next.md"]) == (None, None)
+
+
+def test_a_turns_end_commits_what_is_left_where_that_is_agreed_to_and_names_it_elsewhere(project, tmp_path):
+    hook = json.loads((PLUGIN / "hooks" / "hooks.json").read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    environ = os.environ | {
+        "CLAUDE_PROJECT_DIR": str(project.top),
+        "PATH": f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+
+    def ends(**more: str) -> str:
+        argv = ["sh", "-c", hook]
+        done = subprocess.run(argv, cwd=tmp_path, env=environ | more, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)["systemMessage"] if done.stdout else ""
+
+    assert ends() == ""
+    project.put("memo.md", "A memory.")
+    assert ends() == "Documents of 'main' are not committed: vmrag commit"
+    assert project.marks()["memo.md"] == "added"
+    project.git("config", "vmrag.mcp.auto-commit", "write")
+    assert ends().startswith("Committed as")
+    assert (project.marks()["memo.md"], ends()) == (None, "")
+    assert ends(CLAUDE_PROJECT_DIR=str(tmp_path)) == ""  # no repository
+    assert ends(PATH="/usr/bin:/bin") == ""  # the server came by uvx, and nothing else is here

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from vmrag_link import terminal_text
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FAILED_CHECK, OK
+from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError
 
 if TYPE_CHECKING:  # the server starts without it
     from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal, Scope
@@ -27,7 +28,12 @@ CLIENTS = (
 
 
 @vmrag_command("mcp")
-@click.argument("action", required=False, type=click.Choice(["install", "uninstall"]), metavar="[install|uninstall]")
+@click.argument(
+    "action",
+    required=False,
+    type=click.Choice(["install", "uninstall", "turn-ended"]),
+    metavar="[install|uninstall|turn-ended]",
+)
 @click.option(
     "--repo",
     type=click.Path(path_type=Path),
@@ -122,8 +128,14 @@ def command(
     """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
     `vmrag mcp install`. `vmrag mcp uninstall` takes that back.
 
+    `vmrag mcp turn-ended` is for a client's hook: what an agent left uncommitted is committed with
+    mcp.auto_commit: write, and named otherwise, as JSON that Claude Code shows.
+
     A client starts `vmrag-mcp`, which is the same command. See docs/mcp.md.
     """
+    if action == "turn-ended":
+        _end_turn(invocation)
+        return OK
     from vmrag_mcp.options import Flags
 
     flags = Flags(
@@ -163,6 +175,21 @@ def command(
         start.ServeRequest(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
     )
     return OK
+
+
+def _end_turn(invocation: Invocation) -> None:
+    """Never fails: a client shows its user what a hook fails with, after each turn."""
+    import json
+
+    from vmrag_mcp.auto_commit import end_turn
+
+    try:
+        with invocation.workspace(warn=False) as ws:
+            said = end_turn(ws)
+    except VmragError as error:
+        said = "" if isinstance(error, GitRepositoryMissing) else error.sentence
+    if said:
+        output.print_json(json.dumps({"systemMessage": said}))
 
 
 def _from(invocation: Invocation, repo: Path | None) -> Path | None:
