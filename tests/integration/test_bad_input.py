@@ -484,7 +484,7 @@ UNFINISHED: dict[str, tuple[str, ...]] = {
     "bisect": ("bisect", "start", "HEAD", "first"),
     "detached": ("switch", "-q", "--detach"),
 }
-WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME"}
+WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME", "merge": "git commit (git status names"}
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
@@ -496,7 +496,7 @@ def test_in_the_middle_of_something_nothing_is_written_and_the_way_out_is_named(
     for command in WRITES:
         error = refused(project, *command, code=3, error="GIT_BUSY")
         assert error["details"]["operation"] == what
-        assert WAYS_OUT.get(what, f"git {what} --abort") in error["hint"]
+        assert WAYS_OUT.get(what, f"git {what} --continue (git status names") in error["hint"]
     assert project.vmrag("query", "faq").code == 0
     project.run(
         *(("switch", "-q", "main") if what == "detached" else (what, "reset" if what == "bisect" else "--abort"))

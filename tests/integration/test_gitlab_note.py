@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -149,7 +150,7 @@ def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
     settle(api, text(hostile))
     [note] = ours(api)
     assert not re.search(r"(?m)^\s*/", note)
-    shown = re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), note.partition("\n")[2])
+    shown = html.unescape(note.partition("\n")[2])
     assert not re.search(r"[@#!~%$&^*\[][\w:]|://", shown)
     assert shown.replace("\u2060", "").replace("<br>", "\n").endswith(hostile)
 

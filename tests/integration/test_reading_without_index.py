@@ -159,7 +159,7 @@ def test_what_is_printed_into_a_file_is_there_whatever_bars_the_terminal_shows(p
     with (tmp_path / "file").open("w") as file:
         said = on_a_terminal(project, "report", "HEAD~1", stdout=file)
     assert "comparing" in said
-    assert (tmp_path / "file").read_text() == project.vmrag("report", "HEAD~1").out
+    assert (tmp_path / "file").read_text() == project.vmrag("report", "HEAD~1", "--markdown", "-").out
 
 
 COUNTING = """
