@@ -16,12 +16,13 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from vmrag_link import hosts, terminal_text
+from vmrag_link.errors import RemoteUnreachable
 from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ FORBIDDEN = 403
 REFUSALS = (401, FORBIDDEN)
 
 _open_until: dict[str, float] = {}
+_Answer = TypeVar("_Answer")
 
 
 class NoAnswer(Exception):
@@ -73,6 +75,14 @@ class NoAnswer(Exception):
         self.status = status
         self.wait = wait
         self.location = location
+
+
+def decoded(content: bytes, kind: type[_Answer], *, who: str, hint: str) -> _Answer:
+    """What an API says, by its types. Raises `RemoteUnreachable` for what is no such answer."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteUnreachable(f"{who}: {error}", hint=hint) from error
 
 
 class _Again(Exception):

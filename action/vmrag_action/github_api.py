@@ -153,12 +153,8 @@ class GitHub(NamedTuple):
 
     def decoded(self, answer: bytes, kind: type[_Answer]) -> _Answer:
         """Raises `RemoteUnreachable` for what is no such answer."""
-        try:
-            return msgspec.json.decode(answer, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemoteUnreachable(
-                f"{self.url} does not answer as GitHub's API: {error}", hint="See GITHUB_API_URL of the runner."
-            ) from error
+        who = f"{self.url} does not answer as GitHub's API"
+        return endpoint.decoded(answer, kind, who=who, hint="See GITHUB_API_URL of the runner.")
 
     def failure(self, why: NoAnswer, what: str = "No pull request was opened", allowed: str = _ALLOWED) -> VmragError:
         message = f"{what}: {self.url} {why.reason}."

@@ -59,6 +59,17 @@ def test_a_squash_that_kept_the_bases_pin_is_found_when_its_pull_request_is_clos
     done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
     [said] = done.said("error")
     assert (done.passed, "The pull request pinned" in said) == (False, True)
+    unknown = hub.git("show", f"{proposed}:.dolt-version").replace(
+        pinned(ci, proposed), "0" * len(pinned(ci, proposed))
+    )
+    ada.git("switch", "-q", "--detach", proposed)
+    ada.commit(pin=unknown + "\n")
+    nowhere = ada.git("rev-parse", "HEAD")
+    ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/pull/7/head")
+    told["pull_request"]["head"]["sha"] = nowhere
+    done = ci.run("pull_request", told, sha=landed.after, ref="refs/heads/main", mode="verify")
+    assert (done.passed, "cannot be said" in done.said("error")[0]) == (False, True)
+    ada.git("switch", "-q", "main")
     ada.git("pull", "-q")
     ada.vmrag("merge", pinned(ci, proposed))
     ada.git("commit", "-q", "-m", "Take it in")

@@ -31,10 +31,7 @@ OTHERS = ("pre-commit", "post-checkout", "post-merge", "pre-push")
 def repo(monkeypatch, tmp_path, new_git):
     made = support.pinned_repo(monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", new_git)
-    made.git("init", "-q", "--bare", "../remote.git")
-    made.git("remote", "add", "origin", "../remote.git")
-    made.git("push", "-q", "origin", "main")
-    return made
+    return support.with_remote(made)
 
 
 @pytest.fixture

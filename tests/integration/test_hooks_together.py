@@ -31,10 +31,7 @@ def repo(monkeypatch, tmp_path):
     made = support.pinned_repo(monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     (tmp_path / "bin").mkdir()
-    made.git("init", "-q", "--bare", "../remote.git")
-    made.git("remote", "add", "origin", "../remote.git")
-    made.git("push", "-q", "origin", "main")
-    return made
+    return support.with_remote(made)
 
 
 @pytest.fixture

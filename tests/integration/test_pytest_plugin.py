@@ -190,6 +190,18 @@ def test_collecting_asks_nothing_and_what_cannot_be_asked_stops_no_other_test(pr
     lacking.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
 
 
+def test_a_file_that_is_mended_while_tests_run_passes_nothing_unasked(project, pytester):
+    queries = "queries:\\n  - {query: certificates, first: handbook/deep/tls.txt}\\n"
+    pytester.makeconftest(
+        "from pathlib import Path\n\ndef pytest_collection_finish():\n"
+        f"    Path('.vmrag/queries.yaml').write_text('{queries}')\n"
+    )
+    project.write(".vmrag/queries.yaml", "queries: 3")
+    mended = run(pytester, ".vmrag/queries.yaml")
+    mended.assert_outcomes(failed=1)
+    mended.stdout.fnmatch_lines(["*none of its queries was asked*"])
+
+
 def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

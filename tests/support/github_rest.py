@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support import local_http
 
 REFUSED = {"message": "GitHub Actions is not permitted to create or approve pull requests.", "status": "403"}
 EXISTS = {
@@ -98,18 +99,10 @@ def github_api(token: str) -> Iterator[GitHubApi]:
 
 @contextlib.contextmanager
 def serving(token: str, kind: type[Api]) -> Iterator[Api]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    api = kind(f"http://127.0.0.1:{server.server_address[1]}/api/v3", token)
-    server.api = api  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with local_http.serving(_Handler) as server:
+        api = kind(f"http://127.0.0.1:{server.server_address[1]}/api/v3", token)
+        server.api = api  # type: ignore[attr-defined]
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support import local_http
 
 TOKEN = "glpat-0123456789abcdef"
 ME, SOMEBODY = 7, 8
@@ -85,18 +86,10 @@ class GitLabApi:
 
 @contextlib.contextmanager
 def gitlab_api() -> Iterator[GitLabApi]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    api = GitLabApi(f"http://127.0.0.1:{server.server_address[1]}/api/v4")
-    server.api = api  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with local_http.serving(_Handler) as server:
+        api = GitLabApi(f"http://127.0.0.1:{server.server_address[1]}/api/v4")
+        server.api = api  # type: ignore[attr-defined]
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

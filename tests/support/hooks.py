@@ -110,6 +110,14 @@ def pinned_repo(monkeypatch, folder: Path) -> Repo:
     return made
 
 
+def with_remote(repo: Repo) -> Repo:
+    """The same, with a bare `origin` that has its `main`."""
+    repo.git("init", "-q", "--bare", "../remote.git")
+    repo.git("remote", "add", "origin", "../remote.git")
+    repo.git("push", "-q", "origin", "main")
+    return repo
+
+
 class Log:
     """What the hooks wrote, since the last call; `recorder` stands where Python does."""
 

@@ -15,16 +15,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import local_http
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
@@ -276,18 +276,10 @@ def git_server(folder: Path, *, user: str = "", password: str = "") -> Iterator[
     says user and password.
     """
     wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Backend)
-    server.daemon_threads = True
-    found = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
-    server.folder, server.wanted, server.seen = folder, wanted, found.seen  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with local_http.serving(_Backend) as server:
+        found = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
+        server.folder, server.wanted, server.seen = folder, wanted, found.seen  # type: ignore[attr-defined]
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Backend(BaseHTTPRequestHandler):

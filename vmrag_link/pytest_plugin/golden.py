@@ -56,7 +56,7 @@ class GoldenQueries(pytest.File):
 
     def _load(self) -> Iterator[str]:
         golden_file.load(self._workspace)
-        return iter(())
+        yield f"{QUERIES_NAME} was mended after it was collected: none of its queries was asked."
 
     def _ask(self, number: int) -> Iterator[str]:
         report = check_queries(self._workspace, only=number)

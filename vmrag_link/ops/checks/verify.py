@@ -134,20 +134,28 @@ def verify_between(
 
 
 def dropped_in_landing(ws: Workspace, landed: str, proposed: str) -> PinFinding | None:
-    """What a pull request's head pinned, if the commit that it became does not contain it.
+    """What a pull request's head pinned, if the commit that it became does not contain it, or if
+    nobody can say so.
 
     A squash that kept the base's pin changes no pin: of the base's commits alone nobody sees it.
-    Raises nothing where a revision is not here: then it cannot be said.
     """
     pins = history.pins_of(ws.places, [landed, proposed])
     there, theirs = (parsed(ws.places.kb, pins.get(each)) for each in (landed, proposed))
-    if theirs is None or not ws.initialized or not ws.engine.has_revision(theirs.dolt_commit):
+    if theirs is None or (there and there.dolt_commit == theirs.dolt_commit):
         return None
     revision = theirs.dolt_commit
-    if there and (there.dolt_commit == revision or ws.engine.is_ancestor(revision, there.dolt_commit)):
+    message = f"The pull request pinned {revision[:12]}, and {landed[:12]}, as which it was merged, "
+    if there is None:
+        message += "pins nothing that can be read."
+    elif not all(ws.initialized and ws.engine.has_revision(each) for each in (revision, there.dolt_commit)):
+        message += (
+            f"pins {there.dolt_commit[:12]}: whether that contains it cannot be said, because one of them is nowhere."
+        )
+        return PinFinding("PIN_REVISION_MISSING", "error", landed, message, "Who pinned it pushes it: vmrag push")
+    elif ws.engine.is_ancestor(revision, there.dolt_commit):
         return None
-    now = f"pins {there.dolt_commit[:12]}, which does not contain it" if there else "pins nothing"
-    message = f"The pull request pinned {revision[:12]}, and {landed[:12]}, as which it was merged, {now}."
+    else:
+        message += f"pins {there.dolt_commit[:12]}, which does not contain it."
     return PinFinding("KNOWLEDGE_DROPPED", "error", landed, message, f"vmrag merge {revision}")
 
 

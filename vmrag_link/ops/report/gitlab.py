@@ -169,12 +169,8 @@ class MergeRequest(NamedTuple):
         return RemoteRejected(message, hint=hint)
 
     def _read(self, answer: bytes, kind: type[_Kind]) -> _Kind:
-        try:
-            return msgspec.json.decode(answer, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemoteUnreachable(
-                f"{self._what} does not answer as GitLab's API: {error}", hint="See CI_API_V4_URL of the job."
-            ) from error
+        who = f"{self._what} does not answer as GitLab's API"
+        return endpoint.decoded(answer, kind, who=who, hint="See CI_API_V4_URL of the job.")
 
     @property
     def _what(self) -> str:
