@@ -83,7 +83,7 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
         ["added", "handbook/otters.md"],
         ["changed", "handbook/setup.md"],
     ]
-    [[query, before, after]] = shown.cells("Golden queries that are answered otherwise")
+    [[query, before, after]] = shown.cells("Golden queries that change")
     assert query.startswith("what do otters eat?")
     assert "handbook/otters.md is not among the first" in before
     assert after.startswith("1. handbook/otters.md")

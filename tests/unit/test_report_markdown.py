@@ -135,7 +135,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
     heads = [line.removeprefix("### ") for line in shown.splitlines() if line.startswith("### ")]
     assert heads == [
         "Knowledge",
-        "Golden queries that are answered otherwise",
+        "Golden queries that change",
         "Documents",
         "What differs",
         "Revisions",

@@ -24,7 +24,7 @@ from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
 from vmrag_link.ops.report import wording
-from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, QueryChange, ReportedDocument, ReportSummary
+from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
 from vmrag_link.ops.report.wording import basis, counted, mended, named, verdict, worsened
 from vmrag_link.worddiff import Piece
 
@@ -64,6 +64,7 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     summary = report.summary
     groups = grouped(summary.documents, MOST)
     few = len(summary.documents) <= OPEN
+    queries = wording.listed(summary.queries)
     stream = (
         _environment()
         .get_template("page.html")
@@ -76,7 +77,9 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
-            queries=sorted(summary.queries.changed, key=_weight),
+            queries=queries,
+            scores=wording.with_other_scores(summary.queries),
+            answers=wording.answers_by_line(summary.queries),
             shown=SHOWN,
             places=wording.PLACES,
             renamed=wording.renamed(summary),
@@ -124,14 +127,6 @@ def piece_text(piece: Piece) -> str:
     return piece.text.replace("\r\n", "\n")
 
 
-def subject_and_body(message: str) -> tuple[str, str]:
-    """The first line of a message, and what follows; both may be empty, and are cut where they are
-    long.
-    """
-    subject, _, body = message.strip().partition("\n")
-    return _beginning(subject), _beginning(body.strip())
-
-
 def blocks(line: DocumentLine) -> str:
     """Five letters: the share of inserted words (`p`), of deleted ones (`m`), and `n` for the rest
     where little differs.
@@ -142,11 +137,6 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
-
-
-def _weight(query: QueryChange) -> tuple[bool, bool]:
-    """Sorts rankings before scores, and first what is no longer as expected."""
-    return query.change != "ranking", not worsened(query)
 
 
 def _words(summary: ReportSummary) -> int:
@@ -184,7 +174,10 @@ def _environment() -> Environment:
         "counted": counted,
         "mended": mended,
         "piece_text": piece_text,
-        "subject_and_body": subject_and_body,
+        "subject_and_body": wording.subject_and_body,
+        "brought": wording.brought,
+        "telling_title": wording.telling_title,
+        "text_that_differs": wording.text_that_differs,
         "rank_rows": wording.rank_rows,
         "hidden_suffix": hidden_suffix,
         "worsened": worsened,

@@ -18,6 +18,8 @@ from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
 from vmrag_link.ops.report.records import (
+    OPAQUE,
+    AnswerChange,
     ComparedQueries,
     DocumentCounts,
     DocumentLine,
@@ -32,8 +34,8 @@ Tone = Literal["good", "look", "bad"]
 
 VERBS = {"added": "adds", "changed": "changes", "moved": "moves", "removed": "removes"}
 _SHORT = 12
-_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
-"""Of libraries, issue logs, agents."""
+_TRAILERS = re.compile(r"(?:\A|\n\n)(?:[A-Za-z]\w*(?:-\w+)+: .*(?:\n|\Z))+\Z")
+"""`Signed-off-by: …`, `Vmrag-Base: …`: with a hyphen, as `Note: …` is a sentence."""
 
 PLACES = 20
 """Of a ranking that are shown; `k` may be 1,000."""
@@ -54,8 +56,8 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     changed = _documents(summary)
     answers = _answers(summary.queries)
     given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
-    answered_otherwise = bool(summary.queries.rankings or summary.queries.hint)
-    look = bool(given_up or summary.words.hidden or summary.lost.total) or answered_otherwise
+    doubtful = bool(listed(summary.queries) or summary.queries.removed or summary.queries.hint)
+    look = bool(given_up or summary.words.hidden or summary.lost.total) or doubtful
     files = tuple(_files(summary))
     about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verification(summary))
     told = (*wrong, *_given_up(given_up), changed, *about)
@@ -92,6 +94,8 @@ def _wrong(summary: ReportSummary) -> Iterator[str]:
         yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({each.code for each in errors}))}."
     if worse := sum(map(worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
+    if unmet := sum(bool(each.missed) for each in summary.queries.added):
+        yield f"{plural(unmet, 'new golden query')} {'is' if unmet == 1 else 'are'} not answered as expected."
 
 
 def _given_up(findings: Sequence[PinFinding]) -> Iterator[str]:
@@ -132,20 +136,70 @@ def _lost(summary: ReportSummary) -> Iterator[str]:
 def _answers(queries: ComparedQueries) -> Iterator[str]:
     if queries.not_compared and (queries.hint or queries.total):  # else there are none
         yield queries.not_compared
-    elif queries.rankings:
-        differ = "are" if queries.rankings > 1 else "is"
-        yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
     elif queries.answers:
-        are = "is" if len(queries.answers) == 1 else "are"
-        yield f"{len(queries.answers)} of {plural(queries.total, 'golden query')} {are} answered by another text at the same places."
-    elif queries.total and not queries.not_compared:
-        yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
-    before = queries.missed - sum(map(worsened, queries.changed))
+        yield answers_that_change(queries.answered_otherwise, queries.below, plural(queries.compared, "golden query"))
+    elif ranked := len(listed(queries)):
+        many = plural(queries.compared, "golden query")
+        yield f"{ranked} of {many} {'ranks' if ranked == 1 else 'rank'} other chunks, which say the same."
+    elif queries.compared and not queries.not_compared:
+        many = plural(queries.compared, "golden query")
+        yield f"{many} {'ranks' if queries.compared == 1 else 'rank'} the same chunks in the same order."
+    yield from new_and_removed(len(queries.added), len(queries.removed), "golden query")
+    unmet = sum(bool(each.missed) for each in queries.added)
+    before = queries.missed - sum(map(worsened, queries.changed)) - unmet
     if before > 0:
         was = "was" if before == 1 else "were"
         yield f"{plural(before, 'golden query')} {was} not answered as expected before, either."
     if queries.outdated:
         yield queries.outdated
+
+
+def answers_that_change(changed: int, below: int, asked: str) -> str:
+    """`asked`: how many there are of what, such as `12 questions`. One of both numbers is none."""
+    differ = "differs" if below == 1 else "differ"
+    if not changed:
+        return f"{asked} asked: every first answer stays as it is, {below} {differ} further down."
+    more = f", {below} more {differ} further down" if below else ""
+    return f"{changed} of {asked} {'is' if changed == 1 else 'are'} answered otherwise{more}."
+
+
+def new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
+    """`1 golden query is new, 2 are removed.`, if there are any."""
+    parts = [(number, what) for number, what in ((added, "new"), (removed, "removed")) if number]
+    said = [
+        f"{number if place else plural(number, noun)} {'is' if number == 1 else 'are'} {what}"
+        for place, (number, what) in enumerate(parts)
+    ]
+    yield from [f"{', '.join(said)}."] if said else []
+
+
+def listed(queries: ComparedQueries) -> list[QueryChange]:
+    """Those whose ranking differs or whose answer does, the worst first."""
+    answers = answers_by_line(queries)
+    found = [each for each in queries.changed if each.change == "ranking" or each.line in answers]
+    return sorted(found, key=lambda each: (not worsened(each), _lightness(answers.get(each.line))))
+
+
+def with_other_scores(queries: ComparedQueries) -> list[QueryChange]:
+    """The others: nothing but scores differs."""
+    answers = answers_by_line(queries)
+    return [each for each in queries.changed if each.change == "scores" and each.line not in answers]
+
+
+def answers_by_line(queries: ComparedQueries) -> dict[int, AnswerChange]:
+    return {each.line: each for each in queries.answers}
+
+
+def _lightness(answer: AnswerChange | None) -> tuple[bool, bool]:
+    return (answer is None, answer is not None and answer.below)
+
+
+def text_that_differs(answer: AnswerChange | None, titles: Mapping[str, str]) -> str:
+    """Which document says something else at the same place, where a ranking does not show it."""
+    before, after = (answer.before, answer.after) if answer else (None, None)
+    if not (answer and before and after) or before.document != after.document or before.text == after.text:
+        return ""
+    return f"{ranked_name(after.document, titles)} says something else at place {answer.place}."
 
 
 def _verification(summary: ReportSummary) -> Iterator[str]:
@@ -174,9 +228,18 @@ def documents_name(line: DocumentLine) -> str:
     """Of a document as it is now; that of a file says so, and an id that tells a person nothing has
     its title beside it.
     """
-    if line.file:
-        return f"{line.name} (file)"
-    return f"{line.name} ({shortened(line.title)})" if line.title and _OPAQUE.search(line.doc_id) else line.name
+    return f"{line.name} (file)" if line.file else ranked_name(line.name, {line.name: line.title})
+
+
+def ranked_name(name: str, titles: Mapping[str, str]) -> str:
+    """COLLECTION/DOC, by `titles` of documents."""
+    title = telling_title(name, titles.get(name, ""))
+    return f"{name} ({title})" if title else name
+
+
+def telling_title(name: str, title: str) -> str:
+    """The title of a document whose id tells a person nothing; empty for others."""
+    return shortened(title) if OPAQUE.search(name) else ""
 
 
 def basis(summary: ReportSummary) -> str:
@@ -204,13 +267,21 @@ def grown(growth: Growth) -> str:
 
 def told(revision: PinnedRevision, found: RevisionList) -> str:
     """What a revision is: its message without the trailers; of a merge, what it brings, too."""
-    subject = next(iter(revision.message.strip().splitlines()), "")
+    return "\n".join(filter(None, (subject_and_body(revision.message)[0], brought(revision, found))))
+
+
+def subject_and_body(message: str) -> tuple[str, str]:
+    """The first line of a message, and what follows without the trailers."""
+    subject, _, body = message.strip().partition("\n")
+    return subject, _TRAILERS.sub("", body.strip()).strip()
+
+
+def brought(revision: PinnedRevision, found: RevisionList) -> str:
+    """What a merge brings, by the subjects of what is in the list; empty for other revisions."""
     known = {each.revision: each for each in found.shown}
-    brought = [known[each] for each in revision.parents[1:] if each in known]
-    if not brought:
-        return subject
-    names = enumerated([shortened(next(iter(each.message.strip().splitlines()), each.short)) for each in brought])
-    return f"{subject}\nbrings {names}"
+    tips = [known[each] for each in revision.parents[1:] if each in known]
+    names = [shortened(subject_and_body(each.message)[0] or each.short) for each in tips]
+    return f"brings {enumerated(names)}" if names else ""
 
 
 def pinned_by(revision: PinnedRevision) -> str:
