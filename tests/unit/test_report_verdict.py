@@ -10,6 +10,7 @@ import pytest
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.report.rankings import mended, worsened
 from vmrag_link.ops.report.records import (
     AnswerChange,
     ComparedQueries,
@@ -19,7 +20,7 @@ from vmrag_link.ops.report.records import (
     ReportSummary,
     RevisionList,
 )
-from vmrag_link.ops.report.wording import mended, verdict, worsened
+from vmrag_link.ops.report.wording import verdict
 
 SOME = [
     document(1, ("a", "new"), None, "x"),

@@ -20,19 +20,9 @@ from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import require_place, write_text
 from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.markdown import markdown
+from vmrag_link.ops.report.rankings import answers_by_line, listed, ranked_name, text_that_differs
 from vmrag_link.ops.report.records import ComparedQueries, DocumentLine, QueryChange, ReportSummary, RevisionList
-from vmrag_link.ops.report.wording import (
-    answers_by_line,
-    basis,
-    documents_name,
-    grown,
-    listed,
-    pinned_by,
-    ranked_name,
-    text_that_differs,
-    told,
-    verdict,
-)
+from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, told, verdict
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
 _INDENT = "    "

@@ -21,8 +21,9 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Code
+from vmrag_link.ops.report.rankings import ranked_name
 from vmrag_link.ops.report.records import AnswerChange, DocumentCounts, DocumentKind, ReportSummary, ToldChunk
-from vmrag_link.ops.report.wording import documents_name, ranked_name
+from vmrag_link.ops.report.wording import documents_name
 
 MOST_BYTES = 250_000
 """Of what is handed over."""

@@ -23,9 +23,10 @@ from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.ops.report import wording
+from vmrag_link.ops.report import rankings, wording
+from vmrag_link.ops.report.rankings import mended, worsened
 from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
-from vmrag_link.ops.report.wording import basis, counted, mended, named, verdict, worsened
+from vmrag_link.ops.report.wording import basis, counted, named, verdict
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     summary = report.summary
     groups = grouped(summary.documents, MOST)
     few = len(summary.documents) <= OPEN
-    queries = wording.listed(summary.queries)
+    queries = rankings.listed(summary.queries)
     stream = (
         _environment()
         .get_template("page.html")
@@ -78,11 +79,11 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             groups=groups,
             sections=_sections(groups, report.documents()),
             queries=queries,
-            scores=wording.with_other_scores(summary.queries),
-            answers=wording.answers_by_line(summary.queries),
+            scores=rankings.with_other_scores(summary.queries),
+            answers=rankings.answers_by_line(summary.queries),
             shown=SHOWN,
-            places=wording.PLACES,
-            renamed=wording.renamed(summary),
+            places=rankings.PLACES,
+            renamed=rankings.renamed(summary),
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
@@ -176,9 +177,9 @@ def _environment() -> Environment:
         "piece_text": piece_text,
         "subject_and_body": wording.subject_and_body,
         "brought": wording.brought,
-        "telling_title": wording.telling_title,
-        "text_that_differs": wording.text_that_differs,
-        "rank_rows": wording.rank_rows,
+        "telling_title": rankings.telling_title,
+        "text_that_differs": rankings.text_that_differs,
+        "rank_rows": rankings.rank_rows,
         "hidden_suffix": hidden_suffix,
         "worsened": worsened,
         "version": vmrag_link.__version__,

@@ -12,6 +12,15 @@ from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, paragraph, table, text
 from vmrag_link.ops.history.word_diff import Words, hidden_suffix
+from vmrag_link.ops.report.rankings import (
+    PLACES,
+    answers_by_line,
+    listed,
+    rank_rows,
+    ranked_name,
+    renamed,
+    text_that_differs,
+)
 from vmrag_link.ops.report.records import (
     AnswerChange,
     DocumentLine,
@@ -21,21 +30,15 @@ from vmrag_link.ops.report.records import (
     ReportedDocument,
     ReportEnd,
     ReportSummary,
+    RevisionList,
     TextChange,
 )
 from vmrag_link.ops.report.wording import (
-    PLACES,
-    answers_by_line,
     basis,
     documents_name,
     grown,
-    listed,
     named,
     pinned_by,
-    rank_rows,
-    ranked_name,
-    renamed,
-    text_that_differs,
     told,
     verdict,
     without_revision,
@@ -91,8 +94,8 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
 def _head(summary: ReportSummary, room: int) -> str:
     first, *others = verdict(summary).sentences
     rows = [
-        ("Before", _end(summary.start)),
-        ("After", _end(summary.head)),
+        ("Before", _end(summary.start, summary.lost)),
+        ("After", _end(summary.head, summary.gained)),
         ("Documents", grown(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _words(summary.words)),
@@ -108,12 +111,13 @@ def _head(summary: ReportSummary, room: int) -> str:
     return f"## {text(_beginning(first))}\n\n{said}{table('Knowledge', ('', ''), rows, limit=room, level=3)}"
 
 
-def _end(end: ReportEnd) -> str:
+def _end(end: ReportEnd, found: RevisionList) -> str:
     if end.revision is None:
         return f"{named(end)}: {without_revision(end)}"
-    subject = end.revision.message.strip().partition("\n")[0]
     by = pinned_by(end.revision)
-    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}" + (f"\npinned by {by}" if by else "")
+    return f"{named(end)}, revision {end.revision.revision[:12]}: {told(end.revision, found)}" + (
+        f"\npinned by {by}" if by else ""
+    )
 
 
 def _findings(summary: ReportSummary, room: int) -> str:
