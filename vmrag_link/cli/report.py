@@ -44,7 +44,9 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="Write Markdown below 1 MiB, as for a job's summary; - prints it.",
 )
-@click.option("--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: write it as a note there.")
+@click.option(
+    "--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: say there what changes, in a note."
+)
 def command(
     invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None, gitlab_note: bool
 ) -> None:
@@ -59,8 +61,9 @@ def command(
     is built if it is not there. Nothing that is found fails the command: that is for 'vmrag verify'
     and 'vmrag check'.
 
-    --gitlab-note writes with the variable GITLAB_TOKEN, a project's access token with the scope
-    api. One note is kept and edited; none is begun where the knowledge and its answers stay.
+    --gitlab-note says what the Action's comment says, with the variable GITLAB_TOKEN, a project's
+    access token with the scope api. One note is kept and edited; none is begun where documents and
+    answers stay as they are.
     """
     if gitlab_note:
         from vmrag_link.ops.report import comment, comment_data, gitlab
