@@ -292,6 +292,9 @@ def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_n
     queries = (
         "queries:\n  - {query: install the program, mode: keyword}\n  - {query: TLS certificates, mode: keyword}\n"
     )
+    alone = "queries:\n  - {query: install the program, k: 1}\n"
+    [query] = report(project, *asked(project, "first", "main", alone))["queries"]["changed"]
+    assert query["change"] == "none"  # the best by words and by meaning has the score 1
     assert changed_answers(project, queries) == [("install the program", 1, False, [])]
     ends = asked(project, "first", "main", queries)
     found = report(project, *ends)["queries"]

@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -491,11 +492,14 @@ def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
     assert [each.text() for each in marks] == ["gone", "=same place", "=same place"]
 
 
-def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none() -> None:
+@pytest.mark.parametrize("change", ["none", "scores"])
+def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
     chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
-    one = QueryChange("one", 1, "scores", chunks, chunks)
+    one = QueryChange("one", 1, change, chunks, chunks)
     told = AnswerChange("one", 1, 2, ToldChunk("c/b", "before"), ToldChunk("c/b", "after"), below=True)
-    queries = ComparedQueries("f", 5, (one, msgspec.structs.replace(one, query="two", line=2)), answers=(told,))
+    queries = ComparedQueries(
+        "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
+    )
     found = tree(written(report(queries=queries)))
     assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 5"
     listed, folded = found.css("#queries > .queries"), found.css("#queries > details .query h3 bdi")

@@ -19,7 +19,7 @@ MARKER = "<!-- vmrag: what agents will be told -->"
 MOST_LINES = 60
 """Of a comment."""
 
-_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 6, 3, 7, 5
+_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 6, 3, 8, 5
 """Of each that a comment shows: no more than `MOST_LINES` in all."""
 
 

@@ -164,8 +164,8 @@ class ReportedCollection(Record, frozen=True):
 
 
 class QueryChange(QueryDiff, frozen=True):
-    """A golden query whose answer differs; `change` is `none` where only a text does. `line`: in the
-    file of queries.
+    """A golden query whose answer differs; `change` is `none` where only a text does. `line`: in
+    the file of queries.
 
     `problem_…`: why it could not be asked there; empty if it could. `missed_…`: what the file
     expects of the answer and that one lacks, as sentences.
