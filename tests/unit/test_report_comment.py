@@ -112,6 +112,20 @@ def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
 
 
+def test_what_a_report_hands_over_is_never_too_much():
+    """The longest texts, in the longest letters."""
+    long = "\U00020000" * 900
+    one, other = chunk(long, long), chunk(long[1:] + "a", f"{long[1:]}b")
+    found = summary(
+        *(change(one, other, query=long, missing=(f"{number}{long}",)) for number in range(60)), documents=60
+    )
+    lines = tuple(msgspec.structs.replace(each, kind="moved", doc_id=long, old_doc_id=long) for each in found.documents)
+    listed = (ListedQuery(long, 1),) * 20
+    queries = msgspec.structs.replace(found.queries, total=80, added=listed, removed=listed)
+    data = data_of(7, msgspec.structs.replace(found, documents=lines, queries=queries), HEAD)
+    assert parse(msgspec.json.encode(data)) == data
+
+
 def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
     found = summary(documents=1)
     queries = ComparedQueries(

@@ -25,8 +25,8 @@ from vmrag_link.ops.report.rankings import ranked_name
 from vmrag_link.ops.report.records import AnswerChange, DocumentCounts, DocumentKind, ReportSummary, ToldChunk
 from vmrag_link.ops.report.wording import documents_name
 
-MOST_BYTES = 250_000
-"""Of what is handed over."""
+MOST_BYTES = 350_000
+"""Of what is handed over: all of its texts as long as they may be, of four bytes each."""
 
 _KEPT, _LISTED = 50, 10
 """Answers, documents and things that are missing; questions that are new or removed. Of more the

@@ -178,11 +178,21 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         found = answered_twice(ws, golden, before, after)
     except _REASONS as why:
         return _not_compared(listed, why.message, why.hint)
+    return _compared(listed, golden, found, (before.retrieval, after.retrieval))
+
+
+def _compared(
+    listed: ComparedQueries,
+    golden: GoldenFile,
+    found: Sequence[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]],
+    settings: tuple[RetrievalSettings, RetrievalSettings],
+) -> ComparedQueries:
+    """`settings`: those of both sides. What only the head's file has is asked, and not compared."""
     new = {each.line for each in listed.added}
     changes, answers, added = [], [], []
     unexpected = 0
     for query, one, other in found:
-        missed = _list_misses(golden, query, one, before.retrieval), _list_misses(golden, query, other, after.retrieval)
+        missed = _list_misses(golden, query, one, settings[0]), _list_misses(golden, query, other, settings[1])
         unexpected += bool(other.problem or missed[1])
         lacked, lacks = map(_sentences, missed)
         if query.line in new:
@@ -198,7 +208,7 @@ def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
         listed,
         changed=tuple(changes),
         missed=unexpected,
-        outdated=outdated(golden, changes_of_ranking(golden, after.retrieval)),
+        outdated=outdated(golden, changes_of_ranking(golden, settings[1])),
         answers=tuple(answers),
         added=tuple(added),
         titles=_titles(answer for _, *both in found for answer in both),
