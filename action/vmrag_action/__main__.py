@@ -10,7 +10,7 @@ from vmrag_action import failures
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
-STEPS = ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment", "store", "unsaved")
+STEPS = ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment", "store")
 
 
 def main(argv: Sequence[str]) -> int:
