@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.threshold_pairs import PAIRS, UNANSWERED
 from vmrag_link.embedding.registry import load
-from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.retrieval.fusion import Use
 
 REACHED: Mapping[Use, float] = {Use.ANSWER: 0.05, Use.SEARCH: 0.1, Use.EXTERNAL: 0.05, Use.THOUGHTS: 0.05}
 """Of the unrelated pairs. Who is shown a list sees by itself what does not belong there."""

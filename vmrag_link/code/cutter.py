@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.pieces import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
+from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
 from vmrag_link.conversion.limits import ConversionLimits
 
 if TYPE_CHECKING:

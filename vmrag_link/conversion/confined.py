@@ -16,9 +16,17 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import env, proc, terminal_text
-from vmrag_link.conversion import frames
-from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
-from vmrag_link.conversion.limits import MIB, ContentUnreadable, ConversionLimits
+from vmrag_link.conversion.limits import (
+    MIB,
+    Answer,
+    ContentUnreadable,
+    ConversionLimits,
+    ConversionTask,
+    Disconnected,
+    encode,
+    receive,
+    send,
+)
 from vmrag_link.errors import file_failures
 
 
@@ -58,7 +66,7 @@ class ConfinedProcess:
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         with contextlib.suppress(BrokenPipeError):  # the first task tells
-            frames.send(self._stdin, frames.encode(limits))
+            send(self._stdin, encode(limits))
 
     @property
     def usable(self) -> bool:
@@ -88,11 +96,11 @@ class ConfinedProcess:
 
     def send(self, *sent: bytes) -> None:
         """Frames. In a block of `watched`."""
-        frames.send(self._stdin, *sent)
+        send(self._stdin, *sent)
 
     def receive(self, longest: int) -> bytes:
         """The next frame. In a block of `watched`."""
-        return frames.receive(self._stdout, longest)
+        return receive(self._stdout, longest)
 
     def retire(self) -> None:
         """It gets no other task."""
@@ -161,7 +169,7 @@ class ConvertingProcess(ConfinedProcess):
         """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
         try:
             with self.watched():
-                self.send(frames.encode(task), data)
+                self.send(encode(task), data)
                 answer = msgspec.msgpack.decode(self.receive(self._limits.max_text + MIB), type=Answer)
         except ProcessEnded as ended:
             raise self._failure(ended) from None

@@ -78,7 +78,7 @@ class Converter:
 
     def _convert(self, found: Format, data: bytes, charset: str) -> Converted:
         from vmrag_link.conversion import reading
-        from vmrag_link.conversion.text_bytes import decode
+        from vmrag_link.conversion.formats import decode
 
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
@@ -88,7 +88,7 @@ class Converter:
         if time.monotonic() >= self._until:
             self.late = True
             raise ContentUnreadable("was not converted, because others took too long")
-        from vmrag_link.conversion.frames import ConversionTask
+        from vmrag_link.conversion.limits import ConversionTask
 
         answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)

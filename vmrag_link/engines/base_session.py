@@ -1,10 +1,11 @@
-"""What every engine does alike with an open knowledge base: its write lock, and the rules of
-branches and anchors.
+"""What every engine does alike with an open knowledge base: its write lock, the rules of branches
+and anchors, and the stamp, which is another one after anything was written in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME, EngineName, engine_of
+from vmrag_link.engines.base import (
+    DOLT_FOLDER,
+    DOLTLITE_FILE,
+    KEEP_BRANCH,
+    LOCK_NAME,
+    UNCOMMITTED_NAME,
+    EngineName,
+    engine_of,
+)
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
@@ -248,3 +257,32 @@ class BaseSession(ABC):
                 revision=revision,
             )
         return self.join(head, revision, f"Keep {revision}: {reason}")
+
+
+Stamp = tuple[object, ...]
+
+_JOURNAL = f"{DOLT_FOLDER}/noms/{'v' * 32}"
+_MANIFEST = f"{DOLT_FOLDER}/noms/manifest"
+
+
+def doltlite_stamp(folder: Path) -> Stamp:
+    """The file grows with everything that is written. Raises `FileNotFoundError`."""
+    return _stamp(folder / DOLTLITE_FILE)
+
+
+def dolt_stamp(folder: Path) -> Stamp:
+    """The journal grows with everything that is written, and is new after a garbage collection;
+    reading touches it.
+
+    Where there is none, every change writes the manifest anew, and so does the end of each session.
+    Raises `FileNotFoundError`.
+    """
+    try:
+        return _stamp(folder / _JOURNAL)[:2]
+    except FileNotFoundError:
+        return _stamp(folder / _MANIFEST)
+
+
+def _stamp(path: Path) -> Stamp:
+    found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -199,7 +199,7 @@ def _scores_by(*, arrays: bool) -> type[WordScores]:
     """`arrays`: by numpy, which is worth it where it is loaded anyway."""
     if not arrays:
         return WordScores
-    from vmrag_link.retrieval.bm25_arrays import ArrayScores
+    from vmrag_link.retrieval.exact import ArrayScores
 
     return ArrayScores
 

@@ -246,8 +246,7 @@ class Searcher:
 
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
-        from vmrag_link.retrieval.filtered import ChunkFilter
-        from vmrag_link.retrieval.narrowed import NarrowingFilter, rows_of_all
+        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, rows_of_all
 
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:

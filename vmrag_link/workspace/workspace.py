@@ -25,11 +25,10 @@ from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
-from vmrag_link.workspace.chroma import WorkspaceChroma
 from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.reader import Reader
-from vmrag_link.workspace.settings import Models, WorkspaceSettings
-from vmrag_link.workspace.source_store import SourceStore
+from vmrag_link.workspace.settings import Models, WorkspaceChroma, WorkspaceSettings
+from vmrag_link.workspace.source_tree import SourceStore
 from vmrag_link.workspace.sources import Sources
 
 if TYPE_CHECKING:

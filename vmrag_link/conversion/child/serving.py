@@ -18,9 +18,8 @@ from typing import IO, Protocol, TypeVar
 
 import msgspec
 
-from vmrag_link.conversion import frames
 from vmrag_link.conversion.child import confinement
-from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.limits import ConversionLimits, receive, send
 
 LONGEST_TASK = 1 << 16
 """Bytes of what a task says beside its file or text."""
@@ -36,24 +35,24 @@ class HasLast(Protocol):
 
 
 def serve(
-    receive: Callable[[IO[bytes], ConversionLimits], Task],
+    read: Callable[[IO[bytes], ConversionLimits], Task],
     answer: Callable[[Task, ConversionLimits], HasLast],
 ) -> None:
-    """`receive` reads the frames of a task. The first frame of all holds the limits.
+    """`read` reads the frames of a task. The first frame of all holds the limits.
 
     Returns after the `last` answer. Raises `Disconnected` where there are no limits.
     """
     folder = Path.cwd()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing that a library prints gets between the answers
-    limits = msgspec.msgpack.decode(frames.receive(stdin, LONGEST_TASK), type=ConversionLimits)
+    limits = msgspec.msgpack.decode(receive(stdin, LONGEST_TASK), type=ConversionLimits)
     confinement.confine(limits, folder)
     tasks: queue.Queue[Task] = queue.Queue()
 
     def listen() -> None:
         try:
             while True:
-                tasks.put(receive(stdin, limits))
+                tasks.put(read(stdin, limits))
         finally:  # whatever it was: nobody waits for answers any more
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
@@ -63,7 +62,7 @@ def serve(
         task = tasks.get()
         confinement.allow_seconds(limits.max_cpu_seconds)
         found = answer(task, limits)
-        frames.send(stdout, msgspec.msgpack.encode(found))
+        send(stdout, msgspec.msgpack.encode(found))
         if found.last:
             return
 

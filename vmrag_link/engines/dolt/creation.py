@@ -11,12 +11,11 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_FILE
-from vmrag_link.engines.creating import UNFINISHED, already_there, first_message, writable
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
-from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits, already_there, first_message, writable
 from vmrag_link.errors import EngineFailed
 
 _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"

@@ -11,7 +11,6 @@ from vmrag_link.engines.dolt import (
     creation,
     history,
     inspection,
-    links,
     program,
     reading,
     remotes,
@@ -250,7 +249,7 @@ class DoltEngine(SqlEngine[DoltSession]):
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         self._session.check(place, with_links=True)
-        return links.rows(self._session.connection, place, wanted)
+        return history.rows(self._session.connection, place, wanted)
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -258,6 +257,6 @@ class DoltEngine(SqlEngine[DoltSession]):
         connection = self._session.connection
         self._session.check(start or LINKS_BRANCH, with_links=True)
         if start is None:
-            return links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
+            return history.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
         with unfinished_branch(connection, start) as at:
-            return links.commit(connection, at, put, remove, message=message, author=author, date=date)
+            return history.commit(connection, at, put, remove, message=message, author=author, date=date)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from vmrag_link.engines import inspection, records
-from vmrag_link.engines.dolt import comparison, history, links, reading, schema
+from vmrag_link.engines.dolt import comparison, history, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable
 from vmrag_link.engines.dolt.connection import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
@@ -73,9 +73,9 @@ def _require_links(session: DoltSession, head: str, where: str) -> None:
             if odd:
                 raise inspection.not_taken(where, odd)
             if version:
-                if much := links.too_much(session.connection, head):
+                if much := history.too_much(session.connection, head):
                     raise inspection.not_taken(where, f"it holds {much}")
-                for each in links.rows(session.connection, head, {}):
+                for each in history.rows(session.connection, head, {}):
                     inspection.require_link(each)
     except SchemaTooNew:
         return  # nothing reads it here

@@ -10,12 +10,11 @@ import msgspec
 
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
-from vmrag_link.engines.creating import writable
 from vmrag_link.engines.dolt import creation, schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_private, require_server
 from vmrag_link.engines.dolt.connection import identifier, literal, said
 from vmrag_link.engines.dolt.server import Server
-from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.engines.limits import USUAL_LIMITS, writable
 from vmrag_link.errors import (
     AlreadyInitialized,
     ConfigInvalid,

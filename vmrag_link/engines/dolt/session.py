@@ -4,7 +4,7 @@ branches without asking.
 A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
 takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
 for; the note counts until the stamp changes, which every write does, by whatever program
-(`engines.stamps.dolt`).
+(`base_session.dolt_stamp`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession
+from vmrag_link.engines.base_session import BaseSession, Stamp, dolt_stamp
 from vmrag_link.engines.dolt import history, schema
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.stamps import Stamp
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import write_atomically
 
@@ -204,7 +202,7 @@ class KnownBranches(Record, frozen=True):
 def _known_stamp(folder: Path) -> Stamp | None:
     """None where there is no repository in the folder: a server's is written by others."""
     try:
-        return stamps.dolt(folder)
+        return dolt_stamp(folder)
     except FileNotFoundError:
         return None
 

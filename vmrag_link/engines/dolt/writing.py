@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vmrag_link.engines import creating, logical, records
+from vmrag_link.engines import limits, logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import history, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable, differing
@@ -117,7 +117,7 @@ def recreate(
                 _store(session, at, part)
             made = schema.commit(connection, at, message, author, date, "--allow-empty")
         session.note_checked(made, first)
-        creating.require_parents(made, history.own_parents(connection, made), parents)
+        limits.require_parents(made, history.own_parents(connection, made), parents)
     return made
 
 

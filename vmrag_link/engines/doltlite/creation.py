@@ -7,10 +7,9 @@ from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
-from vmrag_link.engines.creating import UNFINISHED, already_there, first_message, writable
 from vmrag_link.engines.doltlite import remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.limits import UNFINISHED, Limits, already_there, first_message, writable
 
 FILE_NAME = DOLTLITE_FILE
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH
-from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, writing
+from vmrag_link.engines.base_session import doltlite_stamp
+from vmrag_link.engines.doltlite import creation, extent, history, reading, remotes, schema, writing
 from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
@@ -100,7 +100,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
 
     def stamp(self) -> object:
-        return stamps.doltlite(self.folder)
+        return doltlite_stamp(self.folder)
 
     # -- revisions
 
@@ -222,7 +222,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
         with self._session.connection(place, with_links=True) as connection:
-            return links.rows(connection, where, list(wanted.values()))
+            return history.rows(connection, where, list(wanted.values()))
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -230,4 +230,4 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         connect = functools.partial(self._session.connection, with_links=True)
         opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
-            return links.commit(connection, put, remove, message=message, author=author, date=date)
+            return history.commit(connection, put, remove, message=message, author=author, date=date)

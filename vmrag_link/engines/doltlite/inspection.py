@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.engines import inspection
-from vmrag_link.engines.doltlite import history, links, remotes, schema, validation
+from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.engines.tables import WITH_TEXTS, Table
@@ -73,11 +73,11 @@ def _require_links(file: Path, head: str, where: str, *, limits: Limits) -> None
             inspection.refusing(where, limits, EngineError, ValueError),
             _opened(file, head, limits) as connection,
         ):
-            if odd := schema.strange(connection, also=links.OBJECTS):
+            if odd := schema.strange(connection, also=history.OBJECTS):
                 raise inspection.not_taken(where, odd)
-            if much := links.too_much(connection):
+            if much := history.too_much(connection):
                 raise inspection.not_taken(where, f"it holds {much}")
-            for each in links.rows(connection):
+            for each in history.rows(connection):
                 inspection.require_link(each)
     except SchemaTooNew:
         return  # nothing reads it here

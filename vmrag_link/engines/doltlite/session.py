@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.doltlite import extent, history, links, schema
+from vmrag_link.engines.base_session import BaseSession, Stamp, doltlite_stamp
+from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.stamps import Stamp
 from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
 
@@ -67,7 +65,7 @@ class DoltliteSession(BaseSession):
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
             try:
-                also = links.OBJECTS if with_links else frozenset()
+                also = history.OBJECTS if with_links else frozenset()
                 schema.require_ours(connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
@@ -104,7 +102,7 @@ class DoltliteSession(BaseSession):
 
     def _opened(self, at: At) -> tuple[Connection, Stamp]:
         """One that lies idle, or a new one; with what the file looked like before it was opened."""
-        now = stamps.doltlite(self.folder)
+        now = doltlite_stamp(self.folder)
         idle = self._idle.pop(at, None)
         if isinstance(at, Working):
             if idle and idle[1] == now:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from vmrag_link import permissions
-from vmrag_link.engines import creating, logical, records
+from vmrag_link.engines import limits, logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite import history, reading, schema
 from vmrag_link.engines.doltlite.connection import Connection
@@ -97,7 +97,7 @@ def recreate(
             for part in rows:
                 _store(connection, part)
             made = schema.commit(connection, message, author, date, "--allow-empty")
-        creating.require_parents(made, history.own_parents(session.main, made), parents)
+        limits.require_parents(made, history.own_parents(session.main, made), parents)
     return made
 
 
