@@ -33,7 +33,7 @@ from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import confinement
 from vmrag_link.git import hook_config, plumbing
-from vmrag_link.index.contents import PAGE_SIZE
+from vmrag_link.index.flat_files import PAGE_SIZE
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background

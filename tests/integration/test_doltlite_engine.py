@@ -26,7 +26,7 @@ from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
+from vmrag_link.engines.doltlite.session import COMPACTED_NAME
 from vmrag_link.errors import (
     Busy,
     ContentRefused,

@@ -19,7 +19,7 @@ from tests.support.dolt_server import DoltServer, database_for
 from tests.support.long import LONG
 from tests.support.people import User, World
 from tests.support.repos import ON
-from vmrag_link.engines import comparison
+from vmrag_link.engines import contents
 from vmrag_link.errors import AlreadyInitialized
 from vmrag_link.ops.migration import exchange, migrate, references
 from vmrag_link.ops.remotes import revision_map
@@ -355,7 +355,7 @@ def _whole(user: User) -> tuple[str, str, str]:
     try:
         revision = workspace.target().revision
         assert workspace.target().state == "pinned"
-        return workspace.engine.name, comparison.read(workspace.engine, revision).fingerprint, user.git("diff")
+        return workspace.engine.name, contents.read(workspace.engine, revision).fingerprint, user.git("diff")
     finally:
         workspace.close()
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support import dolt
 from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, head, knowledge, log, root, store
 from tests.support.long import examples
-from vmrag_link.engines import comparison, migrated, opening
+from vmrag_link.engines import contents, migrated, opening
 from vmrag_link.engines.base import MIGRATED_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
@@ -126,7 +126,7 @@ def test_a_history_goes_there_and_back_and_every_revision_holds_the_same(
             for name, entry in done.entries.items():
                 last = again.entries[entry.revision]
                 assert rows(old, name) == rows(there, entry.revision) == rows(back, last.revision)
-                assert comparison.read(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
+                assert contents.read(there, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
                 if name == root(old):
                     continue
                 infos = old.info(name), there.info(entry.revision), back.info(last.revision)
@@ -339,7 +339,7 @@ def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> N
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
     revisions = [root(one), store(one, "main", document("a")), store(one, "main", document("b"))]
     named = {
-        str(number) * 32: revision_map.MigratedRevision(each, comparison.read(one, each).fingerprint)
+        str(number) * 32: revision_map.MigratedRevision(each, contents.read(one, each).fingerprint)
         for number, each in enumerate([*revisions, revisions[2]])
     }
     first, second, third, fourth = named
@@ -366,7 +366,7 @@ def test_maps_that_grew_apart_are_joined_and_travel_forward(tmp_path: Path) -> N
 
 def test_a_pin_of_another_time_than_its_revision_shows_a_wrong_entry(tmp_path: Path) -> None:
     one = DoltliteEngine.create(tmp_path / "one", author=AUTHOR, date=DATE)
-    entry = revision_map.MigratedRevision(root(one), comparison.read(one, root(one)).fingerprint)
+    entry = revision_map.MigratedRevision(root(one), contents.read(one, root(one)).fingerprint)
     url = f"file://{tmp_path / 'remote.doltlite'}"
     revision_map.store(one, {"0" * 32: entry})
     one.push("r", url, {ROOT_BRANCH: root(one), MIGRATED_BRANCH: head(one, MIGRATED_BRANCH)})

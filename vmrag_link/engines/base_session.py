@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.base import (
@@ -54,7 +54,11 @@ def legal_branch_name(name: str) -> bool:
     )
 
 
-class BaseSession(ABC):
+P = TypeVar("P")
+"""A place that a transaction is in: a branch, as an engine reaches it."""
+
+
+class BaseSession(ABC, Generic[P]):
     """The contracts of what is public here are those of `engines.base.Engine`."""
 
     engine: ClassVar[EngineName]
@@ -112,6 +116,38 @@ class BaseSession(ABC):
         both sides are commits without tables: a child of `revision`, and a child of `head` unless
         that has no tables already. They are made on `UNFINISHED_BRANCH`; no other branch moves.
         """
+
+    @abstractmethod
+    def own_parents(self, revision: str) -> tuple[str, ...]:
+        """The parents of a revision that is here."""
+
+    @abstractmethod
+    def transaction_on(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
+        """A transaction on a branch whose head is the expected one until its end."""
+
+    @abstractmethod
+    def transaction_onto(self, revision: str) -> AbstractContextManager[P]:
+        """A transaction on `UNFINISHED_BRANCH`, which is made at the revision and then dropped.
+
+        Do not nest. The caller holds the write lock until the result is anchored.
+        """
+
+    @abstractmethod
+    def is_dirty(self, place: P) -> bool: ...
+
+    @abstractmethod
+    def commit(self, place: P, message: str, author: str, date: str, *options: str) -> str:
+        """Commit everything there; returns the revision."""
+
+    @abstractmethod
+    def discard(self, branch: str) -> None:
+        """Make a branch clean. Hold the write lock."""
+
+    def note_made(self, revision: str, parent: str) -> None:
+        """A revision was made here, of rows alone: it has the tables of its parent."""
+
+    def compact(self) -> None:
+        """Collect garbage where much was appended since the last time."""
 
     @abstractmethod
     def collect_garbage(self) -> None: ...

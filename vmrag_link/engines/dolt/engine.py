@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, Write
 from vmrag_link.engines.dolt import (
     creation,
     history,
@@ -41,12 +41,12 @@ from vmrag_link.models import (
 )
 
 
-class DoltEngine(SqlEngine[DoltSession]):
+class DoltEngine(SqlEngine[DoltSession, str]):
     """A knowledge base in Dolt; the modules beside this one do the work."""
 
     def __init__(self, session: DoltSession, access: DoltAccess) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(session, writing)
+        super().__init__(session)
         self._access = access
 
     @functools.cached_property
@@ -244,6 +244,17 @@ class DoltEngine(SqlEngine[DoltSession]):
 
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         return dict(reading.history(self._session, revision, collection, doc_id))
+
+    # -- writing
+
+    def _store(self, place: str, rows: Write) -> None:
+        writing.store(self._session, place, rows)
+
+    def _complete(self, place: str, head: str) -> None:
+        writing.complete(self._session, place, head)
+
+    def _begin_merge(self, place: str, joining: str) -> None:
+        writing.begin_merge(self._session.connection, place, joining)
 
     # -- links
 

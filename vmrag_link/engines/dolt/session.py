@@ -25,7 +25,7 @@ from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import write_atomically
 
 
-class DoltSession(BaseSession):
+class DoltSession(BaseSession[str]):
     """`connection`: the one connection; each statement names the place where it runs.
 
     A place is checked for our tables and nothing else before anything of it is read or written,
@@ -68,18 +68,33 @@ class DoltSession(BaseSession):
             self._versions[key] = schema.require_ours(self.connection, at, where, also=also)
         return self._versions[key]
 
-    def note_checked(self, revision: str, parent: str) -> None:
-        """A revision was made here, of rows alone: it has the tables of its parent."""
+    def note_made(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check(parent)
 
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[str]:
-        """A transaction on a branch whose head is the expected one until its end; the place."""
         with self.writing(purpose):
             self.require_head(branch, expected)
             self.check(branch)
             with self.connection.transaction(branch):
                 yield branch
+
+    @contextlib.contextmanager
+    def transaction_onto(self, revision: str) -> Iterator[str]:
+        with unfinished_branch(self.connection, revision) as at, self.connection.transaction(at):
+            yield at
+
+    def is_dirty(self, place: str) -> bool:
+        return schema.is_dirty(self.connection, place)
+
+    def commit(self, place: str, message: str, author: str, date: str, *options: str) -> str:
+        return schema.commit(self.connection, place, message, author, date, *options)
+
+    def discard(self, branch: str) -> None:
+        self.connection.call("dolt_reset", "--hard", at=branch)
+
+    def own_parents(self, revision: str) -> tuple[str, ...]:
+        return history.own_parents(self.connection, revision)
 
     # -- branches
 

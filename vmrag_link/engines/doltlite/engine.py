@@ -6,15 +6,14 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.base import LINKS_BRANCH, Write
 from vmrag_link.engines.base_session import doltlite_stamp
 from vmrag_link.engines.doltlite import creation, extent, history, reading, remotes, schema, writing
 from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
-from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
+from vmrag_link.engines.doltlite.session import COMPACTED_NAME, DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import PROJECTS
@@ -35,12 +34,12 @@ from vmrag_link.models import (
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
-class DoltliteEngine(SqlEngine[DoltliteSession]):
+class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     """A knowledge base in one file; the modules beside this one do the work."""
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits), writing)
+        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits))
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
@@ -216,6 +215,14 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
     def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
         with self._session.reading(revision) as connection:
             return dict(reading.history(connection, collection, doc_id)) if schema.version(connection) else {}
+
+    # -- writing
+
+    def _store(self, place: Connection, rows: Write) -> None:
+        writing.store(place, rows)
+
+    def _begin_merge(self, place: Connection, joining: str) -> None:
+        writing.begin_merge(place, joining)
 
     # -- links
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from vmrag_link import permissions
-from vmrag_link.engines import comparison
+from vmrag_link.engines import contents
 from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, Engine, Write, reserved, root_of
-from vmrag_link.engines.comparison import RowSet, RowStep, Steps
+from vmrag_link.engines.contents import RowSet, RowStep, Steps
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Document, Record, RevisionInfo
 from vmrag_link.ops.commits.ancestry import reached
@@ -43,7 +43,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
     Raises `EngineFailed` for one that does not hold what the old one holds.
     """
     made = _read_notes(notes, new)
-    beginning = comparison.read(old, plan.root)
+    beginning = contents.read(old, plan.root)
     made[plan.root] = MigratedRevision(root_of(new), beginning.fingerprint)
     todo = [each for each in plan.revisions if each not in made]
     known: dict[str, RowSet] = {plan.root: beginning}
@@ -58,7 +58,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
         for revision in todo:
             first = plan.parents[revision][0]
             if first not in known:
-                known[first] = comparison.read(old, first)
+                known[first] = contents.read(old, first)
             step = there.between(first, revision)
             info = infos.get(revision) or old.info(revision)
             parents = [made[each].revision for each in info.parents]

@@ -17,9 +17,9 @@ from collections.abc import Collection as Container
 import msgspec
 
 from vmrag_link import pin_values
-from vmrag_link.engines import comparison, migrated
+from vmrag_link.engines import contents, migrated
 from vmrag_link.engines.base import MIGRATED_BRANCH, Engine, Write, root_of
-from vmrag_link.engines.comparison import RowSet, Steps
+from vmrag_link.engines.contents import RowSet, Steps
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.pin import Pin
@@ -190,7 +190,7 @@ def fingerprints(
         if first in known:
             known[revision] = known[first].after(steps.between(first, revision))
         else:
-            known[revision] = comparison.read(engine, revision)
+            known[revision] = contents.read(engine, revision)
         yield revision, known[revision].fingerprint
         forget(known, left, first, revision)
 
