@@ -19,6 +19,7 @@ from vmrag_link.engines.base import (
     DOLTLITE_FILE,
     KEEP_BRANCH,
     LOCK_NAME,
+    ROOT_BRANCH,
     UNCOMMITTED_NAME,
     EngineName,
     engine_of,
@@ -116,6 +117,17 @@ class BaseSession(ABC, Generic[P]):
         both sides are commits without tables: a child of `revision`, and a child of `head` unless
         that has no tables already. They are made on `UNFINISHED_BRANCH`; no other branch moves.
         """
+
+    @abstractmethod
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
+
+    def known_history(self, known: Iterable[str]) -> tuple[str, set[str]]:
+        """The root, and what it and `known` reach from it on: what is asked of a stranger's history
+        must descend from that.
+        """
+        root = self.require_branch(ROOT_BRANCH).head
+        before = self.parents([root]).keys() - {root}
+        return root, self.parents([root, *known]).keys() - before
 
     @abstractmethod
     def own_parents(self, revision: str) -> tuple[str, ...]:

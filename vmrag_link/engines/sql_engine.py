@@ -111,6 +111,9 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     def info(self, revision: str) -> RevisionInfo:
         return next(self.log(revision, limit=1))
 
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return self._session.parents(revisions)
+
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return self._session.is_ancestor(ancestor, descendant)
 

@@ -146,9 +146,6 @@ class DoltEngine(SqlEngine[DoltSession, str]):
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.connection, revision, limit)
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self._session.connection, revisions)
-
     def is_bare(self, revision: str) -> bool:
         return not self._session.version(revision)
 
@@ -260,7 +257,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         self._session.check(place, with_links=True)
-        return history.rows(self._session.connection, place, wanted)
+        return history.link_rows(self._session.connection, place, wanted)
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -268,6 +265,8 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         connection = self._session.connection
         self._session.check(start or LINKS_BRANCH, with_links=True)
         if start is None:
-            return history.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
+            return history.commit_links(
+                connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date
+            )
         with unfinished_branch(connection, start) as at:
-            return history.commit(connection, at, put, remove, message=message, author=author, date=date)
+            return history.commit_links(connection, at, put, remove, message=message, author=author, date=date)

@@ -16,9 +16,7 @@ import msgspec
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts, truth
-from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS
 from vmrag_link.engines.records import link_row
-from vmrag_link.engines.tables import TABLES
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
 
@@ -130,36 +128,20 @@ _FIELDS = Link.__struct_fields__
 _COLUMNS = ", ".join(map(identifier, _FIELDS))
 
 
-def rows(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
+def link_rows(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
     """The links in which these columns have these values; sorted by git commit."""
-    if not _there(connection, at):
+    if not has_links(connection, at):
         return []
     where = " AND ".join(f"{identifier(column)} = {literal(value)}" for column, value in asked.items())
     query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"
     return [_link(row) for row in connection.rows(query, at=at)]
 
 
-def too_much(connection: SqlConnection, at: str) -> str:
-    """What stands beside links at a place whose schema was checked, or what is too large there;
-    empty if nothing.
-    """
-    found = connection.results([f"SELECT 1 AS v FROM {each.name} LIMIT 1" for each in TABLES], at=at)
-    if beside := next((table for table, rows in zip(TABLES, found, strict=True) if rows), None):
-        return f"{beside.name.replace('_', ' ')} beside links"
-    if not _there(connection, at):
-        return ""
-    size = " + ".join(f"ifnull(octet_length({identifier(each)}), 0)" for each in _FIELDS)
-    (row,) = connection.rows(f"SELECT count(*) AS n, ifnull(max({size}), 0) AS longest FROM {_TABLE}", at=at)
-    if int(row["n"]) > MOST_LINKS:
-        return f"more than {MOST_LINKS:,} links"
-    return f"a link of more than {LONGEST_LINK:,} bytes" if int(row["longest"]) > LONGEST_LINK else ""
-
-
-def _there(connection: SqlConnection, at: str) -> bool:
+def has_links(connection: SqlConnection, at: str) -> bool:
     return bool(connection.rows(f"SHOW TABLES LIKE {literal(_TABLE)}", at=at))
 
 
-def commit(
+def commit_links(
     connection: SqlConnection,
     at: str,
     put: Iterable[Link],

@@ -93,6 +93,9 @@ class DoltSession(BaseSession[str]):
     def discard(self, branch: str) -> None:
         self.connection.call("dolt_reset", "--hard", at=branch)
 
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self.connection, revisions)
+
     def own_parents(self, revision: str) -> tuple[str, ...]:
         return history.own_parents(self.connection, revision)
 

@@ -16,13 +16,11 @@ import msgspec
 from vmrag_link.engines.comparison import Compared, DocumentKey, RowComparison
 from vmrag_link.engines.doltlite import reading, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, Table
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import At, ChangeCounts, Document, Record, Row
-
-WORKING = "WORKING"
-"""The working set of the branch on which the connection stands; no other branch's can be named."""
 
 
 class _DiffStep(Record, frozen=True):

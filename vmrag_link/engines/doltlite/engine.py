@@ -9,9 +9,10 @@ from pathlib import Path
 from vmrag_link.engines.base import LINKS_BRANCH, Write
 from vmrag_link.engines.base_session import doltlite_stamp
 from vmrag_link.engines.doltlite import creation, extent, history, reading, remotes, schema, writing
-from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
+from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME
+from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import COMPACTED_NAME, DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
@@ -105,9 +106,6 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.main, revision, limit)
-
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self._session.main, revisions)
 
     def is_bare(self, revision: str) -> bool:
         with self._session.reading(revision) as connection:
@@ -229,7 +227,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
         with self._session.connection(place, with_links=True) as connection:
-            return history.rows(connection, where, list(wanted.values()))
+            return history.link_rows(connection, where, list(wanted.values()))
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -237,4 +235,4 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         connect = functools.partial(self._session.connection, with_links=True)
         opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
-            return history.commit(connection, put, remove, message=message, author=author, date=date)
+            return history.commit_links(connection, put, remove, message=message, author=author, date=date)

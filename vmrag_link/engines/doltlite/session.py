@@ -72,7 +72,7 @@ class DoltliteSession(BaseSession[Connection]):
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
             try:
-                also = history.OBJECTS if with_links else frozenset()
+                also = history.LINK_OBJECTS if with_links else frozenset()
                 schema.require_ours(connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
@@ -166,6 +166,9 @@ class DoltliteSession(BaseSession[Connection]):
     def discard(self, branch: str) -> None:
         with self.connection(branch) as connection:
             connection.execute("SELECT dolt_reset('--hard')")
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self.main, revisions)
 
     def own_parents(self, revision: str) -> tuple[str, ...]:
         return history.own_parents(self.main, revision)
