@@ -19,12 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import thresholds as measure
-from vmrag_link.embedding import registry, static, successors
+from vmrag_link.embedding import registry, static
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.retrieval import fusion
 from vmrag_link.settings import EmbeddingSettings
+from vmrag_link.sync import plan
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
 STATIC, HASH = registry.load("default"), registry.load("hash")
@@ -213,14 +214,14 @@ def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]
 
 
 def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
-    (former,) = successors.FORMER_DEFAULTS
+    (former,) = plan.FORMER_DEFAULTS
     row = Collection("guide", embedding_model=former, embedding_dimensions=256)
-    assert successors.with_present_model(row).embedding_model == STATIC.fingerprint
+    assert plan.with_present_model(row).embedding_model == STATIC.fingerprint
     for other in (
         Collection("guide", embedding_model="default v0"),
         Collection("guide", "chroma", "{}", "hash", former),
     ):
-        assert successors.with_present_model(other) is other
+        assert plan.with_present_model(other) is other
 
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from vmrag_link.retrieval import bm25, code_ranking, fusion
 from vmrag_link.retrieval.bm25 import WordScores
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.fusion import Parts, Ranking
-from vmrag_link.retrieval.query import Mode
-from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors

@@ -20,8 +20,7 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
-from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
 from vmrag_link.suggest import no_collection
 
@@ -193,7 +192,7 @@ class Searcher:
 
         Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
-        from vmrag_link.retrieval.query_vectors import stored_vectors
+        from vmrag_link.retrieval.query import stored_vectors
 
         if not chunk_ids:
             return {}

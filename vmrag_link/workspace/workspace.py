@@ -175,7 +175,7 @@ class Workspace:
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
-        from vmrag_link.retrieval.query_vectors import stored_vectors
+        from vmrag_link.retrieval.query import stored_vectors
         from vmrag_link.sync.adding import checked
 
         model = checked(self.models.of(held.collection), held.collection)

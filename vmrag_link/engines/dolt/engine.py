@@ -8,12 +8,12 @@ from pathlib import Path
 
 from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, Write
 from vmrag_link.engines.dolt import (
-    creation,
     history,
     inspection,
     program,
     reading,
     remotes,
+    schema,
     server_database,
     transfer,
     writing,
@@ -67,7 +67,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
 
         `opening.create` has the contract.
         """
-        make = server_database.create if access.server else creation.create
+        make = server_database.create if access.server else schema.create_repository
         make(folder, author=author, date=date, access=access, origin=origin)
         return cls.open(folder, access=access)
 

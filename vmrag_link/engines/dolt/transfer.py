@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
-from vmrag_link.engines.dolt import creation, history, inspection, program, remotes
+from vmrag_link.engines.dolt import history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
@@ -45,8 +45,8 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
     heads: dict[str, str] = {}
 
     def fill(new: Path) -> None:
-        creation.make_empty(new, access)
-        with creation.opened(new, access, limits) as connection:
+        schema.make_empty(new, access)
+        with schema.opened(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
             _fetch(session, access, remote, url, user=access.user)
             heads.update(remotes.heads(new, remote))
@@ -58,7 +58,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
-    creation.make(folder, fill)
+    schema.make(folder, fill)
     # After a kill before this, the remote is fetched and looked at once more.
     remotes.note(folder, remote, Noted(url, heads))
 
@@ -83,7 +83,7 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
             raise remotes.damaged(url) from error
         Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
         try:
-            with creation.opened(Path(folder), access) as connection:
+            with schema.opened(Path(folder), access) as connection:
                 return {each.name: each.head for each in history.branches(connection)}
         except EngineFailed as error:
             raise remotes.translated(error, url) from error
@@ -241,8 +241,8 @@ def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iter
     So what is known by name is known by content.
     """
     permissions.make_folder(folder)
-    creation.make_empty(folder, access)
-    with creation.opened(folder, access, limits) as connection:
+    schema.make_empty(folder, access)
+    with schema.opened(folder, access, limits) as connection:
         session = DoltSession(folder, connection, lock_timeout=30.0, limits=limits)
         remotes.register(folder, connection, _REMOTE, url)
         try:

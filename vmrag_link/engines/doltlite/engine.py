@@ -6,15 +6,14 @@ import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH, Write
+from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
 from vmrag_link.engines.base_session import doltlite_stamp
-from vmrag_link.engines.doltlite import creation, extent, history, reading, remotes, schema, writing
+from vmrag_link.engines.doltlite import extent, history, reading, remotes, schema, writing
 from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import COMPACTED_NAME, DoltliteSession, unfinished_branch
+from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import PROJECTS
@@ -31,8 +30,6 @@ from vmrag_link.models import (
     Row,
     Working,
 )
-
-__all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
 class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
@@ -54,7 +51,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         `author` is `Name <email>`, `date` ISO UTC. `origin`: see `opening.create`. Raises
         `AlreadyInitialized`. A kill leaves no knowledge base.
         """
-        creation.create(folder, author=author, date=date, origin=origin)
+        from vmrag_link.engines.doltlite import transfer
+
+        transfer.create(folder, author=author, date=date, origin=origin)
         return cls.open(folder)
 
     @classmethod
@@ -64,7 +63,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         One without `vmrag_root` is another program's: `RemoteDamaged`. Raises as `create` and
         `fetch`.
         """
-        creation.clone(folder, remote, url, limits)
+        from vmrag_link.engines.doltlite import transfer
+
+        transfer.clone_file(folder, remote, url, limits)
         return cls.open(folder, limits=limits)
 
     @classmethod
@@ -75,7 +76,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
         base.
         """
-        path = folder / FILE_NAME
+        path = folder / DOLTLITE_FILE
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
         extent.require_whole(path)
@@ -89,7 +90,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     @staticmethod
     def there(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / FILE_NAME).exists()
+        return (folder / DOLTLITE_FILE).exists()
 
     def damage(self) -> str:
         try:

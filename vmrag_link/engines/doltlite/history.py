@@ -151,7 +151,7 @@ _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
 
 
-def _prepare(connection: Connection) -> None:
+def prepare_links(connection: Connection) -> None:
     """Make the table where it is missing; call it in a transaction."""
     connection.execute(_TABLE)
     connection.execute(_INDEX)
@@ -176,7 +176,7 @@ def commit_links(
     changed.
     """
     with connection.transaction():
-        _prepare(connection)
+        prepare_links(connection)
         connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
         connection.executemany(_PUT, (link_row(each) for each in put))
         return schema.commit(connection, message, author, date) if schema.is_dirty(connection) else ""

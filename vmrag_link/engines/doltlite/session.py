@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
+from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.base_session import BaseSession, Stamp, doltlite_stamp
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
 from vmrag_link.file_stamp import file_stamp
@@ -41,7 +40,7 @@ class DoltliteSession(BaseSession[Connection]):
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
-        self.file = folder / FILE_NAME
+        self.file = folder / DOLTLITE_FILE
         self._checked: set[tuple[str, bool]] = set()
         self._as_at_the_root: set[str] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}

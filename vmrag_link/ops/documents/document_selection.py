@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.documents.chunking import document_chunks
-from vmrag_link.documents.origin import shown_metadata
+from vmrag_link.documents.import_base import shown_metadata
 from vmrag_link.embedding.base import within_window
 from vmrag_link.index.metadata import chunk_id, parse_chunk_id, place
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
-from vmrag_link.conversion.child import confinement
+from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
@@ -94,7 +94,7 @@ def _check_path() -> Iterator[Finding]:
 
 
 def _check_conversion() -> Iterator[Finding]:
-    if missing := confinement.missing():
+    if missing := serving.missing():
         message = (
             f"Files are converted without {' and without '.join(missing)}, which this system does not have: "
             "a library in C that a file breaks is not kept from your files or from programs."
