@@ -15,7 +15,6 @@ from typing import IO
 import msgspec
 
 from vmrag_link.conversion import reading
-from vmrag_link.conversion.child.outline import too_much_text
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
 from vmrag_link.conversion.limits import (
     Answer,
@@ -25,7 +24,7 @@ from vmrag_link.conversion.limits import (
     Disconnected,
     receive,
 )
-from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.reading import FileText, too_much_text
 
 _ARCHIVES = {
     "docx": ("[Content_Types].xml", "Word document"),

@@ -10,10 +10,9 @@ from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, too_deep
 from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText
+from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, too_deep
 
 _IGNORED = frozenset(("script", "style", "template", "head", "noscript", "svg", "iframe", "object"))
 _PARAGRAPHS = frozenset(

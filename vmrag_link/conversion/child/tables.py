@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from vmrag_link.conversion.child.outline import Outline
 from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText, markdown_title
+from vmrag_link.conversion.reading import FileText, Outline, markdown_title
 from vmrag_link.models import PAGE_BREAK
 
 if TYPE_CHECKING:
