@@ -6,7 +6,7 @@ An engine brings its session, its comparison, its reading and storing of rows, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,16 +16,22 @@ from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Engine, EngineNam
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.logical import table_implied
+from vmrag_link.engines.reading import PlaceRows
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NoChanges, Uncommitted
 from vmrag_link.models import (
     TABLE_OF_KIND,
     At,
     ChangeCounts,
+    Collection,
     Difference,
     Document,
+    DocumentHeader,
+    DocumentTable,
     HeaderDifference,
     KbBranch,
     Link,
+    Project,
     RevisionInfo,
     Working,
 )
@@ -48,6 +54,9 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
     @property
     @abstractmethod
     def _comparison(self) -> RowComparison[S]: ...
+
+    @abstractmethod
+    def _rows(self, at: At) -> AbstractContextManager[PlaceRows]: ...
 
     @abstractmethod
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
@@ -153,6 +162,51 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         return self._session.refusal(revision)
+
+    def collections(self, at: At) -> list[Collection]:
+        with self._rows(at) as rows:
+            return list(rows.table(COLLECTIONS))  # type: ignore[arg-type]  # that is what its rows are
+
+    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+        with self._rows(at) as rows:
+            yield from rows.table(PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+
+    def documents(
+        self,
+        at: At,
+        *,
+        collection: str | None = None,
+        ids: Iterable[str] | None = None,
+        table: DocumentTable | None = None,
+    ) -> Iterator[Document]:
+        with self._rows(at) as rows:
+            yield from rows.every_document(collection, ids, table)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        with self._rows(at) as rows:
+            yield from rows.every_header(collection, ids)
+
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        with self._rows(at) as rows:
+            return rows.sources(collection)
+
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        with self._rows(at) as rows:
+            return rows.ids(collection, prefix)
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        with self._rows(at) as rows:
+            return rows.one(collection, doc_id)
+
+    def count(self, at: At, *, collection: str | None = None) -> int:
+        with self._rows(at) as rows:
+            return rows.number(collection)
+
+    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+        with self._rows(revision) as rows:
+            return rows.history(collection, doc_id)
 
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)

@@ -56,7 +56,8 @@ class DoltCompared(Compared):
 
     def __init__(self, session: DoltSession, old: At, new: At, steps: Sequence[Comparable] | None) -> None:
         super().__init__(steps or ())
-        self._session, self._old, self._new = session, old, new
+        self._session = session
+        self._before, self._after = reading.DoltRows(session, old), reading.DoltRows(session, new)
         self._comparable = steps is not None
 
     def comparable(self, table: Table) -> bool:  # noqa: ARG002  all tables, or none
@@ -68,26 +69,22 @@ class DoltCompared(Compared):
         return differing(self._session.connection, step, table, columns, where)
 
     def whole(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
-        return reading.table(self._session, self._old, table), reading.table(self._session, self._new, table)
+        return self._before.table(table), self._after.table(table)
 
     def documents(self) -> dict[DocumentKey, DocumentSides]:
         if self._comparable:
             return super().documents()
-        found: dict[DocumentKey, DocumentSides] = {
-            each.key: (each, None) for each in reading.headers(self._session, self._old, None)
-        }
-        return found | {each.key: (None, each) for each in reading.documents(self._session, self._new, None)}
+        found: dict[DocumentKey, DocumentSides] = {each.key: (each, None) for each in self._before.every_header()}
+        return found | {each.key: (None, each) for each in self._after.every_document()}
 
     def headers(self, *, times: bool) -> dict[DocumentKey, HeaderSides]:
         if self._comparable:
             return super().headers(times=times)
-        found: dict[DocumentKey, HeaderSides] = {
-            each.key: (each, None) for each in reading.headers(self._session, self._old, None)
-        }
-        return found | {each.key: (None, each) for each in reading.headers(self._session, self._new, None)}
+        found: dict[DocumentKey, HeaderSides] = {each.key: (each, None) for each in self._before.every_header()}
+        return found | {each.key: (None, each) for each in self._after.every_header()}
 
     def before(self, key: DocumentKey) -> Document | None:
-        return reading.document(self._session, self._old, *key)
+        return self._before.one(*key)
 
     def count(self) -> ChangeCounts:
         (step,) = self._steps

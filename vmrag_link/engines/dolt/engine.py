@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, Write
@@ -25,17 +26,12 @@ from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
-from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    Collection,
-    Document,
-    DocumentHeader,
-    DocumentTable,
     Link,
-    Project,
     RevisionInfo,
     Row,
 )
@@ -206,41 +202,9 @@ class DoltEngine(SqlEngine[DoltSession, str]):
     def require_records(self, at: At, *, since: str) -> None:
         inspection.require_records(self._session, at, since)
 
-    def collections(self, at: At) -> list[Collection]:
-        return list(reading.collections(self._session, at))
-
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        yield from reading.table(self._session, at, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
-
-    def documents(
-        self,
-        at: At,
-        *,
-        collection: str | None = None,
-        ids: Iterable[str] | None = None,
-        table: DocumentTable | None = None,
-    ) -> Iterator[Document]:
-        yield from reading.documents(self._session, at, collection, ids, table)
-
-    def headers(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Generator[DocumentHeader, None, None]:
-        yield from reading.headers(self._session, at, collection, ids)
-
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        return reading.sources(self._session, at, collection)
-
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        return reading.ids(self._session, at, collection, prefix)
-
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        return reading.document(self._session, at, collection, doc_id)
-
-    def count(self, at: At, *, collection: str | None = None) -> int:
-        return reading.count(self._session, at, collection)
-
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        return dict(reading.history(self._session, revision, collection, doc_id))
+    @contextlib.contextmanager
+    def _rows(self, at: At) -> Iterator[PlaceRows]:
+        yield reading.DoltRows(self._session, at)
 
     # -- writing
 

@@ -63,9 +63,10 @@ class DoltLook(Look):
             columns, where = ((), table.columns), "diff_type <> 'removed'"
             pairs = comparison.differing(self._session.connection, step, table, columns, where)
             return (records.record(table, after) for _, after in pairs)
+        rows = reading.DoltRows(self._session, self._at)
         if table is DOCUMENTS:
-            return reading.stored_documents(self._session, self._at, None)
-        return reading.table(self._session, self._at, table)
+            return map(records.document, rows.stored(DOCUMENTS.columns, None, None))
+        return rows.table(table)
 
     def has_links(self) -> bool:
         return history.has_links(self._session.connection, self._place)

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from vmrag_link.engines.comparison import Compared, DocumentKey, RowComparison
-from vmrag_link.engines.doltlite import reading, schema
+from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
+from vmrag_link.engines.doltlite.reading import DoltliteRows
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, Table
 from vmrag_link.errors import EngineFailed
@@ -73,10 +74,10 @@ class DoltliteCompared(Compared):
             yield () if kind == "added" else old, () if kind == "removed" else new
 
     def whole(self, table: Table) -> tuple[Iterable[Row], Iterable[Row]]:
-        return reading.table(self._before, table), reading.table(self._after, table)
+        return DoltliteRows(self._before).table(table), DoltliteRows(self._after).table(table)
 
     def before(self, key: DocumentKey) -> Document | None:
-        return reading.document(self._before, *key)
+        return DoltliteRows(self._before).one(*key)
 
     def count(self) -> ChangeCounts:
         (step,) = self._steps

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
@@ -15,17 +16,12 @@ from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
-from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    Collection,
-    Document,
-    DocumentHeader,
-    DocumentTable,
     Link,
-    Project,
     RevisionInfo,
     Row,
     Working,
@@ -168,52 +164,10 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
 
     # -- reading
 
-    def collections(self, at: At) -> list[Collection]:
+    @contextlib.contextmanager
+    def _rows(self, at: At) -> Iterator[PlaceRows]:
         with self._session.reading(at) as connection:
-            return list(reading.collections(connection))
-
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        with self._session.reading(at) as connection:
-            yield from reading.table(connection, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
-
-    def documents(
-        self,
-        at: At,
-        *,
-        collection: str | None = None,
-        ids: Iterable[str] | None = None,
-        table: DocumentTable | None = None,
-    ) -> Iterator[Document]:
-        with self._session.reading(at) as connection:
-            if schema.version(connection):
-                yield from reading.documents(connection, collection, ids, table)
-
-    def headers(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Generator[DocumentHeader, None, None]:
-        with self._session.reading(at) as connection:
-            if schema.version(connection):
-                yield from reading.headers(connection, collection, ids)
-
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        with self._session.reading(at) as connection:
-            return list(reading.sources(connection, collection)) if schema.version(connection) else []
-
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        with self._session.reading(at) as connection:
-            return list(reading.ids(connection, collection, prefix)) if schema.version(connection) else []
-
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        with self._session.reading(at) as connection:
-            return reading.document(connection, collection, doc_id) if schema.version(connection) else None
-
-    def count(self, at: At, *, collection: str | None = None) -> int:
-        with self._session.reading(at) as connection:
-            return reading.count(connection, collection) if schema.version(connection) else 0
-
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        with self._session.reading(revision) as connection:
-            return dict(reading.history(connection, collection, doc_id)) if schema.version(connection) else {}
+            yield reading.DoltliteRows(connection)
 
     # -- writing
 
