@@ -1,7 +1,7 @@
 """`python -m bench.thresholds [MODEL …]`: from which similarity on a text is near to a question.
 
 For each embedding function and each use the lowest threshold that at most a share (`REACHED`) of
-the unrelated pairs reach, which is what `retrieval.thresholds` holds. Beside it: the share of the
+the unrelated pairs reach, which is what `retrieval.fusion` holds. Beside it: the share of the
 related pairs that reach it, and of the questions that have a word in common with their text, and
 no answer there.
 """

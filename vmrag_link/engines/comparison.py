@@ -49,7 +49,7 @@ class RowComparison(ABC, Generic[S]):
         self._latest: tuple[tuple[str, str], Difference] | None = None
 
     @abstractmethod
-    def compared(self, old: At, new: At) -> AbstractContextManager[Compared]:
+    def compared(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
         """The two states, as they are at the beginning; each working set is a dirty branch's.
 
         Raises as `BaseSession.require`.
@@ -106,7 +106,7 @@ class RowComparison(ABC, Generic[S]):
         return at if found.dirty else found.head
 
 
-class Compared(ABC):
+class ComparedStates(ABC):
     """Two states, and the `steps` by which an engine gets from the one to the other: one, or two
     that meet at a revision, or none between equal states.
     """

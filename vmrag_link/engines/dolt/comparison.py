@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from vmrag_link.engines.comparison import Compared, DocumentKey, DocumentSides, HeaderSides, RowComparison
+from vmrag_link.engines.comparison import ComparedStates, DocumentKey, DocumentSides, HeaderSides, RowComparison
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection, literals
 from vmrag_link.engines.dolt.session import DoltSession
@@ -31,7 +31,7 @@ class Comparable(NamedTuple):
 
 class DoltComparison(RowComparison[DoltSession]):
     @contextlib.contextmanager
-    def compared(self, old: At, new: At) -> Iterator[Compared]:
+    def compared(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
         branches = [each.branch for each in (old, new) if isinstance(each, Working)]
         # Rows come in pages, and uncommitted ones may change between two of them.
@@ -40,7 +40,7 @@ class DoltComparison(RowComparison[DoltSession]):
             yield DoltCompared(session, old, new, _steps(session, old, new) if both else None)
 
 
-class DoltCompared(Compared):
+class DoltCompared(ComparedStates):
     """`steps`: None where a side has no tables."""
 
     changed = " OR ".join(

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines.comparison import Compared, DocumentKey, RowComparison
+from vmrag_link.engines.comparison import ComparedStates, DocumentKey, RowComparison
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
@@ -36,7 +36,7 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
     """Compares by the engine's own tables of differences."""
 
     @contextlib.contextmanager
-    def compared(self, old: At, new: At) -> Iterator[Compared]:
+    def compared(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
         if isinstance(old, str) and isinstance(new, str) and session.as_at_the_root(old, new):
             version, main = schema.version(session.main), session.main
@@ -47,7 +47,7 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
             yield DoltliteCompared(before, after, steps, (schema.version(before), schema.version(after)))
 
 
-class DoltliteCompared(Compared):
+class DoltliteCompared(ComparedStates):
     """`versions` of the schema of both states."""
 
     changed = " OR ".join(("diff_type <> 'modified'", *(f"to_{each} IS NOT from_{each}" for each in COMPARED_COLUMNS)))
