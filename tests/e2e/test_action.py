@@ -394,8 +394,12 @@ def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
     ci.ada.git("add", ".vmrag")
     ci.ada.git("commit", "-q", "-m", "queries")
     ci.ada.git("push", "-q")
-    done = ci.on_push(mode="verify,check")
+    done = ci.on_push(mode="verify,check", results_path="out/vmrag")
     assert not done.passed
+    files = {each.name: each.read_text() for each in (ci.workspace / "out" / "vmrag").iterdir()}
+    assert sorted(files) == ["check.junit.xml", "check.sarif", "verify.junit.xml", "verify.sarif"]
+    assert (files["check.junit.xml"].count("<failure"), files["verify.junit.xml"].count("<failure")) == (2, 0)
+    assert [each["ruleId"] for each in json.loads(files["check.sarif"])["runs"][0]["results"]] == ["QUERY_MISSED"] * 2
     found = [each for each in done.annotations if each.level == "error"]
     assert {each.file for each in found} == {".vmrag/queries.yaml"}
     assert done.outputs["findings"] == str(len(found))
