@@ -183,24 +183,18 @@ class Looker(ABC):
     def _has_tables(self, head: str, where: str, base: str | None, *, of_links: bool) -> bool:
         """Whether a head has our tables and is sound. Only what differs from `base` is read."""
         try:
-            with inspection.refusing(where, self.limits, *self.unreadable), self.at(head) as look:
+            unreadable = UNREADABLE if of_links else self.unreadable
+            with inspection.refusing(where, self.limits, *unreadable), self.at(head) as look:
                 if odd := look.strange(with_links=of_links):
                     raise inspection.not_taken(where, odd)
                 version = look.version()
                 if of_links:
-                    self._require_links(look, where)
+                    _require_links(look, where)
                 elif version:
                     self._require_contents(look, where, base if base and self.known(base) else None)
                 return bool(version)
         except SchemaTooNew:
             return False
-
-    def _require_links(self, look: Look, where: str) -> None:
-        with inspection.refusing(where, self.limits, *UNREADABLE):
-            if much := look.too_much_for_links():
-                raise inspection.not_taken(where, f"it holds {much}")
-            for each in look.links():
-                inspection.require_link(each)
 
     def _require_contents(self, look: Look, where: str, since: str | None) -> None:
         if much := look.too_many(self.limits):
@@ -251,6 +245,13 @@ class Looker(ABC):
             raise inspection.refused(twins, revision)
         if look.has_longer(since, self.limits.text_bytes):
             raise inspection.refused("it holds a document that is too long", revision)
+
+
+def _require_links(look: Look, where: str) -> None:
+    if much := look.too_much_for_links():
+        raise inspection.not_taken(where, f"it holds {much}")
+    for each in look.links():
+        inspection.require_link(each)
 
 
 def _require_schema(look: Look, revision: str) -> None:
