@@ -103,7 +103,7 @@ def _program(name: str) -> str | None:
 
 def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
     from vmrag_hooks import shims
-    from vmrag_link.git import hook_scope
+    from vmrag_link.git import hook_config
 
     path = folder / f"hooks-{name.replace(' ', '-')}"
     path.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
         _install(repo, name, path, env)
         return path
     (repo / ".git/vmrag/interpreter").write_text(f"{sys.executable}\n")
-    for hook in hook_scope.HOOKS if name != "none" else ():
+    for hook in hook_config.HOOKS if name != "none" else ():
         (path / hook).write_bytes(shims.text(hook) if name == "ours" else b"#!/bin/sh\nexit 0\n")
         (path / hook).chmod(0o755)
     knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)

@@ -25,7 +25,7 @@ PACKAGES = {
 AT_RUN_TIME = {
     "vmrag_link.cli.commands": ("vmrag_link.cli.",),
     "vmrag_mcp.registry": ("vmrag_mcp.tools.",),
-    "vmrag_link.proc": ("vmrag_link.conversion.child.", "vmrag_link.code.child.", "vmrag_hooks."),
+    "vmrag_link.proc": ("vmrag_link.conversion.child.", "vmrag_link.code.child", "vmrag_hooks."),
     "vmrag_mcp.reference": ("vmrag_link.toolsets.",),
     "tests.contract.reading": ("vmrag_link.toolsets.", "vmrag_mcp."),
     "tests.support.actions_runner": ("vmrag_action.",),

@@ -28,7 +28,7 @@ from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfReposito
 from vmrag_link import env, settings_file
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.ops.commits import deepen

@@ -11,7 +11,7 @@ from typing import Literal, cast
 from vmrag_action.runner import given
 from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
+from vmrag_link.git.refs import BRANCHES, COMMIT_NAME
 from vmrag_link.pin_values import remote_flaw
 
 Mode = Literal["repair", "update", "sync", "verify", "check", "link", "report"]

@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin_values import REVISION
 from vmrag_link.progress import QUIET, Task

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from vmrag_link.errors import HooksRefused
 from vmrag_link.git import hooks
-from vmrag_link.git.hook_scope import HOOKS
+from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.hooks import exists, head, is_framework, is_husky, is_ours
 from vmrag_link.git.run import failure, git_in
 from vmrag_link.paths import Places, what_it_is, write_atomically

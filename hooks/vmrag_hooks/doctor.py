@@ -13,9 +13,9 @@ from vmrag_hooks import chaining, installer, shims, ways
 from vmrag_hooks.firing import FIRING
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
-from vmrag_link.git import hook_config, hook_scope, pin_merge, plumbing
+from vmrag_link.git import hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as found
-from vmrag_link.git.hook_scope import HOOKS
+from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
@@ -32,17 +32,17 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
     folder = found.folder(ws.places)
     if installer.installed(ws.places, folder) or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
-        absent = [hook for hook in hook_scope.chosen(ws.places) if not _is_there(ws.places, folder, hook)]
+        absent = [hook for hook in hook_config.chosen(ws.places) if not _is_there(ws.places, folder, hook)]
         yield from _missing(folder, absent, install)
         paths = _paths(ws.places, folder)
         configured = [ws.places.configured_hooks / hook for hook in hook_config.configured(ws.places)]
         yield from _texts([*paths, *configured], ws.places, install)
         yield from _executable(folder, paths, install)
-        if not hook_scope.acts(ws.places):
+        if not hook_config.acts(ws.places):
             message = "The hooks act in other work trees only: here the knowledge follows with the next command."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.pin_bytes(ws.places) is not None and not _by_framework(ws.places):
-        wanted = bool(hook_scope.chosen(ws.places))
+        wanted = bool(hook_config.chosen(ws.places))
         message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
         missing = Finding("HOOKS_NOT_INSTALLED", "warning" if wanted else "note", message, "vmrag install", str(folder))
         to_config = ways.chosen_place(ws.places, folder, ws.config.hooks.place, force=False).configured
@@ -63,7 +63,7 @@ def _paths(places: Places, folder: Path) -> list[Path]:
 
 def _install(places: Places, folder: Path) -> str:
     """The command that installs as it was done before."""
-    words = [hook_scope.install_command(places)]
+    words = [hook_config.install_command(places)]
     try:
         if not hook_config.configured(places):
             ways.ways_to(places, folder, HOOKS, force=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_hooks import installer, shims, ways
 from vmrag_link.errors import HooksRefused
-from vmrag_link.git import hook_config, hook_scope
+from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as found
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
@@ -19,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 def firing(ws: Workspace) -> Iterator[Finding]:
     """Only where hooks are installed."""
-    folder, install = found.folder(ws.places), hook_scope.install_command(ws.places)
+    folder, install = found.folder(ws.places), hook_config.install_command(ws.places)
     configured = hook_config.configured(ws.places)
     files = installer.own_shims(ws.places, folder)
     if configured and files:
@@ -66,7 +66,7 @@ def _silent(places: Places, folder: Path, git: hook_config.Git, configured: tupl
         if key := hook_config.switched_off_by(places, hook):
             message, fix = f"git does not run vmrag's {hook} hook: {key} switches it off.", f"git config {key} true"
         else:
-            message, fix = f"git does not run vmrag's {hook} hook.", hook_scope.install_command(places)
+            message, fix = f"git does not run vmrag's {hook} hook.", hook_config.install_command(places)
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from vmrag_hooks import installer, shims
 from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
-from vmrag_link.git import plumbing, sharing
+from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.paths import Places
 
 
@@ -57,7 +57,7 @@ def sync() -> bool:
         hook, *arguments = event or ("post-checkout",)
         proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
     elif places.kb.exists():
-        sharing.prepare(places)
+        sidecar_repo.prepare(places)
         permissions.make_file(places.pending)  # the next query looks by itself
     return False
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.ways import Ways, chosen_place, refuse, ways_to
 from vmrag_link.errors import HooksRefused, UsageInvalid
-from vmrag_link.git import hook_config, hook_scope, pin_merge, plumbing, sharing
+from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
 from vmrag_link.git import hooks as found
-from vmrag_link.git.hook_scope import HOOKS
+from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.settings import HookPlace
@@ -110,16 +110,16 @@ def install(
     to = chosen_place(places, folder, place, force=force)
     there = installed(places, folder)
     moved = own_shims(places, folder) if to.configured else hook_config.configured(places)
-    names = {*(hook_scope.chosen(places) or HOOKS if hooks is None else hooks), *moved}
+    names = {*(hook_config.chosen(places) or HOOKS if hooks is None else hooks), *moved}
     hooks = tuple(hook for hook in HOOKS if hook in names)
     ways = Ways() if to.configured else ways_to(places, folder, hooks, force=force)
     refuse(places, folder, ways)
     with shim_files.readable_failures(folder):
-        sharing.prepare(places)
-        if worktree and (hook_scope.is_limited(places) or not there):
-            hook_scope.limit(places)
-        before = hook_scope.chosen(places) if there or places.interpreter.exists() else ()
-        hook_scope.choose(places, {*before, *hooks})
+        sidecar_repo.prepare(places)
+        if worktree and (hook_config.is_limited(places) or not there):
+            hook_config.limit(places)
+        before = hook_config.chosen(places) if there or places.interpreter.exists() else ()
+        hook_config.choose(places, {*before, *hooks})
         write_atomically(places.interpreter, python.encode() + b"\n")
         if to.configured:  # never in both: what is killed in between is in neither
             own = folder if chaining.inside(folder, places) else places.common / "hooks"
@@ -131,7 +131,7 @@ def install(
             written, chained = shim_files.write(folder, ways.direct)
         started = _start_by_tools(places, folder, ways)
         if worktree is False:
-            hook_scope.widen(places)
+            hook_config.widen(places)
     driver = pin_merge.register_driver(places, shims.driver_command(python))
     changed = {*written, *started.hooks}
     return InstallReport(
@@ -142,7 +142,7 @@ def install(
         chained,
         driver,
         pin_merge.is_attributed(places),
-        hook_scope.is_limited(places),
+        hook_config.is_limited(places),
         not to.configured and husky.scripts(folder) is not None,
         started.scripts,
         ways.handled,
@@ -227,16 +227,16 @@ def uninstall(
             hint=f"ls {shlex.quote(str(folder))}   (vmrag uninstall … with --force takes the hooks from every repository that uses it)",
             folder=str(folder),
         )
-    if worktree and there and not hook_scope.is_limited(places):
+    if worktree and there and not hook_config.is_limited(places):
         raise HooksRefused("The hooks act in every work tree of this repository.", hint="vmrag uninstall")
     with shim_files.readable_failures(folder):
-        if worktree and hook_scope.leave(places):
+        if worktree and hook_config.leave(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
         configured = hook_config.remove(places, hooks)
         restored, scripts, kept = _take_shims(places, folder, hooks, everything=everything)
         last = there <= set(hooks)
         if not last:
-            hook_scope.choose(places, set(hook_scope.chosen(places)) - set(hooks))
+            hook_config.choose(places, set(hook_config.chosen(places)) - set(hooks))
         driver = last and _forget(places)
     removed = tuple(hook for hook in hooks if hook in there)
     return UninstallReport(
@@ -294,9 +294,9 @@ def _is_committed(places: Places, script: Path) -> bool:
 def _forget(places: Places) -> bool:
     """Remove what the shims needed; returns whether the merge driver was registered."""
     places.interpreter.unlink(missing_ok=True)
-    hook_scope.widen(places)
+    hook_config.widen(places)
     if places.shared.is_dir():
-        hook_scope.choose(places, ())
+        hook_config.choose(places, ())
     return pin_merge.forget_driver(places)
 
 
@@ -304,7 +304,7 @@ def runs_here(places: Places, hook: str) -> bool:
     """Whether ours does the work when git runs this hook in this work tree: from its configuration,
     or by a shim, first or behind pre-commit or prek.
     """
-    if not hook_scope.acts(places):
+    if not hook_config.acts(places):
         return False
     slot = found.place_of(found.folder(places), hook)
     return hook in hook_config.running(places).hooks or (found.is_ours(slot) and os.access(slot, os.X_OK))

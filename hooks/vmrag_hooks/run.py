@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_hooks.boundary import Notes, TooMuch, guarded, say
-from vmrag_link.git.hook_scope import SYNCING
+from vmrag_link.git.hook_config import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
@@ -29,7 +29,7 @@ for a network.
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of `hook_scope.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git,
+    """Run one of `hook_config.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git,
     else 0.
     """
     hook = argv[0]

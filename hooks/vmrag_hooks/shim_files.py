@@ -15,7 +15,7 @@ from pathlib import Path
 from vmrag_hooks import chaining, shims
 from vmrag_link.errors import FileFailed, HooksRefused
 from vmrag_link.git import hooks as found
-from vmrag_link.git.hook_scope import HOOKS
+from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.git.pin_merge import DRIVER, driver_settings
 from vmrag_link.git.run import failure, git_in
 from vmrag_link.models import Record

@@ -11,7 +11,7 @@ import shlex
 
 from vmrag_hooks import shim_parts as parts
 from vmrag_link import env
-from vmrag_link.git.hook_scope import DRY, SYNCING
+from vmrag_link.git.hook_config import DRY, SYNCING
 
 VERSION = 9
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shims
 from vmrag_link.errors import HooksRefused
-from vmrag_link.git import heads, hook_config
+from vmrag_link.git import hook_config, refs
 from vmrag_link.git import hooks as found
 from vmrag_link.paths import Places, require_folders
 from vmrag_link.settings import HookPlace
@@ -80,7 +80,7 @@ class Ways(NamedTuple):
 def ways_to(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> Ways:
     """Raises `HooksRefused` for a hooks directory that others use, too."""
     scripts = husky.scripts(folder)
-    on_branch = heads.head(places).symbolic is not None
+    on_branch = refs.head(places).symbolic is not None
     if scripts == folder and chaining.inside(folder, places) and not folder.is_symlink():  # husky 5 to 8
         if not on_branch:
             raise HooksRefused(

@@ -19,7 +19,7 @@ from tests.support.repos import make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Done, Project
 from vmrag_hooks import installer
-from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hook_config, plumbing
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
@@ -194,7 +194,7 @@ def test_the_manifest_is_valid_and_covers_its_stages(tmp_path):
     framework = Framework(ROOT, tmp_path)
     assert framework.run("pre-commit", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
     assert framework.run("prek", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
-    assert set(STAGES) <= set(hook_scope.HOOKS)
+    assert set(STAGES) <= set(hook_config.HOOKS)
 
 
 @pytest.mark.long

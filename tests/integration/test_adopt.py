@@ -22,9 +22,9 @@ from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
+from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits

@@ -21,7 +21,7 @@ from tests.support.paid import TEXTS, another_machine, paid_texts, share
 from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Project, opened
 from vmrag_link import endpoint
-from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server import share as sharing
 from vmrag_link.chroma_server.client import SharedRow
 from vmrag_link.errors import ChromaServerFailed
@@ -115,7 +115,7 @@ def shared(paid: Project, tmp_path, services) -> Project:
 
 def only_sealed(rule: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
     """The rule, except for requests about a collection that is being built."""
-    return lambda request: None if request.path.endswith(names.BUILDING) else rule(request)
+    return lambda request: None if request.path.endswith(contents.BUILDING) else rule(request)
 
 
 @pytest.mark.sample(9)
@@ -203,7 +203,7 @@ def test_who_finds_another_client_building_waits_for_that(shared, network, servi
     api = next(each for each in database.sealed() if database.collections()[each]["metadata"]["collection"] == "api")
     found = client.find(api)
     client.change(
-        found, name=api + names.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
+        found, name=api + contents.BUILDING, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) + 60}
     )
 
     def finishes(request: Request) -> None:
@@ -246,7 +246,7 @@ def test_a_request_or_an_answer_that_is_lost_once_is_made_up_for(paid, network, 
         paid.vmrag("sync", "--wait", env={"VMRAG_CHROMA_SHARE": "wait"})
     assert hit
     assert len(database.sealed()) == 2
-    assert [name for name in database.collections() if not names.is_sealed_name(name)] == []
+    assert [name for name in database.collections() if not contents.is_sealed_name(name)] == []
     assert "CHROMA_SERVER" not in paid.vmrag("doctor", "--json", env={"VMRAG_CHROMA_SHARE": "wait"}).out
 
 
@@ -286,7 +286,7 @@ def test_after_a_kill_the_next_client_takes_over_when_the_lease_has_ended(
     killed.wait()
     network.rule = lambda _: None
     (left,) = database.collections()
-    assert left.endswith(names.BUILDING)
+    assert left.endswith(contents.BUILDING)
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing.ELSEWHERE_SECONDS", 0.0)
     monkeypatch.setattr("vmrag_link.sync.chroma_sharing._POLL_SECONDS", 0.0)
     assert (
@@ -317,7 +317,7 @@ def test_two_clients_at_once_put_it_there_once(paid, database, network, tmp_path
 def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     """It comes back after a long sleep: the collection that it filled has another name by then."""
     client = database.client()
-    name = names.collection_name("0" * 12, "1" * 32)
+    name = contents.collection_name("0" * 12, "1" * 32)
     slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
     assert slow.take()
     assert not quick.take()
@@ -332,8 +332,8 @@ def test_a_client_that_lost_its_lease_takes_nothing_away_from_the_next(database)
 
 def test_a_lease_that_is_longer_than_any_of_ours_holds_nobody_up(database):
     client = database.client()
-    name = names.collection_name("0" * 12, "1" * 32)
-    client.create(name + names.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
+    name = contents.collection_name("0" * 12, "1" * 32)
+    client.create(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
     assert sharing.Lease(client, name).take()
 
 

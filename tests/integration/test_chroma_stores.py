@@ -25,7 +25,7 @@ from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
 from vmrag_link.chroma.bindings import BATCH, Rows, open_store
 from vmrag_link.chroma.build import MadeStore
-from vmrag_link.chroma.open_index import OpenIndex
+from vmrag_link.chroma.check import OpenIndex
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.cache import vectors_for

@@ -43,7 +43,7 @@ STEPS = {
     "before the view's rename": "from vmrag_link.index.views import Views as m; m.publish = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
     "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
-    "before the spares are removed": "from vmrag_link.sync import eviction as m; m.tidy = die",
+    "before the spares are removed": "from vmrag_link.sync import apply as m; m.tidy = die",
 }
 """What is patched so that the process dies there."""
 

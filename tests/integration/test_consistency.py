@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import terminal
 from vmrag_link.index import view
-from vmrag_link.index.manifest import FILE, PAGE_SIZE
+from vmrag_link.index.flat_files import FILE, PAGE_SIZE
 from vmrag_link.index.view import segments_beside
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.documents import put

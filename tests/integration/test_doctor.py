@@ -31,9 +31,9 @@ from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
 from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
-from vmrag_link.conversion.child import confinement
-from vmrag_link.git import hook_config, hook_scope, plumbing
-from vmrag_link.index.manifest import PAGE_SIZE
+from vmrag_link.conversion.child import serving
+from vmrag_link.git import hook_config, plumbing
+from vmrag_link.index.flat_files import PAGE_SIZE
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync import background
@@ -199,13 +199,13 @@ def hook_written_over_by_its_own_tool(project: Project) -> None:
 
 
 def hooks_in_both_places(project: Project) -> None:
-    scripts = {name: shims.text(name, configured=True) for name in hook_scope.HOOKS}
+    scripts = {name: shims.text(name, configured=True) for name in hook_config.HOOKS}
     hook_config.write(plumbing.locate(project.top), scripts)
 
 
 def hooks_where_older_gits_run_none(project: Project) -> None:
     project.vmrag("uninstall")
-    hook_scope.choose(plumbing.locate(project.top), hook_scope.HOOKS)
+    hook_config.choose(plumbing.locate(project.top), hook_config.HOOKS)
     hooks_in_both_places(project)
 
 
@@ -936,7 +936,7 @@ def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
 
 
 def test_a_linux_that_does_not_confine_the_conversion_of_files_is_a_note(project, monkeypatch):
-    monkeypatch.setattr(confinement, "missing", lambda: ["Landlock"])
+    monkeypatch.setattr(serving, "missing", lambda: ["Landlock"])
     found = findings(project)["CONVERSION_LESS_CONFINED"]
     assert found["level"] == "note"
     assert "without Landlock, which this system does not have" in found["message"]

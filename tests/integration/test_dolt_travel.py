@@ -180,10 +180,10 @@ def test_a_ref_that_holds_something_else_is_damaged(pair: Pair, what: str) -> No
 
 
 MOMENTS = {
-    "the engine pushed": "from vmrag_link.transport.dolt_copy import DoltCopy\nDoltCopy.store = die",
+    "the engine pushed": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.store = die",
     "git pushed": "from vmrag_link.git import transfer\nreal = transfer.set_ref\n"
     "transfer.set_ref = lambda where, ref, to: die() if 'remotes' in ref else real(where, ref, to)",
-    "the note was written": "from vmrag_link.transport.dolt_copy import DoltCopy\nDoltCopy.note = die",
+    "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.note = die",
 }
 """Where a push is killed: right before this is done."""
 

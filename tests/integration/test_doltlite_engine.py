@@ -21,12 +21,12 @@ import pytest
 from tests.support.dolt import await_next_second
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
 from tests.support.long import LONG, examples
+from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
+from vmrag_link.engines.doltlite.session import COMPACTED_NAME
 from vmrag_link.errors import (
     Busy,
     ContentRefused,

@@ -30,8 +30,8 @@ from vmrag_link.index.metadata import chunk_id, document_metadata, place
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.filters import keys_of, matching
+from vmrag_link.retrieval.narrowed import ChunkFilter
 
 pytestmark = needs_chroma
 

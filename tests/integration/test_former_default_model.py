@@ -13,9 +13,9 @@ from tests.support import formerly
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.embedding.static import StaticModel
-from vmrag_link.embedding.successors import FORMER_DEFAULTS
 from vmrag_link.index import view as views
 from vmrag_link.progress import QUIET
+from vmrag_link.sync.plan import FORMER_DEFAULTS
 from vmrag_link.workspace import Workspace
 
 pytestmark = pytest.mark.hooks("off")

@@ -10,7 +10,7 @@ from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
 from vmrag_hooks import shims
-from vmrag_link.git import hook_scope
+from vmrag_link.git import hook_config
 
 stage = hooks.stage
 REFUSED = f"#!/bin/sh\nexit {shims.REFUSES}\n"
@@ -111,7 +111,7 @@ def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
     assert "vmrag: the pin was not looked at, because" in done.stderr.splitlines()[0]
 
 
-@pytest.mark.parametrize("hook", hook_scope.HOOKS)
+@pytest.mark.parametrize("hook", hook_config.HOOKS)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.sample(5)
 def test_without_any_python_one_line_says_so_and_git_goes_on_unless_a_new_pin_goes_out(
@@ -152,7 +152,7 @@ def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):
     assert stage.lines() == ["other  <>"]
 
 
-@pytest.mark.parametrize("hook", hook_scope.CHECKING)
+@pytest.mark.parametrize("hook", hook_config.CHECKING)
 def test_where_the_chained_hook_refuses_ours_is_not_asked(stage, hook, remote, tmp_path):
     hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, f"{hook}.vmrag-chained", code=3)
     stage.repo.write(".dolt-version", "x")

@@ -18,7 +18,7 @@ from tests.support.repos import Repo
 from tests.support.terminal import Project
 from vmrag_hooks import framework, installer, shims
 from vmrag_link.errors import GitFailed, HooksRefused
-from vmrag_link.git import hook_config, hook_scope, hooks, plumbing
+from vmrag_link.git import hook_config, hooks, plumbing
 
 log, new_git = support.log, support.new_git
 template = terminal.template
@@ -70,12 +70,12 @@ def test_no_file_of_the_hooks_directory_is_touched_and_everything_runs_once_ours
     everywhere(repo, log)
     before, config = tree(repo.top / ".git" / "hooks"), (repo.top / ".git" / "config").read_bytes()
     report = install(repo, log)
-    assert (report.configured, report.written, report.chained) == (True, hook_scope.HOOKS, ())
+    assert (report.configured, report.written, report.chained) == (True, hook_config.HOOKS, ())
     assert tree(repo.top / ".git" / "hooks") == before
     assert short(does_everything(repo, log)) == both("vmrag", "other")
     assert hooks.missing(places) is None
-    assert install(repo, log).unchanged == hook_scope.HOOKS
-    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert install(repo, log).unchanged == hook_config.HOOKS
+    assert installer.uninstall(places).removed == hook_config.HOOKS
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.configured_hooks.exists()
     assert short(does_everything(repo, log)) == both("other")
@@ -144,7 +144,7 @@ def test_a_move_that_git_does_not_let_finish_leaves_none_of_ours_and_goes_on_lat
         install(repo, log)
     lock.unlink()
     assert tree(repo.top / ".git" / "hooks") == before
-    assert hooks.missing(places).hooks == hook_scope.HOOKS
+    assert hooks.missing(places).hooks == hook_config.HOOKS
     assert short(does_everything(repo, log)) == both("other")
     install(repo, log)
     assert short(does_everything(repo, log)) == both("vmrag", "other")
@@ -221,13 +221,13 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
     """Another repository has put it into a folder that both use."""
     install(repo, log)
     (tmp_path / "global").mkdir()
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         (tmp_path / "global" / hook).write_bytes(shims.text(hook))
         (tmp_path / "global" / hook).chmod(0o755)
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
     assert short(does_everything(repo, log)) == both("vmrag")
     assert install(repo, log).configured
-    assert len(list((tmp_path / "global").iterdir())) == len(hook_scope.HOOKS), "they serve other repositories"
+    assert len(list((tmp_path / "global").iterdir())) == len(hook_config.HOOKS), "they serve other repositories"
     shim = tmp_path / "global" / "post-merge"
     shim.write_bytes(shim.read_bytes().replace(b"vmrag-hook 9 ", b"vmrag-hook 8 "))
     with pytest.raises(HooksRefused, match="they would run twice"):
@@ -237,7 +237,7 @@ def test_a_shim_that_git_reaches_too_sees_that_the_configured_one_ran(repo, plac
 @needs_old_git
 def test_where_git_is_older_after_all_such_a_shim_does_the_work(repo, log, monkeypatch):
     install(repo, log)
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         (repo.top / ".git" / "hooks" / hook).write_bytes(shims.text(hook))
         (repo.top / ".git" / "hooks" / hook).chmod(0o755)
     assert short(does_everything(repo, log)) == both("vmrag")
@@ -329,7 +329,7 @@ def doctor(project: Project) -> dict[str, dict]:
 
 def test_doctor_lets_git_run_each_event_and_no_other_tool_s_hook(project, tmp_path):
     project.vmrag("install")
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         foreign(project.top / ".git" / "hooks", tmp_path, hook)
     project.git("config", "hook.theirs.event", "pre-push")
     project.git("config", "hook.theirs.command", f"echo theirs >>'{tmp_path}/log'")

@@ -12,7 +12,7 @@ from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hook_config, plumbing
 from vmrag_link.ops.upkeep import buglog
 
 log = support.log
@@ -38,7 +38,7 @@ def hooks(repo):
 
 def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
     report = installer.install(places)
-    assert (report.written, report.unchanged, report.chained) == (hook_scope.HOOKS, (), ())
+    assert (report.written, report.unchanged, report.chained) == (hook_config.HOOKS, (), ())
     assert places.interpreter.read_text() == sys.executable + "\n"
     assert not list(hooks.glob("*.vmrag-*"))
 
@@ -47,7 +47,7 @@ def test_a_second_install_changes_nothing(places, hooks, tmp_path):
     foreign(hooks, tmp_path)
     installer.install(places)
     before = tree(hooks)
-    assert installer.install(places).unchanged == hook_scope.HOOKS
+    assert installer.install(places).unchanged == hook_config.HOOKS
     assert tree(hooks) == before
 
 
@@ -59,7 +59,7 @@ def test_uninstall_leaves_what_was_there_byte_for_byte(repo, places, hooks, tmp_
     config = (repo.top / ".git" / "config").read_bytes()
     assert installer.install(places).chained == ("post-checkout", "post-merge")
     report = installer.uninstall(places)
-    assert (report.removed, report.restored) == (hook_scope.HOOKS, ("post-checkout", "post-merge"))
+    assert (report.removed, report.restored) == (hook_config.HOOKS, ("post-checkout", "post-merge"))
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.interpreter.exists()
@@ -77,7 +77,7 @@ def test_a_missing_hooks_folder_is_created(places, hooks):
         sample.unlink()
     hooks.rmdir()
     installer.install(places)
-    assert {path.name for path in hooks.iterdir()} == set(hook_scope.HOOKS)
+    assert {path.name for path in hooks.iterdir()} == set(hook_config.HOOKS)
 
 
 def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(places, hooks):
@@ -87,7 +87,7 @@ def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(place
     (hooks / "post-checkout").chmod(0o644)
     assert installer.install(places).written == ("post-checkout", "post-merge")
     assert not list(hooks.glob("*.vmrag-*"))
-    assert installer.install(places).unchanged == hook_scope.HOOKS
+    assert installer.install(places).unchanged == hook_config.HOOKS
 
 
 def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, places, tmp_path):
@@ -103,7 +103,7 @@ def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, p
     with pytest.raises(HooksRefused) as raised:
         installer.uninstall(places)
     assert f"ls {tmp_path}/global   (vmrag uninstall … with --force takes" in raised.value.hint
-    assert installer.uninstall(places, force=True).removed == hook_scope.HOOKS
+    assert installer.uninstall(places, force=True).removed == hook_config.HOOKS
     assert not list((tmp_path / "global").iterdir())
 
 
@@ -112,7 +112,7 @@ def test_hooks_that_a_hooks_path_set_later_hides_are_uninstalled_too(repo, place
     installer.install(places)
     (tmp_path / "global").mkdir()
     repo.git("config", "core.hooksPath", str(tmp_path / "global"))
-    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert installer.uninstall(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
 
 
@@ -215,7 +215,7 @@ def test_hooks_that_a_submodule_tracks_are_refused_too(repo, places, tmp_path):
 def test_untracked_hooks_in_the_work_tree_are_nobody_else_s(repo, places):
     repo.git("config", "core.hooksPath", "mine")
     repo.write("mine/commit-msg", "#!/bin/sh\n")
-    assert installer.install(places).written == hook_scope.HOOKS
+    assert installer.install(places).written == hook_config.HOOKS
 
 
 def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
@@ -239,7 +239,7 @@ def test_a_hooks_path_that_is_no_directory_is_said_and_breaks_nothing(repo, plac
     assert installer.uninstall(places, force=True).removed == ()
     assert not installer.runs_here(places, "post-checkout")
     obeyed(repo, raised.value.hint)
-    assert installer.install(places).unchanged == hook_scope.HOOKS
+    assert installer.install(places).unchanged == hook_config.HOOKS
 
 
 # -- hooks that go by their name
@@ -282,7 +282,7 @@ def test_a_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link
     assert log() == ["checkout", "commit"]
     installer.install(places, python=str(log.recorder))
     installed = everything(hooks)
-    assert installer.install(places, python=str(log.recorder)).unchanged == hook_scope.HOOKS
+    assert installer.install(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
     assert everything(hooks) == installed
     repo.git("checkout", "-q", "-b", "y")
     repo.git("commit", "-q", "--allow-empty", "-m", "x")
@@ -418,26 +418,30 @@ def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks)
     assert report.written == ("post-merge", "pre-push")
     assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
     assert installer.install(places, hooks=installer.parse_hooks("post-commit")).written == ("post-commit",)
-    assert set(hook_scope.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
-    assert set(installer.install(places, hooks=hook_scope.HOOKS).unchanged) == {"post-merge", "pre-push", "post-commit"}
+    assert set(hook_config.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
+    assert set(installer.install(places, hooks=hook_config.HOOKS).unchanged) == {
+        "post-merge",
+        "pre-push",
+        "post-commit",
+    }
 
 
 def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed(places, hooks):
     installer.install(places, hooks=["pre-push", "post-merge"])
     installer.install(places, hooks=["post-commit"])
-    assert hook_scope.chosen(places) == ("post-merge", "post-commit", "pre-push")
+    assert hook_config.chosen(places) == ("post-merge", "post-commit", "pre-push")
     (hooks / "pre-push").unlink()
     assert installer.install(places).written == ("pre-push",)
     installer.uninstall(places, hooks=["post-commit"])
-    assert hook_scope.chosen(places) == ("post-merge", "pre-push")
-    installer.install(places, hooks=hook_scope.HOOKS)
-    assert hook_scope.chosen(places) == hook_scope.HOOKS
+    assert hook_config.chosen(places) == ("post-merge", "pre-push")
+    installer.install(places, hooks=hook_config.HOOKS)
+    assert hook_config.chosen(places) == hook_config.HOOKS
     installer.uninstall(places, hooks=["post-commit"])
     installer.install(places, hooks=["pre-push"])  # is there already
-    assert hook_scope.chosen(places) == tuple(hook for hook in hook_scope.HOOKS if hook != "post-commit")
+    assert hook_config.chosen(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
     installer.uninstall(places)
-    assert hook_scope.chosen(places) == (), "none is missed"
-    assert installer.install(places).written == hook_scope.HOOKS
+    assert hook_config.chosen(places) == (), "none is missed"
+    assert installer.install(places).written == hook_config.HOOKS
 
 
 @pytest.mark.parametrize(
@@ -457,7 +461,7 @@ def test_only_the_named_hooks_are_removed_and_the_rest_goes_with_the_last(repo, 
     assert (report.removed, report.restored, report.driver) == (("pre-push", "post-merge"), ("pre-push",), False)
     assert places.interpreter.exists()
     assert repo.git("config", "merge.vmrag.driver")
-    assert installer.uninstall(places, hooks=[hook for hook in hook_scope.HOOKS if hook not in report.removed]).driver
+    assert installer.uninstall(places, hooks=[hook for hook in hook_config.HOOKS if hook not in report.removed]).driver
     assert tree(hooks) == before
     assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.interpreter.exists()
@@ -486,14 +490,14 @@ def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, lo
     there = plumbing.locate(linked.top)
     assert installer.install(there, python=str(log.recorder), worktree=True).limited
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.install(there, python=str(log.recorder), worktree=True).unchanged == hook_scope.HOOKS
+    assert installer.install(there, python=str(log.recorder), worktree=True).unchanged == hook_config.HOOKS
     assert installer.install(there, python=str(log.recorder)).limited  # as it was
     installer.install(places, python=str(log.recorder), worktree=True)
     assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
     assert installer.uninstall(places, worktree=True).elsewhere
     assert installer.uninstall(places, worktree=True).elsewhere
     assert list(acting(log, repo, linked)) == ["linked"]
-    assert installer.uninstall(there, worktree=True).removed == hook_scope.HOOKS
+    assert installer.uninstall(there, worktree=True).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
     assert not (places.shared / "some-work-trees").exists()
@@ -514,7 +518,7 @@ def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
     for each in (places, plumbing.locate(linked.top)):
         installer.install(each, worktree=True)
-    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert installer.uninstall(places).removed == hook_config.HOOKS
     assert tree(hooks) == before
     assert not list(repo.top.glob(".git/**/hooked"))
     installer.install(places)
@@ -524,7 +528,7 @@ def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
 def test_a_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
     installer.install(plumbing.locate(linked.top), worktree=True)
     repo.git("worktree", "remove", "--force", str(linked.top))
-    assert installer.uninstall(places, worktree=True).removed == hook_scope.HOOKS
+    assert installer.uninstall(places, worktree=True).removed == hook_config.HOOKS
 
 
 # -- as a person types it

@@ -12,7 +12,7 @@ from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
 from vmrag_hooks import installer, shims
 from vmrag_link.engines.base import UNCOMMITTED_NAME
-from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hook_config, plumbing
 from vmrag_link.git import hooks as hooks_of_git
 
 stage = hooks.stage
@@ -390,7 +390,7 @@ def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
     (tmp_path / "empty").mkdir()
     if not there:
         (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
-    for hook in hook_scope.SYNCING if there else [each for each in hook_scope.HOOKS if each != "pre-push"]:
+    for hook in hook_config.SYNCING if there else [each for each in hook_config.HOOKS if each != "pre-push"]:
         done = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), hook
     assert stage.starts() == []
@@ -430,13 +430,13 @@ def test_all_shells_decide_alike(stage, shell, kind, uncommitted, tmp_path):
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shim_is_valid_in_every_shell(shell, tmp_path):
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         (tmp_path / hook).write_bytes(shims.text(hook))
         subprocess.run([*SHELLS[shell], "-n", tmp_path / hook], check=True)
 
 
 def test_the_shims_are_executable_and_carry_their_version(stage):
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         path = stage.repo.top / ".git" / "hooks" / hook
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
         assert hooks_of_git.shim_version(path.read_bytes()) == shims.VERSION

@@ -10,7 +10,7 @@ from tests.support.hooks import tree
 from tests.support.terminal import Project
 from vmrag_hooks import shim_files, shims
 from vmrag_link.errors import FileFailed, HooksRefused
-from vmrag_link.git import hook_scope
+from vmrag_link.git import hook_config
 
 project = terminal.project
 template = terminal.template
@@ -38,7 +38,7 @@ def test_a_second_time_nothing_changes(folder):
     before = everything(folder)
     assert shim_files.write_template(folder).written == ()
     assert everything(folder) == before
-    assert set(before["hooks"]) == set(hook_scope.HOOKS)
+    assert set(before["hooks"]) == set(hook_config.HOOKS)
 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
@@ -49,7 +49,7 @@ def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project,
     assert len(said.splitlines()) <= 1
     assert clone.git("config", "merge.vmrag.driver") == shims.driver_command(sys.executable)
     assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
-    assert set(clone.ask("install")["unchanged"]) == set(hook_scope.HOOKS)
+    assert set(clone.ask("install")["unchanged"]) == set(hook_config.HOOKS)
     assert clone.git("config", "core.bare") == "false"
     done = clone.run("switch", "-q", "-c", "feature", "origin/feature")
     assert (done.returncode, len(done.stderr.splitlines()) <= 1) == (0, True)
@@ -87,7 +87,7 @@ def test_what_else_is_in_a_template_stays(tmp_path):
     (folder / "hooks" / "commit-msg").write_text("#!/bin/sh\n")
     (folder / "config").write_text("[core]\n\tignoreCase = false\n")
     (folder / "description").write_text("mine")
-    assert shim_files.write_template(folder).written == hook_scope.HOOKS
+    assert shim_files.write_template(folder).written == hook_config.HOOKS
     assert (folder / "hooks" / "commit-msg").read_text() == "#!/bin/sh\n"
     assert (folder / "config").read_text().startswith("[core]\n\tignoreCase = false\n[merge ")
     assert (folder / "description").read_text() == "mine"

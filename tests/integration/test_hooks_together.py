@@ -15,7 +15,7 @@ from tests.support.hooks import both, does_everything, foreign, tree
 from tests.support.terminal import Project
 from vmrag_hooks import installer, shims
 from vmrag_link.errors import FileFailed
-from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hook_config, plumbing
 from vmrag_link.git import hooks as hooks_of_git
 
 log = support.log
@@ -135,8 +135,8 @@ def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_
     husky_scripts(repo, log)
     before = tree(folder.parent)
     report = installer.install(places, python=str(log.recorder))
-    assert report.scripts == tuple(f".husky/{hook}" for hook in hook_scope.HOOKS)
-    assert set(report.chained) == set(hook_scope.HOOKS)
+    assert report.scripts == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
+    assert set(report.chained) == set(hook_config.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     assert Path(f"{log.path}-arguments").read_text() != "\n"
     assert repo.git("diff", "--name-only") == "", "nothing that is committed was changed"
@@ -179,7 +179,7 @@ def test_ours_run_after_husky_has_written_its_folder_again(repo, places, log, ne
     folder = husky(repo, newer)
     assert missing(repo) is None
     assert short(does_everything(repo, log)) == both("vmrag", "husky")
-    assert set(installer.install(places, python=str(log.recorder)).chained) == set(hook_scope.HOOKS)
+    assert set(installer.install(places, python=str(log.recorder)).chained) == set(hook_config.HOOKS)
     assert short(does_everything(repo, log)) == both("husky", "vmrag")
     installer.uninstall(places)
     after = tree(folder)
@@ -195,7 +195,7 @@ def test_on_a_branch_without_our_lines_husky_s_rewrite_is_noticed(repo, places, 
     husky(repo)
     repo.git("checkout", "-q", "--detach", "HEAD~1")
     gone = missing(repo)
-    assert (gone.hooks, gone.why, gone.tool) == (hook_scope.HOOKS, "replaced", "husky")
+    assert (gone.hooks, gone.why, gone.tool) == (hook_config.HOOKS, "replaced", "husky")
     report = installer.install(places, python=str(log.recorder))
     assert (report.husky, report.scripts) == (True, None), "they would stand in the way of the checkout back"
     assert missing(repo) is None
@@ -210,7 +210,7 @@ def test_lines_that_are_committed_stay_for_the_team_and_do_nothing_without_vmrag
     repo.git("add", ".husky")
     repo.git("commit", "-q", "-m", "vmrag's lines")
     report = installer.uninstall(places)
-    assert report.kept == tuple(f".husky/{hook}" for hook in hook_scope.HOOKS)
+    assert report.kept == tuple(f".husky/{hook}" for hook in hook_config.HOOKS)
     assert repo.git("diff", "HEAD") == ""
     assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
     installer.uninstall(places, everything=True)
@@ -236,7 +236,7 @@ def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
     before = tree(folder.parent)
     installer.install(places)
     husky(repo)
-    assert installer.uninstall(places).removed == hook_scope.HOOKS
+    assert installer.uninstall(places).removed == hook_config.HOOKS
     assert tree(folder.parent) == before
     assert not places.shims.exists()
 
@@ -433,7 +433,7 @@ def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, place
     checkout(repo, log, "x")
     assert log.names() == ["framework", "other", "vmrag"]
     assert (
-        installer.install(places, python=str(log.recorder)).unchanged == hook_scope.HOOKS
+        installer.install(places, python=str(log.recorder)).unchanged == hook_config.HOOKS
     )  # never backed up: no recursion
     checkout(repo, log, "y")
     assert log.names() == ["framework", "other", "vmrag"]

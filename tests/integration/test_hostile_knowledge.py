@@ -23,10 +23,10 @@ from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import chunks
+from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
-from vmrag_link.engines.doltlite import links, schema
+from vmrag_link.engines.doltlite import history, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.doltlite.schema import STATEMENTS
 from vmrag_link.engines.limits import Limits
@@ -94,10 +94,10 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
     with Connection(Path(":memory:"), access="create") as connection:
         schema.create(connection)
         schema.require_ours(connection, "it")
-        links.prepare(connection)
+        history.prepare_links(connection)
         with pytest.raises(KnowledgeRefused, match="git_links"):
             schema.require_ours(connection, "it")
-        schema.require_ours(connection, "it", also=links.OBJECTS)
+        schema.require_ours(connection, "it", also=history.LINK_OBJECTS)
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])

@@ -20,7 +20,7 @@ from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.registry import HashModel
-from vmrag_link.index import draft, flat_files, keywords, manifest, seal, view
+from vmrag_link.index import draft, flat_files, keywords, seal, view
 from vmrag_link.index.view import problem_of, segments_beside
 from vmrag_link.sync import adding
 
@@ -116,7 +116,7 @@ def test_nothing_is_taken_over_from_a_segment_that_is_damaged(kb, revision):
 def test_of_a_segment_with_a_text_that_is_none_nothing_is_taken_over(kb, revision):
     """Python's own module refuses it, without a code of SQLite's."""
     [segment] = segments(kb.views.path(revision))
-    with contextlib.closing(sqlite3.connect(segment / manifest.FILE, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(segment / flat_files.FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET title = CAST(X'ff' AS TEXT)")
     unnoticed(segment)
     later = kb.commit(doc("d7", "changed"))
@@ -129,7 +129,7 @@ def test_of_a_segment_whose_damage_confuses_the_next_view_nothing_is_taken_over(
     """What is read of it fails first, with any error."""
     folder = kb.views.path(revision)
     [segment] = segments(folder)
-    with contextlib.closing(sqlite3.connect(segment / manifest.FILE, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(segment / flat_files.FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE documents SET first = 'nowhere' || first")
     unnoticed(segment)
     later = kb.commit(doc("d7", "changed"))
@@ -169,7 +169,7 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     monkeypatch.setattr(Path, "rename", renamed)
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     made, published = order.index("renamed segments"), order.index("renamed views")
-    for name in (flat_files.vectors_name(1), flat_files.lengths_name(1), keywords.FILE, manifest.FILE, seal.SEAL):
+    for name in (flat_files.vectors_name(1), flat_files.lengths_name(1), keywords.FILE, flat_files.FILE, seal.SEAL):
         assert f"fsync {name}" in order[:made]
     assert order[made - 1].startswith("fsync .building-")
     assert order[made + 1] == "fsync segments"

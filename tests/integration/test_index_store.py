@@ -18,7 +18,7 @@ from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import contents, flat_files, keywords, seal, view
 from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.draft import Draft
-from vmrag_link.index.manifest import FILE
+from vmrag_link.index.flat_files import FILE
 from vmrag_link.index.metadata import chunk_id, document_metadata
 from vmrag_link.index.segment import SegmentWriter
 from vmrag_link.index.view import problem_of, segments_beside

@@ -13,7 +13,7 @@ from tests.support import people
 from tests.support.people import User, World
 from tests.support.repos import ON
 from tests.support.terminal import opened
-from vmrag_link.merging import messages
+from vmrag_link.merging import revisions
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -79,7 +79,7 @@ def test_what_nobody_has_is_given_up_by_name_and_recorded_for_everybody(loss):
     with opened(ada) as ws:
         info = ws.engine.info(ada.pinned)
     assert (info.parents, info.author) == ((loss.good,), "ada <ada@example.com>")
-    assert messages.accepted_losses(info.message) == [loss.lost]
+    assert revisions.accepted_losses(info.message) == [loss.lost]
     assert "bob <bob@example.com>: Bob's news" in info.message
     assert ada.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
     carol = loss.world.join("carol")
@@ -121,7 +121,7 @@ def test_a_remote_that_cannot_be_asked_may_have_it(loss):
     assert ada.pinned == loss.lost
     assert "No remote was asked." in ada.vmrag("pin", "--accept-loss", loss.good, "--offline").out
     with opened(ada) as ws:
-        assert messages.accepts_loss(ws.engine, ada.pinned, loss.lost)
+        assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
 
 
 def test_a_merge_with_a_side_that_is_lost_goes_on_with_the_other(loss):
@@ -209,14 +209,14 @@ def test_a_replayed_record_is_still_one(loss):
     ada.git("switch", "-q", "topic")
     assert ada.run("cherry-pick", "main").returncode == 0
     with opened(ada) as ws:
-        assert messages.accepts_loss(ws.engine, ada.pinned, loss.lost)
+        assert revisions.accepts_loss(ws.engine, ada.pinned, loss.lost)
     assert "main.md" in ada.texts()
 
 
 def forged_record(loss: Loss, of: str) -> str:
     """A stranger's revision in Ada's knowledge base, from a fork, say."""
     with opened(loss.ada) as ws:
-        return messages.record_loss(
+        return revisions.record_loss(
             ws.engine,
             loss.good,
             message=f"Tidy up\n\nVmrag-Lost: {of}",

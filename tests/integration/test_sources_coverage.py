@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.repos import make_repo
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import pathspecs, rules
+from vmrag_link.sources import rules
 
 FILES = (
     "README.md",
@@ -52,7 +52,7 @@ def test_a_path_is_named_as_git_names_the_file(tmp_path, paths, exclude):
     repo = make_repo(tmp_path / "repo")
     repo.commit("all", **dict.fromkeys(FILES, "text\n"))
     source = SourceSettings("docs", tuple(paths), tuple(exclude))
-    listed = repo.git("ls-files", "-z", "--", *pathspecs.arguments(source)).split("\0")
+    listed = repo.git("ls-files", "-z", "--", *rules.arguments(source)).split("\0")
     assert [each for each in sorted(FILES) if rules.is_named(source, each)] == sorted(filter(None, listed))
 
 

@@ -13,7 +13,7 @@ from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import Project
-from vmrag_link.conversion.confined import ConvertingProcess
+from vmrag_link.conversion.converter import ConvertingProcess
 from vmrag_link.documents import import_base
 from vmrag_link.git import versions
 from vmrag_link.ops.documents import file_changes

@@ -8,7 +8,7 @@ from tests.support import people, terminal
 from tests.support.people import World
 from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.git import hook_scope, plumbing
+from vmrag_link.git import hook_config, plumbing
 from vmrag_link.trust import agreements
 
 shared, world, newcomer = people.shared, people.world, people.newcomer
@@ -42,7 +42,7 @@ def test_what_is_pushed_is_removed_with_everything_else_and_comes_back_with_a_qu
     done = ada.ask("uninstall", "--all")
 
     everything = done["everything"]
-    assert set(done["hooks"]["removed"]) == set(hook_scope.HOOKS)
+    assert set(done["hooks"]["removed"]) == set(hook_config.HOOKS)
     assert (everything["changed"], everything["kept"], everything["lost"]) == (
         [".gitattributes", ".vmrag.yaml"],
         [],

@@ -14,7 +14,7 @@ from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
-from vmrag_link.index import directories, draft, manifest, view
+from vmrag_link.index import directories, draft, flat_files, view
 from vmrag_link.index.view import problem_of
 from vmrag_link.index.views import segments_of
 
@@ -53,7 +53,7 @@ def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
 
 @pytest.mark.parametrize("broken", ["the view", "its segment"])
 def test_a_broken_view_is_replaced(kb, revision, broken):
-    place = kb.views.path(revision) / view.FILE if broken == "the view" else segments(kb, revision)[0] / manifest.FILE
+    place = kb.views.path(revision) / view.FILE if broken == "the view" else segments(kb, revision)[0] / flat_files.FILE
     place.write_bytes(b"garbage")
     assert kb.views.problem(revision)
     assert kb.index(revision).how == "fresh"

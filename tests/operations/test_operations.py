@@ -19,7 +19,7 @@ from tests.support.long import one_of_each
 from tests.support.repos import isolate
 from tests.support.templates import build_once
 from vmrag_link import clock
-from vmrag_link.git import hook_scope
+from vmrag_link.git import hook_config
 
 ROOT = Path(__file__).parents[2]
 REVISIONS = "revisions.json"
@@ -141,7 +141,7 @@ def test_the_prepared_repository_pins_what_the_table_of_contents_says(prepared: 
 
 def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() -> None:
     assert len({each.name for each in OPERATIONS}) == len(OPERATIONS)
-    assert {hook for each in OPERATIONS for hook in each.hooks} == set(hook_scope.HOOKS)
+    assert {hook for each in OPERATIONS for hook in each.hooks} == set(hook_config.HOOKS)
 
 
 def test_the_page_about_hooks_is_up_to_date() -> None:
@@ -150,5 +150,5 @@ def test_the_page_about_hooks_is_up_to_date() -> None:
 
 
 def test_the_page_about_hooks_describes_every_hook() -> None:
-    for hook in hook_scope.HOOKS:
+    for hook in hook_config.HOOKS:
         assert f"| `{hook}` |" in document.page()

@@ -16,10 +16,10 @@ from typing import Protocol
 import pytest
 
 from tests.support import dolt, dolt_server
+from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash  # noqa: F401  Working is for `child`
 

@@ -18,7 +18,7 @@ from vmrag_link.index.view import CollectionPiece, CountedSegment, IndexedCollec
 from vmrag_link.models import Collection, DocumentHeader
 from vmrag_link.retrieval import bm25
 from vmrag_link.retrieval.bm25 import BILLION, WordScores
-from vmrag_link.retrieval.bm25_arrays import ArrayScores
+from vmrag_link.retrieval.exact import ArrayScores
 
 GUIDE, GONE = "guide", "gone"
 VOCABULARY = "owl fox river stone night get_close_matches snake_case light rain path".split()

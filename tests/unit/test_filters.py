@@ -13,8 +13,8 @@ from vmrag_link.index.metadata import document_metadata
 from vmrag_link.index.reader import HeldColumns
 from vmrag_link.models import ISSUES, Collection, DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filtered import MetadataColumns
 from vmrag_link.retrieval.filters import matching, matching_text
+from vmrag_link.retrieval.narrowed import MetadataColumns
 
 
 @pytest.mark.parametrize(

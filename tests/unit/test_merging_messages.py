@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vmrag_link.merging.messages import change_named, without_trailers
+from vmrag_link.merging.revisions import change_named, without_trailers
 
 OURS = "Vmrag-Base: aa\nVmrag-Theirs: bb\nVmrag-Merge: 1\n"
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import LONG, examples
-from vmrag_link.merging.line_matcher import matching_blocks
-from vmrag_link.merging.text import Hunk, Labels, Markers, MergedText, merge_texts, split_lines
+from vmrag_link.merging.text import Hunk, Labels, Markers, MergedText, matching_blocks, merge_texts, split_lines
 from vmrag_link.ops.merge.worktree_texts import git_conflicts
 
 TRIPLES = 5000 if LONG else 800  # git merges each, too

@@ -1,6 +1,6 @@
 """Thresholds: the call, the project, the model, the usual one, in that order."""
 
-from vmrag_link.retrieval.thresholds import MEASURED, USUAL, Use, threshold
+from vmrag_link.retrieval.fusion import MEASURED, USUAL, Use, threshold
 
 
 def test_a_call_comes_before_the_project_before_the_model_before_what_is_usual() -> None:

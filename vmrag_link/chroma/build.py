@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from vmrag_link import permissions
 from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
-from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
+from vmrag_link.chroma.check import OpenIndex, Placed, Vectors
 from vmrag_link.chroma.stores import Held, HeldDocuments, Seal, Stores, read_held, read_seal
 from vmrag_link.embedding.base import featureless
 from vmrag_link.errors import IndexFailed, no_space

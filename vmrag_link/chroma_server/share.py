@@ -18,10 +18,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
 from vmrag_link import endpoint
-from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow
-from vmrag_link.chroma_server.contents import SharedContents
-from vmrag_link.chroma_server.names import CollectionSeal
+from vmrag_link.chroma_server.contents import CollectionSeal, SharedContents, vectors_digest
 from vmrag_link.errors import ChromaServerFailed
 from vmrag_link.progress import QUIET, SHARING, Progress
 
@@ -104,7 +103,7 @@ ALIKE = 0.1
 
 def problem(client: ChromaClient, found: RemoteCollection, wanted: CollectionSeal) -> str:
     """Why a collection cannot be whole, by its seal and number of records; empty if it may be."""
-    seal = names.seal_of(found.metadata)
+    seal = contents.seal_of(found.metadata)
     if seal is None:
         return "it was never sealed"
     if (seal.count, seal.records) != (wanted.count, wanted.records):
@@ -143,7 +142,7 @@ def difference(
             if vouched is None and not _alike(vector, row.vector):
                 return f"the vector of record {row.id} is another one"
             vectors.append((hashes[row.id], vector))
-    if vouched is not None and names.vectors_digest(vectors) not in vouched:
+    if vouched is not None and vectors_digest(vectors) not in vouched:
         return "nobody vouches for its vectors"
     return ""
 
@@ -167,7 +166,7 @@ class Lease:
 
     def __init__(self, client: ChromaClient, name: str) -> None:
         self._client = client
-        self._name = name + names.BUILDING
+        self._name = name + contents.BUILDING
         self._holder = os.urandom(8).hex()
         self._renewed = 0.0
         self.collection: RemoteCollection | None = None
@@ -213,6 +212,6 @@ def give_up(client: ChromaClient, found: RemoteCollection) -> None:
     """Remove exactly this collection: it gets a name of its own first, because collections are
     deleted by name, and a new one may have taken this one's.
     """
-    gone = names.given_up_name(found.name)
+    gone = contents.given_up_name(found.name)
     if client.change(found, name=gone, metadata=found.metadata or {_HOLDER: ""}):
         client.delete(gone)

@@ -11,7 +11,7 @@ import click
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.conversion.reading import markdown_title
-from vmrag_link.documents import given
+from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import canonical_json, json_from_user
 from vmrag_link.ops.documents.drafts import text_document
@@ -41,7 +41,7 @@ def command(
     if doc_id is None and piped:
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
     values = canonical_json(metadata_object(metadata))
-    text = given.stream_text(sys.stdin.buffer) if piped else ""
+    text = export_paths.stream_text(sys.stdin.buffer) if piped else ""
     with invocation.workspace() as ws:
         if piped:
             name = doc_id or ""

@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     enumerated,
     plural,
 )
-from vmrag_link.git import hook_scope
+from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops.documents import sources_report
 from vmrag_link.ops.pins.history_pins import NO_DOCUMENTS, Offer, undecided
@@ -211,7 +211,7 @@ def _next(ws: Workspace, report: operation.InitReport) -> str:
 def _no_hooks(places: Places) -> tuple[bool, list[str]]:
     """Nobody is to miss them."""
     if not installer.installed(places, git_hooks.folder(places)):
-        hook_scope.choose(places, ())
+        hook_config.choose(places, ())
     return False, []
 
 
@@ -227,7 +227,7 @@ def _hooks(ws: Workspace) -> tuple[bool, list[str]]:
     lines = [f"Installed {' and '.join(done)}"] if done else []
     lines += [f"The {name} hook that was there runs first" for name in hooks.chained]
     lines += by_tools(hooks)
-    if not hook_scope.acts(places):
+    if not hook_config.acts(places):
         lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
     return bool(done), lines
 

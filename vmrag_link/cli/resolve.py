@@ -14,7 +14,7 @@ from vmrag_link.cli import output, resolve_dialog, texts
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.pin import loss_lines
-from vmrag_link.documents import given
+from vmrag_link.documents import export_paths
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Decision, hunk_part, text_field
 from vmrag_link.merging.text import Take
@@ -148,7 +148,7 @@ def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> W
 
 
 def _text(path: Path) -> str:
-    return given.stream_text(sys.stdin.buffer) if str(path) == "-" else given.file_text(path)
+    return export_paths.stream_text(sys.stdin.buffer) if str(path) == "-" else export_paths.file_text(path)
 
 
 def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.documents import given
+from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import programs
 from vmrag_link.merging.conflicts import Conflict
@@ -45,7 +45,7 @@ def edited(ws: Workspace, text: str, *, name: str = "conflict", suffix: str = _D
         path = Path(folder) / f"{name}{suffix}"
         path.write_bytes(text.encode())
         programs.edit_file(ws.places, path)
-        after = given.file_text(path)
+        after = export_paths.file_text(path)
     return after if after != text else None
 
 
@@ -75,7 +75,7 @@ def given_text(directory: Path, text: str | None, file: Path | None) -> str | No
         raise UsageInvalid("--text and --file both give the text.", hint="Leave one of them out.")
     if file is None:
         return text
-    return given.stream_text(sys.stdin.buffer) if str(file) == "-" else given.file_text(directory / file)
+    return export_paths.stream_text(sys.stdin.buffer) if str(file) == "-" else export_paths.file_text(directory / file)
 
 
 def written_text(ws: Workspace, name: str) -> str:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from vmrag_link.code.cutting import cut, is_parsed
-from vmrag_link.code.pieces import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
+from vmrag_link.code.languages import LONGEST_MESSAGE, CodePiece, CodeTask, CodeUnparsed, CutAnswer
 from vmrag_link.conversion.limits import ConversionLimits
 
 if TYPE_CHECKING:
-    from vmrag_link.conversion.confined import ConfinedProcess, ProcessEnded  # only where one is needed
+    from vmrag_link.conversion.converter import ConfinedProcess, ProcessEnded  # only where one is needed
 
 MODULE = "vmrag_link.code.child"
 
@@ -84,7 +84,7 @@ class CodeCutter:
 
     def _answer(self, waiting: _Waiting) -> list[CodePiece] | CodeUnparsed:
         """To the first of them; the child is told all."""
-        from vmrag_link.conversion.confined import ProcessEnded
+        from vmrag_link.conversion.converter import ProcessEnded
 
         process = self._running()
         frames = [
@@ -103,7 +103,7 @@ class CodeCutter:
 
     def _running(self) -> ConfinedProcess:
         """The child, or another one, which knows nothing yet, if it is of no more use."""
-        from vmrag_link.conversion.confined import ConfinedProcess
+        from vmrag_link.conversion.converter import ConfinedProcess
 
         if self._process and not self._process.usable:
             self.close()

@@ -1,4 +1,6 @@
-"""Which language a file is in, and what decides how it is cut."""
+"""Which language a file is in, what decides how it is cut, what it is cut into, and what we and the
+child process that cuts say to each other: a frame for each task and answer.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
+from typing import NamedTuple
 
 from vmrag_link.errors import IndexExtraMissing, plural
 from vmrag_link.models import Record
@@ -199,3 +202,76 @@ def _version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+DEFAULT_SIZE = 1500
+"""Characters of a piece, about."""
+
+
+LONGEST_SIGNATURE = 200
+"""Characters."""
+
+MOST_DECLARED = 200
+"""Symbols that a piece tells of."""
+
+
+class SymbolDeclaration(NamedTuple):
+    """`symbol` and `kind` as in `CodePiece`. `line` is that of the declaration itself, below its
+    comments and decorators, `last_line` the last one of the whole symbol; both count from 1.
+    """
+
+    symbol: str
+    kind: str
+    line: int
+    last_line: int
+
+
+class CodePiece(NamedTuple):
+    """`start` and `end` are character offsets; the pieces of a text are the text, in order.
+
+    `symbol` is dotted with its parents (`Session.refresh`), with a `kind` (`method`) and the
+    `signature` with which it is declared: one line of at most 200 characters. All three are empty
+    for what belongs to no symbol. The parts of a long symbol have those of the whole.
+
+    `declared`: the symbols whose declarations begin in this piece, the first `MOST_DECLARED` of
+    them in the order of the text: its own, if it begins here, those within it that have no piece of
+    their own, and small ones that follow it. Variables of functions are left out.
+    """
+
+    start: int
+    end: int
+    symbol: str = ""
+    kind: str = ""
+    signature: str = ""
+    declared: tuple[SymbolDeclaration, ...] = ()
+
+
+class CodeUnparsed(Exception):
+    """`reason` completes a sentence about a text: `it takes more than 60 seconds to be cut`.
+
+    The text has no pieces then: what a machine of another speed would have cut it into must not
+    depend on this one's.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+LONGEST_MESSAGE = 1 << 26
+"""Bytes. A text of the largest size that is parsed makes fewer, even in pieces of one line."""
+
+
+class CodeTask(Record, frozen=True):
+    """A text to cut into pieces of about `size` characters."""
+
+    text: str
+    language: str
+    size: int = DEFAULT_SIZE
+
+
+class CutAnswer(Record, frozen=True):
+    """After the `last` one the process ends: it has used too much to go on."""
+
+    pieces: tuple[CodePiece, ...]
+    last: bool = False

@@ -1,21 +1,40 @@
-"""Files of any format, as bytes, to Markdown."""
+"""Files of any format, as bytes, to Markdown; and a child process that has confined itself, as its
+parent sees it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from vmrag_link import terminal_text
+import msgspec
+
+from vmrag_link import env, proc, terminal_text
 from vmrag_link.conversion.formats import Format, format_of
-from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
-from vmrag_link.errors import ConversionFailed
+from vmrag_link.conversion.limits import (
+    MIB,
+    Answer,
+    ContentUnreadable,
+    ConversionLimits,
+    ConversionTask,
+    Disconnected,
+    encode,
+    receive,
+    send,
+)
+from vmrag_link.errors import ConversionFailed, file_failures
 from vmrag_link.models import Record
-
-if TYPE_CHECKING:
-    from vmrag_link.conversion.confined import ConvertingProcess  # imports of a process only where one is needed
 
 
 class Converted(Record, frozen=True):
@@ -78,7 +97,7 @@ class Converter:
 
     def _convert(self, found: Format, data: bytes, charset: str) -> Converted:
         from vmrag_link.conversion import reading
-        from vmrag_link.conversion.text_bytes import decode
+        from vmrag_link.conversion.formats import decode
 
         if len(data) > self._limits.max_bytes:
             raise ContentUnreadable(f"is larger than {self._limits.max_bytes >> 20} MiB")
@@ -88,13 +107,12 @@ class Converter:
         if time.monotonic() >= self._until:
             self.late = True
             raise ContentUnreadable("was not converted, because others took too long")
-        from vmrag_link.conversion.frames import ConversionTask
+        from vmrag_link.conversion.limits import ConversionTask
 
         answer = self._running().convert(ConversionTask(found.file_type, charset, found.reader), data)
         return Converted(answer.text, answer.title, found.file_type, answer.metadata)
 
     def _running(self) -> ConvertingProcess:
-        from vmrag_link.conversion.confined import ConvertingProcess
 
         if self._process and not self._process.usable:
             self.close()
@@ -109,3 +127,166 @@ def convert(
     """One file, as `Converter.convert`."""
     with Converter(limits) as converter:
         return converter.convert(data, name=name, media_type=media_type, charset=charset)
+
+
+class ProcessEnded(Exception):
+    """There is no answer. `late`: it took too long, and was killed; else the signal that ended the
+    process, if one did, and the last line of what it complained of.
+    """
+
+    def __init__(self, *, late: bool = False, killed_by: str = "", said: str = "") -> None:
+        super().__init__(killed_by or said)
+        self.late, self.killed_by, self.said = late, killed_by, said
+
+
+class ConfinedProcess:
+    """A child process that runs a module, and its private folder. For one thread at a time.
+
+    Its first frame is its limits; see `child.serving`.
+    """
+
+    def __init__(self, module: str, limits: ConversionLimits) -> None:
+        """Start it. Raises `FileFailed` where there is no room."""
+        self._limits = limits
+        self._late = self._spent = False
+        self._until: float | None = None
+        self._watchdog: threading.Thread | None = None
+        self._over = threading.Event()
+        with file_failures():
+            self._folder = Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
+            self._complaints = (self._folder / "stderr").open("wb")
+        argv = [sys.executable, "-P", "-E", "-m", module]
+        try:
+            self._process = proc.piped(argv, cwd=self._folder, env=env.bare(self._folder), stderr=self._complaints)
+        except BaseException:
+            self._remove()
+            raise
+        assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
+        assert self._process.stdout is not None  # noqa: S101
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        with contextlib.suppress(BrokenPipeError):  # the first task tells
+            send(self._stdin, encode(limits))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can take another task."""
+        return not self._spent and self._process.poll() is None
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """For a task and its answer. Raises `ProcessEnded` where it takes longer than the limits
+        allow, or the process dies of it.
+        """
+        self._until = time.monotonic() + self._limits.max_seconds
+        if self._watchdog is None:
+            self._watchdog = threading.Thread(target=self._watch, daemon=True)
+            self._watchdog.start()
+        try:
+            yield
+        except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
+            self._spent = True
+            raise self._ended() from None
+        except BaseException:  # Ctrl-C: its answer would be taken for the next one's
+            self._spent = True
+            raise
+        finally:
+            self._until = None
+        self._spent = self._spent or self._late
+
+    def send(self, *sent: bytes) -> None:
+        """Frames. In a block of `watched`."""
+        send(self._stdin, *sent)
+
+    def receive(self, longest: int) -> bytes:
+        """The next frame. In a block of `watched`."""
+        return receive(self._stdout, longest)
+
+    def retire(self) -> None:
+        """It gets no other task."""
+        self._spent = True
+
+    def end(self) -> None:
+        """Kill it, and remove its folder."""
+        self._over.set()
+        self._kill()
+        self._process.wait()
+        for stream in (self._stdin, self._stdout):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self._remove()
+
+    def _watch(self) -> None:
+        """Kill the process when the time of its task is over. One thread looks after all tasks:
+        most take less time than starting one does.
+        """
+        while not self._over.wait(self._left()):
+            if self._left() <= 0:
+                self._late = True
+                self._kill()
+                return
+
+    def _left(self) -> float:
+        """Seconds until somebody has to look again."""
+        until = self._until
+        return self._limits.max_seconds if until is None else until - time.monotonic()
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:  # its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()  # it may have left its group where the kernel lets it
+
+    def _ended(self) -> ProcessEnded:
+        if self._late:
+            return ProcessEnded(late=True)
+        proc.wait_or_kill(self._process, 1)
+        killed_by = proc.Finished(self._process.args, self._process.returncode, b"", b"").killed_by
+        if killed_by:
+            return ProcessEnded(killed_by=killed_by)
+        said = ""
+        with contextlib.suppress(OSError):
+            last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
+            said = terminal_text.one_line("".join(last)[:300])
+        return ProcessEnded(said=said)
+
+    def _remove(self) -> None:
+        self._complaints.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+CONVERTER_MODULE = "vmrag_link.conversion.child"
+
+
+class ConvertingProcess(ConfinedProcess):
+    """A child process that converts files. For one thread at a time."""
+
+    def __init__(self, limits: ConversionLimits) -> None:
+        """Start it. Raises `FileFailed` where there is no room."""
+        super().__init__(CONVERTER_MODULE, limits)
+
+    def convert(self, task: ConversionTask, data: bytes) -> Answer:
+        """Raises `ContentUnreadable` where the process does not come to an end, or dies of it."""
+        try:
+            with self.watched():
+                self.send(encode(task), data)
+                answer = msgspec.msgpack.decode(self.receive(self._limits.max_text + MIB), type=Answer)
+        except ProcessEnded as ended:
+            raise self._failure(ended) from None
+        if answer.last:
+            self.retire()
+        if answer.failed:
+            raise ContentUnreadable(terminal_text.one_line(answer.failed), terminal_text.one_line(answer.hint))
+        return answer
+
+    def _failure(self, ended: ProcessEnded) -> ContentUnreadable:
+        """Why there was no answer."""
+        more_seconds = f"git config vmrag.ingest.convert-s {5 * self._limits.max_cpu_seconds}"
+        if ended.late:
+            why = f"takes more than {self._limits.max_seconds} seconds to be converted"
+            return ContentUnreadable(why, more_seconds)
+        if ended.killed_by == "SIGXCPU":
+            why = f"takes more than {self._limits.max_cpu_seconds} seconds of computing to be converted"
+            return ContentUnreadable(why, more_seconds)
+        if ended.killed_by:
+            return ContentUnreadable(f"cannot be converted (its conversion was ended by {ended.killed_by})")
+        return ContentUnreadable(f"cannot be converted ({ended.said})" if ended.said else "cannot be converted")

@@ -1,8 +1,10 @@
-"""Which document an imported file becomes: its id, counted from the import base of the collection.
+"""Where a document comes from: its id, counted from the import base of the collection, and what one
+of a library was made of, in one reserved key of its metadata.
 
 The base is a folder, recorded with the collection, so that a file becomes the same document whoever
 imports it, on whatever machine, and whether the file is named or a folder above it. A base decides
-names only: what is read is what the person named.
+names only: what is read is what the person named. The origin is versioned with the document, so
+that every clone knows which bytes it holds already.
 
 The hooks' shims need to know which paths were imported: a commit or a push that touches none of
 them starts no program. They get a few paths that cover all of them. A path that covers others, too,
@@ -15,11 +17,14 @@ import contextlib
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
 
 from vmrag_link.errors import FileFailed
-from vmrag_link.models import Record
+from vmrag_link.models import Document, DocumentHeader, Record, metadata_of
 from vmrag_link.paths import write_atomically
 
 MAX_ID = 255
@@ -224,4 +229,63 @@ def _content(file: Path) -> bytes | None:
     try:
         return file.read_bytes()
     except OSError:
+        return None
+
+
+KEY = "origin"
+"""The reserved key."""
+
+
+class Origin(Record, frozen=True, omit_defaults=True):
+    """`hash`: SHA-256 of the bytes, lower-case hex. `etag`, `media_type`: as a server said them.
+
+    `own`: the keys of the metadata that the bytes themselves had, such as front matter; the others
+    were given by a person.
+    """
+
+    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    etag: str = ""
+    media_type: str = ""
+    own: tuple[str, ...] = ()
+
+
+def origin_of(document: Document | DocumentHeader) -> Origin | None:
+    """None for a document that was not made of bytes, or of which nobody knows that any more."""
+    return _parse(_values(document).get(KEY))
+
+
+def is_origin(text: bytes) -> bool:
+    """Whether a value of metadata, as JSON, is an origin."""
+    return _parse(msgspec.json.decode(text)) is not None
+
+
+def with_origin(metadata: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    return {**metadata, KEY: msgspec.to_builtins(origin)}
+
+
+def shown_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
+    """The metadata without the origin: what clients see."""
+    return without_origin(_values(document))
+
+
+def without_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without an origin; a value of that name that is none stays."""
+    return {key: value for key, value in metadata.items() if key != KEY or _parse(value) is None}
+
+
+def given_metadata(document: Document) -> dict[str, Any]:
+    """The part of the metadata that a person gave."""
+    found = origin_of(document)
+    own = found.own if found else ()
+    return {key: value for key, value in shown_metadata(document).items() if key not in own}
+
+
+def _values(document: Document | DocumentHeader) -> dict[str, Any]:
+    return metadata_of(document)
+
+
+def _parse(value: Any) -> Origin | None:
+    try:
+        return msgspec.convert(value, type=Origin)
+    except msgspec.ValidationError:
         return None

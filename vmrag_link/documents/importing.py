@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
-from vmrag_link.documents import given
+from vmrag_link.documents import export_paths
 from vmrag_link.documents.import_base import ImportBase, id_problem, located
 from vmrag_link.documents.seen_files import FileRecord, SeenText
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
@@ -152,9 +152,9 @@ def read_named(path: Path, converter: Converter) -> ImportedDocument:
     `FormatUnsupported` where only an extra reads it, and `ConversionFailed`.
     """
     if formats.by_suffix(path.name) is None:
-        text = given.file_text(path)
+        text = export_paths.file_text(path)
         return ImportedDocument("", "", text, content_hash(text), "text", "{}", "", "")
-    with given.open_file(path) as opened:
+    with export_paths.open_file(path) as opened:
         content, status = _contents(opened)
     return _converted(path, content, status, converter)
 

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.embedding.base import Model, Vector, featureless, require_unicode
-from vmrag_link.embedding.minilm import MiniLmModel
-from vmrag_link.embedding.protocols import SERVICES
-from vmrag_link.embedding.static import StaticModel
+from vmrag_link.embedding.base import SERVICES, Model, Vector, featureless, require_unicode
+from vmrag_link.embedding.static import MiniLmModel, StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record
 from vmrag_link.settings import EmbeddingSettings

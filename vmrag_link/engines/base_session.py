@@ -1,19 +1,29 @@
-"""What every engine does alike with an open knowledge base: its write lock, and the rules of
-branches and anchors.
+"""What every engine does alike with an open knowledge base: its write lock, the rules of branches
+and anchors, and the stamp, which is another one after anything was written in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import KEEP_BRANCH, LOCK_NAME, UNCOMMITTED_NAME, EngineName, engine_of
+from vmrag_link.engines.base import (
+    DOLT_FOLDER,
+    DOLTLITE_FILE,
+    KEEP_BRANCH,
+    LOCK_NAME,
+    ROOT_BRANCH,
+    UNCOMMITTED_NAME,
+    EngineName,
+    engine_of,
+)
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     BranchExists,
@@ -45,7 +55,11 @@ def legal_branch_name(name: str) -> bool:
     )
 
 
-class BaseSession(ABC):
+P = TypeVar("P")
+"""A place that a transaction is in: a branch, as an engine reaches it."""
+
+
+class BaseSession(ABC, Generic[P]):
     """The contracts of what is public here are those of `engines.base.Engine`."""
 
     engine: ClassVar[EngineName]
@@ -103,6 +117,49 @@ class BaseSession(ABC):
         both sides are commits without tables: a child of `revision`, and a child of `head` unless
         that has no tables already. They are made on `UNFINISHED_BRANCH`; no other branch moves.
         """
+
+    @abstractmethod
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
+
+    def known_history(self, known: Iterable[str]) -> tuple[str, set[str]]:
+        """The root, and what it and `known` reach from it on: what is asked of a stranger's history
+        must descend from that.
+        """
+        root = self.require_branch(ROOT_BRANCH).head
+        before = self.parents([root]).keys() - {root}
+        return root, self.parents([root, *known]).keys() - before
+
+    @abstractmethod
+    def own_parents(self, revision: str) -> tuple[str, ...]:
+        """The parents of a revision that is here."""
+
+    @abstractmethod
+    def transaction_on(self, branch: str, purpose: str, expected: str) -> AbstractContextManager[P]:
+        """A transaction on a branch whose head is the expected one until its end."""
+
+    @abstractmethod
+    def transaction_onto(self, revision: str) -> AbstractContextManager[P]:
+        """A transaction on `UNFINISHED_BRANCH`, which is made at the revision and then dropped.
+
+        Do not nest. The caller holds the write lock until the result is anchored.
+        """
+
+    @abstractmethod
+    def is_dirty(self, place: P) -> bool: ...
+
+    @abstractmethod
+    def commit(self, place: P, message: str, author: str, date: str, *options: str) -> str:
+        """Commit everything there; returns the revision."""
+
+    @abstractmethod
+    def discard(self, branch: str) -> None:
+        """Make a branch clean. Hold the write lock."""
+
+    def note_made(self, revision: str, parent: str) -> None:
+        """A revision was made here, of rows alone: it has the tables of its parent."""
+
+    def compact(self) -> None:
+        """Collect garbage where much was appended since the last time."""
 
     @abstractmethod
     def collect_garbage(self) -> None: ...
@@ -248,3 +305,32 @@ class BaseSession(ABC):
                 revision=revision,
             )
         return self.join(head, revision, f"Keep {revision}: {reason}")
+
+
+Stamp = tuple[object, ...]
+
+_JOURNAL = f"{DOLT_FOLDER}/noms/{'v' * 32}"
+_MANIFEST = f"{DOLT_FOLDER}/noms/manifest"
+
+
+def doltlite_stamp(folder: Path) -> Stamp:
+    """The file grows with everything that is written. Raises `FileNotFoundError`."""
+    return _stamp(folder / DOLTLITE_FILE)
+
+
+def dolt_stamp(folder: Path) -> Stamp:
+    """The journal grows with everything that is written, and is new after a garbage collection;
+    reading touches it.
+
+    Where there is none, every change writes the manifest anew, and so does the end of each session.
+    Raises `FileNotFoundError`.
+    """
+    try:
+        return _stamp(folder / _JOURNAL)[:2]
+    except FileNotFoundError:
+        return _stamp(folder / _MANIFEST)
+
+
+def _stamp(path: Path) -> Stamp:
+    found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks
+    return found.st_ino, found.st_size, found.st_mtime_ns

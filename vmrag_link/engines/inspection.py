@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines import logical, records, tables
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines import records, tables
 from vmrag_link.engines.limits import MEGABYTE, Limits
-from vmrag_link.engines.tables import ROWS_HINT, Table
+from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import KnowledgeRefused, LimitExceeded, RowsInvalid, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME
@@ -44,48 +42,9 @@ Sound = Callable[[Row], None]
 """Raises an `EngineError` for a row that must not be taken."""
 
 
-class Look(Protocol):
-    def __call__(self, head: str, where: str, *, base: str | None) -> bool:
-        """Raise `KnowledgeRefused`, or return whether the head has our tables.
-
-        Only what differs from `base` need be read. `where` names the head in messages.
-        """
-
-
-LookAtLinks = Callable[[str, str], None]
-"""Raises `KnowledgeRefused` for a head of `vmrag_links`, called so in messages, that holds more
-than the table of links, or rows in it that are none.
-"""
-
-
-def require_sound(
-    heads: Mapping[str, str],
-    look: Look,
-    look_at_links: LookAtLinks,
-    *,
-    known: Mapping[str, str],
-    limits: Limits,
-    whose: str = " of the remote",
-) -> None:
-    """Look at the heads of a remote's branches, except those that were looked at before (`known`).
-
-    Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
-    nothing reads it here.
-    """
+def require_few(heads: Mapping[str, str], limits: Limits) -> None:
     if len(heads) > limits.branches:
         raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
-    seen = {(head, name == LINKS_BRANCH) for name, head in known.items()}  # what is allowed there differs
-    nearby = next((head for name, head in known.items() if name != LINKS_BRANCH), None)
-    for name, head in heads.items():
-        of_links = name == LINKS_BRANCH
-        if (head, of_links) in seen:
-            continue
-        seen.add((head, of_links))
-        where = f"Revision {head[:12]} (KB branch {name[:80]!a}{whose})"
-        if of_links:
-            look_at_links(head, where)
-        elif look(head, where, base=known.get(name) or nearby):
-            nearby = nearby or head  # what the next one shares with it is not looked at twice
 
 
 def require_ours(row: Row) -> None:
@@ -135,24 +94,6 @@ def require_link(link: Link) -> None:
     metadata_from_row(link.metadata)
     if sum(len(each.encode()) for each in msgspec.structs.astuple(link)) > LONGEST_LINK:
         raise ValueError(f"the link of {link.git_commit} has more than {LONGEST_LINK:,} bytes")
-
-
-def twins_query(table: Table) -> str:
-    """SQL that finds an id of a `tables.LOGICAL` table in `documents`, in a collection of its kind.
-
-    Two documents of one name could not be told apart. None of our programs makes such an id twice.
-    """
-    prefix = logical.collections_prefix(table)
-    after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    return (
-        f"SELECT 1 AS v FROM documents WHERE collection_name >= '{prefix}' AND collection_name < '{after}'"  # noqa: S608  our own names
-        f" AND doc_id IN (SELECT {table.columns[0]} FROM {table.name}) LIMIT 1"
-    )
-
-
-def twins(table: Table) -> str:
-    """What is said where that finds something."""
-    return f"a row of {table.name} has the name of a document"
 
 
 def not_ours(where: str, odd: str) -> KnowledgeRefused:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import Engine, EngineName, engine_of
+from vmrag_link.engines.base_session import Stamp, dolt_stamp, doltlite_stamp
 from vmrag_link.engines.dolt.access import DoltAccess, require_private
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
 
 NO_ACCESS = DoltAccess()
@@ -30,7 +29,7 @@ def stamp(folder: Path) -> Stamp:
     """
     name = engine_of(folder)
     try:
-        return () if name is None else stamps.doltlite(folder) if name == "doltlite" else stamps.dolt(folder)
+        return () if name is None else doltlite_stamp(folder) if name == "doltlite" else dolt_stamp(folder)
     except FileNotFoundError:
         return ()
 

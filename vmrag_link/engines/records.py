@@ -1,20 +1,22 @@
-"""The one place where rows become records, and records rows."""
+"""The one place where rows become records, and records rows; and documents by their keys."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.engines import logical
+from vmrag_link.engines.base import RowSource
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, PROJECTS, ROWS_HINT, Table
 from vmrag_link.errors import ContentRefused, RowsInvalid, quoted
 from vmrag_link.models import (
     EXTERNAL,
     SOURCE,
+    At,
     Chunking,
     Collection,
     Distance,
@@ -225,3 +227,18 @@ def _exact_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> t
         if isinstance(field := named[column], str):
             exact(field, f"{what}: {column}")
     return tuple(fields)
+
+
+Key = tuple[str, str]
+
+
+def documents_by_key(rows: RowSource, at: At, keys: Iterable[Key]) -> dict[Key, Document]:
+    """Those that are there, with one look-up a collection. All of them are in memory."""
+    ids: dict[str, list[str]] = {}
+    for collection, doc_id in keys:
+        ids.setdefault(collection, []).append(doc_id)
+    return {
+        document.key: document
+        for collection, some in ids.items()
+        for document in rows.documents(at, collection=collection, ids=some)
+    }

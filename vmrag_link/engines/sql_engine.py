@@ -1,33 +1,37 @@
 """The part of `engines.base.Engine` that every engine for SQL does alike.
 
-An engine brings its session, its comparison, its reading of rows, its transfer, and a module that
-writes (`Writing`).
+An engine brings its session, its comparison, its reading and storing of rows, and its transfer.
 """
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from vmrag_link.engines import base_session, records
+from vmrag_link.engines import base_session, limits, records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.logical import table_implied
-from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
+from vmrag_link.engines.reading import PlaceRows
+from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
+from vmrag_link.errors import EngineFailed, KnowledgeRefused, NoChanges, Uncommitted
 from vmrag_link.models import (
     TABLE_OF_KIND,
     At,
     ChangeCounts,
+    Collection,
     Difference,
     Document,
+    DocumentHeader,
+    DocumentTable,
     HeaderDifference,
     KbBranch,
     Link,
+    Project,
     RevisionInfo,
     Working,
 )
@@ -35,60 +39,24 @@ from vmrag_link.models import (
 if TYPE_CHECKING:
     from vmrag_link.engines.comparison import RowComparison
 
-S = TypeVar("S", bound=BaseSession)
-S_contra = TypeVar("S_contra", bound=BaseSession, contravariant=True)
-
-UndoMerge = Callable[[str], Write]
-"""For the revision that a merge joins: the rows that take back what the merge brought."""
+S = TypeVar("S", bound=BaseSession[Any])
+P = TypeVar("P")
 
 
-class Writing(Protocol[S_contra]):
-    """An engine's module `writing`; the contracts are those of `Engine`."""
-
-    def write(self, session: S_contra, branch: str, rows: Write, *, expected: str) -> None: ...
-
-    def commit(self, session: S_contra, branch: str, *, message: str, author: str, date: str, expected: str) -> str: ...
-
-    def commit_onto(
-        self,
-        session: S_contra,
-        revision: str,
-        rows: Sequence[Write],
-        *,
-        joining: str | None,
-        undo: UndoMerge,
-        message: str,
-        author: str,
-        date: str,
-    ) -> str: ...
-
-    def recreate(
-        self,
-        session: S_contra,
-        parents: Sequence[str],
-        rows: Iterable[Write],
-        *,
-        undo: UndoMerge,
-        message: str,
-        author: str,
-        date: str,
-    ) -> str: ...
-
-    def discard(self, session: S_contra, branch: str) -> None: ...
-
-
-class SqlEngine(Engine, ABC, Generic[S]):
+class SqlEngine(Engine, ABC, Generic[S, P]):
     """`Engine` has the contract of each method."""
 
-    def __init__(self, session: S, writing: Writing[S]) -> None:
+    def __init__(self, session: S) -> None:
         self._session = session
-        self._writing = writing
 
     # -- what an engine does in its own way
 
     @property
     @abstractmethod
     def _comparison(self) -> RowComparison[S]: ...
+
+    @abstractmethod
+    def _rows(self, at: At) -> AbstractContextManager[PlaceRows]: ...
 
     @abstractmethod
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
@@ -101,6 +69,20 @@ class SqlEngine(Engine, ABC, Generic[S]):
         """Commit links on their branch, or onto the revision `start`, to which no branch need lead.
 
         The new revision; None if nothing changed. The caller holds the write lock.
+        """
+
+    @abstractmethod
+    def _store(self, place: P, rows: Write) -> None:
+        """Change the rows at a place of the session's; call it in a transaction there."""
+
+    def _complete(self, place: P, head: str) -> None:
+        """Mend the uncommitted rows of a branch with this head, where other programs write them."""
+
+    @abstractmethod
+    def _begin_merge(self, place: P, joining: str) -> None:
+        """Begin a merge in the open transaction: the next commit has `joining` as another parent.
+
+        Rows in conflict stay as they are on this side. Costs by what either changed.
         """
 
     # -- the knowledge base
@@ -137,6 +119,9 @@ class SqlEngine(Engine, ABC, Generic[S]):
 
     def info(self, revision: str) -> RevisionInfo:
         return next(self.log(revision, limit=1))
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return self._session.parents(revisions)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return self._session.is_ancestor(ancestor, descendant)
@@ -178,6 +163,51 @@ class SqlEngine(Engine, ABC, Generic[S]):
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         return self._session.refusal(revision)
 
+    def collections(self, at: At) -> list[Collection]:
+        with self._rows(at) as rows:
+            return list(rows.table(COLLECTIONS))  # type: ignore[arg-type]  # that is what its rows are
+
+    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
+        with self._rows(at) as rows:
+            yield from rows.table(PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+
+    def documents(
+        self,
+        at: At,
+        *,
+        collection: str | None = None,
+        ids: Iterable[str] | None = None,
+        table: DocumentTable | None = None,
+    ) -> Iterator[Document]:
+        with self._rows(at) as rows:
+            yield from rows.every_document(collection, ids, table)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Generator[DocumentHeader, None, None]:
+        with self._rows(at) as rows:
+            yield from rows.every_header(collection, ids)
+
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        with self._rows(at) as rows:
+            return rows.sources(collection)
+
+    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
+        with self._rows(at) as rows:
+            return rows.ids(collection, prefix)
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        with self._rows(at) as rows:
+            return rows.one(collection, doc_id)
+
+    def count(self, at: At, *, collection: str | None = None) -> int:
+        with self._rows(at) as rows:
+            return rows.number(collection)
+
+    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
+        with self._rows(revision) as rows:
+            return rows.history(collection, doc_id)
+
     def diff(self, old: At, new: At) -> Difference:
         return self._comparison.diff(old, new)
 
@@ -217,24 +247,67 @@ class SqlEngine(Engine, ABC, Generic[S]):
     # -- writing
 
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
-        self._writing.write(self._session, branch, rows, expected=expected)
+        with self._session.transaction_on(branch, f"write to the branch {branch}", expected) as place:
+            self._session.note_uncommitted()
+            self._store(place, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-        return self._writing.commit(self._session, branch, message=message, author=author, date=date, expected=expected)
+        with self._session.transaction_on(branch, f"commit on the branch {branch}", expected) as place:
+            self._complete(place, expected)
+            dirty = self._session.is_dirty(place)
+            revision = self._session.commit(place, message, author, date) if dirty else ""
+        self._session.note_committed()
+        if not dirty:
+            raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
+        self._session.compact()
+        return revision
 
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
-        undo = functools.partial(_undo_merge, self, revision)
-        return self._writing.commit_onto(
-            self._session, revision, rows, joining=joining, undo=undo, message=message, author=author, date=date
-        )
+        session, made = self._session, revision
+        with session.writing("merge"):
+            session.require(revision)
+            if joining and session.is_ancestor(joining, revision):
+                joining = None
+            taken_back = self._undo_merges(revision, [joining] if joining else [])
+            with session.transaction_onto(revision) as place:
+                self._store_merged(place, taken_back, rows)
+                if joining or session.is_dirty(place):
+                    options = ["--allow-empty"] if joining else []
+                    made = session.commit(place, message, author, date, *options)
+            session.keep(made, "a merge")
+        session.compact()
+        return made
 
     def recreate(self, parents: Sequence[str], rows: Iterable[Write], *, message: str, author: str, date: str) -> str:
-        undo = functools.partial(_undo_merge, self, parents[0])
-        return self._writing.recreate(
-            self._session, parents, rows, undo=undo, message=message, author=author, date=date
-        )
+        session, (first, *others) = self._session, parents
+        with session.writing("recreate a revision"):
+            session.require(first)
+            taken_back = self._undo_merges(first, others)
+            with session.transaction_onto(first) as place:
+                self._store_merged(place, taken_back, rows)
+                made = session.commit(place, message, author, date, "--allow-empty")
+            session.note_made(made, first)
+            limits.require_parents(made, session.own_parents(made), parents)
+        return made
+
+    def _undo_merges(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:
+        """For each revision that is joined, the rows that take back what the engine's merge brings.
+
+        The engine merges its tables, too, so it is required to be ours.
+        """
+        for each in joined:
+            self._session.require(each)
+        return {each: _undo_merge(self, revision, each) for each in joined}
+
+    def _store_merged(self, place: P, taken_back: Mapping[str, Write], rows: Iterable[Write]) -> None:
+        """Join revisions without what they bring, and change the rows; in a transaction."""
+        for joining, undo in taken_back.items():
+            self._begin_merge(place, joining)
+            self._store(place, undo)
+        for each in rows:
+            self._store(place, each)
 
     def take_back(self, branch: str, *, kept: str, expected: str) -> None:
         with self.writing(f"clean the branch {branch}"):
@@ -245,7 +318,8 @@ class SqlEngine(Engine, ABC, Generic[S]):
                         hint="Commit them: vmrag commit",
                         branch=branch,
                     )
-                self._writing.discard(self._session, branch)
+                self._session.discard(branch)
+                self._session.note_committed()
 
 
 def _undo_merge(engine: Engine, revision: str, joining: str) -> Write:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git import partial
+from vmrag_link.git import objects
 from vmrag_link.git.run import git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
@@ -59,7 +59,7 @@ def walk(places: Places, tip: str, *, without: str | None = None) -> Walk:
     parents = _reached(places, [tip], without)
     changes = tuple(_changes(places, parents))
     entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
-    partial.bring(places, (entry.name for entry in entries))
+    objects.bring(places, (entry.name for entry in entries))
     names = _small(places, sorted(entry.name for entry in entries))
     contents = dict(zip(names, _contents(places, names), strict=True))
     return Walk(parents, changes, contents, frozenset(parents.keys() & boundary(places)))
@@ -89,7 +89,7 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     which may be gone. The index and the work tree are no commits.
     """
     touching = _touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
-    partial.bring_at(places, touching, PIN_NAME)
+    objects.bring_at(places, touching, PIN_NAME)
     return _by_content(_read(places, touching)[0])
 
 

@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link.git import hook_scope
-from vmrag_link.git.hook_scope import CHECKING, HOOKS
+from vmrag_link.git import hook_config
+from vmrag_link.git.hook_config import CHECKING, HOOKS
 from vmrag_link.git.run import demand
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -59,13 +59,13 @@ def missing(places: Places) -> MissingHooks | None:
 
     Nobody misses what they chose to be without.
     """
-    chosen = hook_scope.chosen(places)
+    chosen = hook_config.chosen(places)
     where = places.hooks or folder(places)
     silent = _not_by_git(places, chosen) if places.configured_hooks.is_dir() else None
     asked = silent.hooks if silent else chosen
     absent = tuple(hook for hook in asked if not runs(places, where, hook))
     if not absent:
-        return None if hook_scope.acts(places) else MissingHooks(chosen, "elsewhere", str(where))
+        return None if hook_config.acts(places) else MissingHooks(chosen, "elsewhere", str(where))
     if silent:
         return silent
     own = places.common / "hooks"

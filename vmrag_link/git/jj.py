@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.errors import GitRepositoryMissing, quoted
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.git.run import git, git_in
 from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
 from vmrag_link.permissions import make_folder

@@ -13,7 +13,7 @@ from typing import Literal
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.heads import head
+from vmrag_link.git.refs import head
 from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places

@@ -19,7 +19,7 @@ from vmrag_link.git.configuration import (
     set_kb_branch,
     tree_key,
 )
-from vmrag_link.git.heads import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
+from vmrag_link.git.refs import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 

@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import credentials, heads, remotes
+from vmrag_link.git import credentials, refs, remotes
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
@@ -75,7 +75,7 @@ class Peer(NamedTuple):
 def tip(places: Places, ref: str) -> str | None:
     """The object that a local ref names, which may be a stranger's: no commit, or not here."""
     if ref.startswith("refs/"):
-        return heads.stands_at(places, ref)
+        return refs.stands_at(places, ref)
     done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
     return done.text.strip() or None if done.returncode == 0 else None
 

@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords
 from vmrag_link.index import view as views
-from vmrag_link.index.manifest import PlacedDocument
+from vmrag_link.index.flat_files import PlacedDocument
 from vmrag_link.index.segment import Segment
 from vmrag_link.index.view import CollectionPiece, IndexedCollection, IndexView, segments_beside
 from vmrag_link.models import DocumentHeader, Record

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from vmrag_link import permissions
 from vmrag_link.errors import unusable
 from vmrag_link.index import flat_files, keywords, seal
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.flat_files import Manifest
 from vmrag_link.index.view import FORMAT, CollectionPiece
 from vmrag_link.models import DocumentHeader, Record, pieces_of
 from vmrag_link.thread_task import ThreadTask

@@ -1,19 +1,26 @@
-"""Making the revision that holds the changes of two others, and finding one that has the content of
-another without descending from it.
+"""Making the revision that holds the changes of two others, its message, and finding one that has
+the content of another without descending from it.
 
 No branch moves; a revision that is made is anchored. After a cherry-pick, a rebase or a bare merge,
 a revision only names the other one in trailers of its message. Anybody can write a trailer, so the
 documents are compared.
+
+The message says whose words a merge keeps, which revisions it merged, and which losses a person
+accepted. All of it derives from the revisions that are merged, so equal merges give equal messages.
+A revision is lost when nobody has it any more. The record of the loss travels as the knowledge does
+that goes on from there. It counts only while the lost revision is not here: nobody drops by it what
+there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine, Write, own_revisions, readable
-from vmrag_link.merging import messages
 from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all, project_conflict
-from vmrag_link.merging.messages import change_named
+from vmrag_link.merging.text import VERSION
 from vmrag_link.merging.threeway import Derived, as_rows, merge, stored_alone
 from vmrag_link.models import At, Record, RevisionInfo, Row, Working
 
@@ -40,8 +47,8 @@ class Signature(Record, frozen=True):
         """
         info = engine.info(theirs)
         if not joins:
-            return cls(messages.of_replay(engine, base=base, theirs=theirs), info.author, info.date)
-        message = messages.of_merge(base=base, ours=ours, theirs=theirs)
+            return cls(of_replay(engine, base=base, theirs=theirs), info.author, info.date)
+        message = of_merge(base=base, ours=ours, theirs=theirs)
         return cls(message, info.author, max(engine.info(ours).date, info.date))
 
     @classmethod
@@ -52,9 +59,9 @@ class Signature(Record, frozen=True):
         replayed stays its author's, and names the person.
         """
         if joins:
-            return cls(messages.of_merge(base=base, ours=ours, theirs=theirs), author, date)
+            return cls(of_merge(base=base, ours=ours, theirs=theirs), author, date)
         info = engine.info(theirs)
-        message = messages.of_replay(engine, base=base, theirs=theirs, decided_by=author)
+        message = of_replay(engine, base=base, theirs=theirs, decided_by=author)
         return cls(message, info.author, info.date)
 
 
@@ -102,10 +109,8 @@ def merged_revision(
         author=signed.author,
         date=signed.date,
     )
-    if made == ours and any(
-        not messages.accepts_loss(engine, ours, each) for each in messages.accepted_losses(signed.message)
-    ):
-        made = messages.record_loss(engine, ours, message=signed.message, author=signed.author, date=signed.date)
+    if made == ours and any(not accepts_loss(engine, ours, each) for each in accepted_losses(signed.message)):
+        made = record_loss(engine, ours, message=signed.message, author=signed.author, date=signed.date)
     return Outcome(made)
 
 
@@ -200,3 +205,103 @@ def _rows(rows: Write) -> dict[str, Row | None]:
     found |= {f"{each.name}/": each for each in rows.put_collections}
     found |= {"/".join(each.key): each for each in rows.put_documents}
     return found | {project_conflict(each.key): each for each in rows.put_projects}
+
+
+MOST_SUBJECTS = 20
+"""Revisions beside the last one whose subjects a message names."""
+
+_MERGED = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
+_END = re.compile(r"^Vmrag-Base: \w+\nVmrag-Theirs: \w+(?:\nVmrag-(?:Merge|Decided-By): .*)*\Z", re.MULTILINE)
+
+
+class Change(NamedTuple):
+    """What a message's trailers say was merged: the difference between two revisions."""
+
+    base: str
+    theirs: str
+
+
+def change_named(message: str) -> Change | None:
+    """The change that the last trailers of a message name: the ones that we wrote."""
+    found = _MERGED.findall(message)
+    return Change(*found[-1]) if found else None
+
+
+def without_trailers(message: str) -> str:
+    """What a message says besides the trailers of ours at its end."""
+    return _END.sub("", message.strip()).strip()
+
+
+def of_merge(*, base: str, ours: str, theirs: str) -> str:
+    return f"Merge {theirs[:12]} into {ours[:12]}\n\n{_trailers(base, theirs)}"
+
+
+def of_replay(engine: Engine, *, base: str, theirs: str, decided_by: str = "") -> str:
+    """The message of theirs, whose change since the base becomes a revision elsewhere.
+
+    One code commit may have moved its pin by several revisions. It names the last one, so that
+    one's words are kept whole; of the others the subjects, by which they are searched for. Where
+    theirs is what the base was made of, the change is a revert.
+    """
+    if engine.is_ancestor(theirs, base):
+        said, others = f'Revert "{_subject(engine.info(base))}"', []
+    else:
+        last, *others = reversed(own_revisions(engine, theirs, base))
+        said = without_trailers(last.message)
+        others = [each for each in others if len(each.parents) == 1]
+        if others:
+            said += "\n\n" + "\n".join(_list(last, others))
+    lost = _unsaid_losses(said, others)
+    return f"{said}\n\n{loss_trailers(lost)}{_trailers(base, theirs, decided_by)}".lstrip()
+
+
+def _unsaid_losses(said: str, others: list[RevisionInfo]) -> Iterator[str]:
+    """The losses that the other revisions accept, whose messages are not kept."""
+    known = accepted_losses(said)
+    yield from dict.fromkeys(each for info in others for each in accepted_losses(info.message) if each not in known)
+
+
+def _trailers(base: str, theirs: str, decided_by: str = "") -> str:
+    decided = f"Vmrag-Decided-By: {decided_by}\n" if decided_by else ""
+    return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\nVmrag-Merge: {VERSION}\n{decided}"
+
+
+def _list(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
+    yield "Replayed with it:"
+    for each in others[:MOST_SUBJECTS]:
+        yield f"- {_subject(each)}" + (f" ({each.author})" if each.author != last.author else "")
+    if len(others) > MOST_SUBJECTS:
+        yield f"- and {len(others) - MOST_SUBJECTS} more"
+
+
+def _subject(info: RevisionInfo) -> str:
+    return next(iter(info.message.strip().splitlines()), "") or info.revision[:12]
+
+
+_LOST = re.compile(r"^Vmrag-Lost: (\w+)$", re.MULTILINE)
+
+
+def accepted_losses(message: str) -> list[str]:
+    """The revisions whose loss a message accepts."""
+    return list(dict.fromkeys(_LOST.findall(message)))
+
+
+def loss_trailers(lost: Iterable[str]) -> str:
+    return "".join(f"Vmrag-Lost: {each}\n" for each in lost)
+
+
+def accepts_loss(engine: Engine, revision: str, lost: str) -> bool:
+    """Whether a revision that is here, or one that it contains, accepts the loss of one that is
+    not.
+    """
+    if engine.has_revision(lost) or not engine.has_revision(revision):
+        return False
+    return any(lost in accepted_losses(info.message) for info in engine.log(revision))
+
+
+def record_loss(engine: Engine, revision: str, *, message: str, author: str, date: str) -> str:
+    """A revision with the documents of another one, and a message that records a loss."""
+    with engine.writing("accept a loss"):
+        made = engine.recreate([revision], [], message=message, author=author, date=date)
+        engine.anchor(made, reason="a loss was accepted")
+    return made

@@ -17,8 +17,7 @@ from vmrag_link.retrieval import bm25, code_ranking, fusion
 from vmrag_link.retrieval.bm25 import WordScores
 from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece
 from vmrag_link.retrieval.fusion import Parts, Ranking
-from vmrag_link.retrieval.query import Mode
-from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.query import Mode, QueryVectors
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors
@@ -199,7 +198,7 @@ def _scores_by(*, arrays: bool) -> type[WordScores]:
     """`arrays`: by numpy, which is worth it where it is loaded anyway."""
     if not arrays:
         return WordScores
-    from vmrag_link.retrieval.bm25_arrays import ArrayScores
+    from vmrag_link.retrieval.exact import ArrayScores
 
     return ArrayScores
 

@@ -20,8 +20,7 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
-from vmrag_link.retrieval.query import Hit, Mode, Near, Query, similarity
-from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
 from vmrag_link.suggest import no_collection
 
@@ -193,7 +192,7 @@ class Searcher:
 
         Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
-        from vmrag_link.retrieval.query_vectors import stored_vectors
+        from vmrag_link.retrieval.query import stored_vectors
 
         if not chunk_ids:
             return {}
@@ -246,8 +245,7 @@ class Searcher:
 
     def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
         """The rows that pass the filters, by collection; None without filters."""
-        from vmrag_link.retrieval.filtered import ChunkFilter
-        from vmrag_link.retrieval.narrowed import NarrowingFilter, rows_of_all
+        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, rows_of_all
 
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:

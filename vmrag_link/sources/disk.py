@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.text_bytes import decode
 from vmrag_link.file_stamp import FileStamp
 from vmrag_link.sources.attributes import ENCODING, EOL, TEXT, Value
 

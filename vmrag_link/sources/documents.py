@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from vmrag_link.code import languages
-from vmrag_link.code.pieces import CodePiece, CodeTask, CodeUnparsed
+from vmrag_link.code.languages import CodePiece, CodeTask, CodeUnparsed
 from vmrag_link.conversion import formats, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.reading import FileText
@@ -33,8 +33,7 @@ from vmrag_link.models import (
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.disk import Disk, possible_forms
-from vmrag_link.sources.files import NoDocument, TreeFile
-from vmrag_link.sources.readable import SourceText, readable
+from vmrag_link.sources.readable import NoDocument, SourceText, TreeFile, readable
 
 __all__ = ["SourceText", "texts_at_commit", "texts_in_work_tree"]
 

@@ -13,14 +13,14 @@ from typing import Literal, NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
 from vmrag_link.git import beside, raw_changes
-from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.git.objects import missing_commits
 from vmrag_link.git.raw_changes import MOST_FILES, REGULAR, RawChange
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, pathspecs, rules
+from vmrag_link.sources import attributes, rules
 from vmrag_link.sources.attributes import ENCODING, TreeAttributes, Value
-from vmrag_link.sources.files import LeftOutFile, SourceListing, TreeFile
+from vmrag_link.sources.readable import LeftOutFile, SourceListing, TreeFile
 
 Uncommitted = Literal["", "added", "modified", "unmerged"]
 
@@ -168,7 +168,7 @@ def at_commit(places: Places, commit: str, sources: Sequence[SourceSettings], *,
         raise _no_commit(commit)
     with _readable(places, commit):
         raw_changes.require_countable(places, commit)
-        found = [_files(places, commit, pathspecs.arguments(source)) for source in sources]
+        found = [_files(places, commit, rules.arguments(source)) for source in sources]
         stated = _attributes(places, commit)
     candidates = [{each.path: Candidate(each.path, each.mode, each.blob) for each in files} for files in found]
     blobs = (each.blob for files in found for each in files if each.mode in REGULAR)

@@ -16,11 +16,11 @@ from vmrag_link.git.objects import blob_name
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, files, pathspecs
+from vmrag_link.sources import attributes, readable, rules
 from vmrag_link.sources.attributes import TreeAttributes
 from vmrag_link.sources.disk import Disk, FileState, stored_form
-from vmrag_link.sources.files import ChangedFile, Seen, SourceListing, StoredListing
-from vmrag_link.sources.pathspecs import untracked_count, untracked_files
+from vmrag_link.sources.readable import ChangedFile, Seen, SourceListing, StoredListing
+from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.selection import Candidate, Uncommitted, attribute_contents, empty_tree, select
 
 UNTRACKED = "?"
@@ -81,7 +81,7 @@ class Survey:
             return None
         self._statuses = statuses
         staged = self._staged()
-        entries = [list(raw_changes.entries(self._places, pathspecs.arguments(source))) for source in self._sources]
+        entries = [list(raw_changes.entries(self._places, rules.arguments(source))) for source in self._sources]
         found = [self._candidates(each, staged) for each in entries]
         stated = self._attributes()
         if untracked:
@@ -127,7 +127,7 @@ class Survey:
 
     def _look(self) -> dict[str, str] | None:
         """Which files differ from the index. Times alone make no difference: the copy learns."""
-        wanted = pathspecs.looked_at(self._sources)
+        wanted = rules.looked_at(self._sources)
         statuses = raw_changes.changed(self._places, self._copy, wanted)
         if statuses is None or not any(self._is_news(path) for path, status in statuses.items() if status == _MODIFIED):
             return statuses
@@ -142,7 +142,7 @@ class Survey:
         """How the index differs from HEAD."""
         tree = self._commit or empty_tree(self._like)
         raw_changes.require_countable(self._places, tree)
-        return {each.path: each for each in raw_changes.staged(self._places, tree, pathspecs.looked_at(self._sources))}
+        return {each.path: each for each in raw_changes.staged(self._places, tree, rules.looked_at(self._sources))}
 
     def _candidates(
         self, entries: Iterable[IndexEntry], staged: Mapping[str, RawChange]
@@ -204,7 +204,7 @@ class Survey:
             and state
             and seen.storing == self.storing
             and known.stamp == state.stamp
-            and not files.may_have_changed(state.stamp, seen.at)
+            and not readable.may_have_changed(state.stamp, seen.at)
         ):
             return state, known.blob, state.size, ""
         return self._read_file(path, max_bytes)
@@ -270,7 +270,7 @@ class Survey:
                 found.add(entry.path)
         if self._commit and any(each.status == _DELETED for each in staged.values()):
             for source in self._sources:
-                specs = pathspecs.arguments(source)
+                specs = rules.arguments(source)
                 gone_files = raw_changes.staged(self._places, self._commit, specs, "--diff-filter=D")
                 found |= {each.path for each in gone_files if each.old_mode in REGULAR}
         return found

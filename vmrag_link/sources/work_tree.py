@@ -18,13 +18,13 @@ from vmrag_link import permissions
 from vmrag_link.errors import GitBusy
 from vmrag_link.file_stamp import file_stamp
 from vmrag_link.git import beside, configuration, raw_changes
-from vmrag_link.git.heads import head
+from vmrag_link.git.refs import head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import files, pathspecs
+from vmrag_link.sources import readable, rules
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.files import Seen, SourceListing, token_of
-from vmrag_link.sources.pathspecs import untracked_count, untracked_files
+from vmrag_link.sources.readable import Seen, SourceListing, token_of
+from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sources.survey import UNTRACKED, Before, Survey
 
 __all__ = ["in_work_tree", "unchanged", "untracked_count"]
@@ -49,10 +49,10 @@ def in_work_tree(
     `GitBusy` while git goes on writing the index.
     """
     token = unchanged(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    if token and (stored := files.recall_listing(cache)) and stored.token == token:
+    if token and (stored := readable.recall_listing(cache)) and stored.token == token:
         return stored.listing
     question = _question(sources, max_bytes, untracked=untracked)
-    known, before = files.recall(cache), files.recall_listing(cache)
+    known, before = readable.recall(cache), readable.recall_listing(cache)
     for _ in range(_ATTEMPTS):
         where = _where(places, cache, question)
         if not where.copy.exists():
@@ -65,7 +65,7 @@ def in_work_tree(
             if listing is None or _where(places, cache, question) != where:
                 continue
             changed = survey.changed_files()
-        files.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
+        readable.remember(cache, Seen(question, where.name, survey.storing, at, changed, token_of(listing)), listing)
         return listing
     raise GitBusy("git goes on writing the index while the files of the sources are listed.", hint="Call again.")
 
@@ -74,12 +74,13 @@ def in_work_tree(
 def unchanged(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
 ) -> str | None:
-    """The token (`files.token_of`) of what `in_work_tree` listed last, if it would list the same.
+    """The token (`readable.token_of`) of what `in_work_tree` listed last, if it would list that
+    again.
 
     One git process, and a look at each file that differs from the index; with `untracked` another
     one. None: something may have changed. Raises as `in_work_tree`.
     """
-    seen = files.recall(cache)
+    seen = readable.recall(cache)
     question = _question(sources, max_bytes, untracked=untracked)
     if seen is None or seen.question != question:
         return None
@@ -88,7 +89,7 @@ def unchanged(
     if seen.place != where.name:
         return None
     now = raw_changes.clock(cache.parent)
-    statuses = raw_changes.changed(places, where.copy, pathspecs.looked_at(sources))
+    statuses = raw_changes.changed(places, where.copy, rules.looked_at(sources))
     if statuses is not None and untracked:
         statuses |= {path: UNTRACKED for named in untracked_files(places, sources) for path in named}
     if statuses != {os.fsdecode(each.path): each.status for each in seen.changed}:
@@ -98,7 +99,7 @@ def unchanged(
         pairs = [(each, state) for each, state in zip(seen.changed, states, strict=True) if each.listed]
         if any((state and state.stamp) != each.stamp for each, state in pairs):
             return None
-        doubtful = [each for each, state in pairs if state and files.may_have_changed(state.stamp, seen.at)]
+        doubtful = [each for each, state in pairs if state and readable.may_have_changed(state.stamp, seen.at)]
         survey = Survey(places, sources, where.copy, where.commit, disk=disk, before=Before(seen=seen))
         if len(doubtful) > _MOST_DOUBTFUL or not survey.still(doubtful, max_bytes):
             return None

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from vmrag_link.documents.chunking import document_chunks
 from vmrag_link.embedding.base import Model, Vector, featureless, within_window
 from vmrag_link.embedding.cache import Counts, EmbeddingCache, vectors_for
-from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.draft import ChunkedDocument, Draft
 from vmrag_link.models import Chunk, ChunkCounts, Chunking, Collection, Document, content_hash
 from vmrag_link.progress import Progress, Task
+from vmrag_link.sync.plan import with_present_model
 
 BATCH_CHUNKS = 1_000
 

@@ -1,21 +1,25 @@
 """Bring a work tree to its pin: build the index first, then swap everything at once, if HEAD and
-the pin still are what they were.
+the pin still are what they were. Then remove what nothing needs any more: spare views and their
+segments, old working copies, what killed processes left.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, readable
-from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing
-from vmrag_link.git import plumbing, sharing
+from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
+from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.git.run import until_unlocked
+from vmrag_link.index import view, working
 from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import ChangeCounts, ChunkCounts, KbBranch, Record
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
@@ -75,7 +79,7 @@ def move(context: SyncContext) -> tuple[str, ...]:
     for _ in range(ATTEMPTS):
         if bindings.is_applied(context.places, read_trigger(context.places)):
             return ()
-        sharing.prepare(context.places)
+        sidecar_repo.prepare(context.places)
         wait_for_git(context)
         target = resolve(context.places, context.engine, read_trigger(context.places))
         if target.state != "pinned":
@@ -92,10 +96,10 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
 
     `rebuild`: with a view that is built anew, even if there is one.
     """
-    from vmrag_link.sync import build, eviction
+    from vmrag_link.sync import build
 
     started = time.perf_counter()
-    sharing.prepare(context.places)
+    sidecar_repo.prepare(context.places)
     for _ in range(ATTEMPTS):
         wait_for_git(context)
         trigger = read_trigger(context.places)
@@ -116,7 +120,7 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             swapped = None if context.views.problem(target.revision) else _swap(context, target, built)
         if swapped is None:
             continue  # HEAD or the pin moved meanwhile, and what was built stays as a spare; or it was evicted already
-        eviction.tidy(context)
+        tidy(context)
         attachment, notes = swapped
         return SyncReport(
             state="pinned",
@@ -283,3 +287,62 @@ def _restless(meanwhile: str) -> GitBusy:
     return GitBusy(
         f"HEAD or the pin moved {ATTEMPTS} times while {meanwhile}.", hint="Run 'vmrag sync' when git has finished."
     )
+
+
+def tidy(context: SyncContext) -> None:
+    """Remove what killed processes left, spare views, and working copies and leases that nothing
+    needs any more.
+    """
+    context.views.sweep()
+    context.chroma.tidy()
+    working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
+    evict(context)
+    sweep_temporaries(context.places.own, context.places.journal)
+    lease.sweep(context.places)
+
+
+def evict(context: SyncContext) -> None:
+    """Remove the spare views beyond the limit, but for those that are being read, and the segments
+    that no view counts any more.
+    """
+    from vmrag_link.sync import source_views
+
+    places = context.places
+    context.views.evict(bound=lambda: bindings.bound_views(places), keep_bytes=context.keep_bytes)
+    source_views.evict(places, keep_bytes=context.keep_bytes)
+
+
+def living_copies(context: SyncContext) -> Iterator[Path]:
+    """The working copies that some code branch's uncommitted documents need, and those with vectors
+    of their own.
+    """
+    for branch in context.engine.branches():
+        copy = context.working_copy(branch.name, branch.head)
+        if branch.dirty or copy.altered:
+            yield copy.path
+
+
+def throw_away(context: SyncContext, target: Target, revision: str) -> None:
+    """Let the view of a revision, whose segments could not be read, be built again, and the working
+    copy that stands on it.
+
+    Segments that are not as they were sealed are built again alone. If all are, the view goes.
+    Raises `Busy` while somebody reads it.
+    """
+    if target.kb_branch:
+        copy = context.working_copy(target.kb_branch.name, revision)
+        with copy.writing():
+            copy.drop()
+    distrust(context, revision)
+
+
+def distrust(context: SyncContext, revision: str) -> None:
+    """As `throw_away`, of the revision's view alone."""
+    path = context.views.path(revision)
+    view.distrust(path)
+    if not context.views.problem(revision) and not context.views.discard(path):
+        raise Busy(
+            f"The index of {revision[:7]} cannot be built again now: another process reads it.",
+            hint="Run 'vmrag sync --rebuild' again when that has finished.",
+            path=str(path),
+        )

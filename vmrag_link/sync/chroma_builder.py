@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vmrag_link import locks, permissions
 from vmrag_link.chroma.bindings import require_supported
 from vmrag_link.chroma.build import MadeStore, build
-from vmrag_link.chroma.open_index import OpenIndex, Vectors
+from vmrag_link.chroma.check import OpenIndex, Vectors
 from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
 from vmrag_link.index import seal, view
 from vmrag_link.progress import FOLLOWING, Progress

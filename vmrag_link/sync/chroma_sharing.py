@@ -23,7 +23,7 @@ from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.open_index import Vectors
+    from vmrag_link.chroma.check import Vectors
     from vmrag_link.chroma_server.client import ChromaClient
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.chroma_server.server import ServerAddress
@@ -144,12 +144,12 @@ def contents_of(sharing: Sharing, revision: str, publisher: Publisher) -> Iterat
 
     Collections with stand-ins for vectors, and empty ones, are not shared. Raises `IndexFailed`.
     """
-    from vmrag_link.chroma.open_index import OpenIndex
-    from vmrag_link.chroma_server import names
+    from vmrag_link.chroma.check import OpenIndex
+    from vmrag_link.chroma_server import contents
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.engines.base import root_of
 
-    owner = names.owner_of(root_of(publisher.engine))
+    owner = contents.owner_of(root_of(publisher.engine))
     path = sharing.views.path(revision)
     with sharing.views.reading(path):  # not longer than this takes: who builds it again waits for nobody
         index = OpenIndex(path)
@@ -205,7 +205,7 @@ def vouch(collections: Iterable[SharedContents], publisher: Publisher, made: Abs
     """Note in the knowledge base what vectors of services a server has to serve: those that were
     just `made` there, and those for which nobody vouches.
     """
-    from vmrag_link.embedding.protocols import SERVICES
+    from vmrag_link.embedding.base import SERVICES
     from vmrag_link.sync import shared_vectors
 
     paid = (each for each in collections if each.held.collection.embedding_function in SERVICES)

@@ -12,7 +12,7 @@ import msgspec
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import RowSource
-from vmrag_link.engines.by_key import documents_by_key
+from vmrag_link.engines.records import documents_by_key
 from vmrag_link.errors import unusable
 from vmrag_link.index.draft import Draft
 from vmrag_link.models import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import BranchInUse, Busy, quoted
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.paths import Places, write_atomically
 
 NAME_LENGTH = 16

@@ -3,6 +3,11 @@
 The plan comes out the same whether the candidates are the rows of the engine's diff or all rows
 there are: a property test. Documents may have no collection: other programs insert rows by SQL, and
 know the tables of documents only. A collection is assumed for these.
+
+A row of `collections` goes on naming the model that it was made with, in every revision of the
+past, when another model has taken its place under the same name. Its texts are embedded with the
+successor wherever they are indexed, so an old revision needs no old version of this program.
+Indexes and fingerprints name the successor.
 """
 
 from __future__ import annotations
@@ -12,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.engines import logical
 from vmrag_link.engines.base import RowSource
 from vmrag_link.errors import MassDeletion
@@ -122,3 +126,16 @@ def collections_at(engine: RowSource, at: At, held: Iterable[str], model_for: Mo
     wanted = rows_at(engine, at)
     rowless = [name for name in held if name not in wanted and engine.count(at, collection=name)]
     return wanted | {name: assumed(name, model_for) for name in rowless}
+
+
+FORMER_DEFAULTS = frozenset({"wordllama-l2-supercat-256 64b47a2dc493cb8e 93248f2a9ec36c7b mean unit v1"})
+"""Of `default`: the package wordllama's own file, float16."""
+
+
+def with_present_model(collection: Collection) -> Collection:
+    """The collection as it is indexed now."""
+    if (collection.embedding_function, collection.embedding_model in FORMER_DEFAULTS) != ("default", True):
+        return collection
+    from vmrag_link.embedding.static import StaticModel  # cryptography, which a checkout does not load
+
+    return msgspec.structs.replace(collection, embedding_model=StaticModel.fingerprint)

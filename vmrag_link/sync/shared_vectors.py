@@ -18,10 +18,19 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from vmrag_link import clock
-from vmrag_link.chroma_server import contents, names
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
-from vmrag_link.chroma_server.contents import Expected
-from vmrag_link.chroma_server.names import CollectionSeal
+from vmrag_link.chroma_server.contents import (
+    BUILDING,
+    CollectionSeal,
+    Expected,
+    collection_name,
+    contents_of,
+    fetch_vectors,
+    owner_of,
+    record_id,
+    records_digest,
+    vectors_digest,
+)
 from vmrag_link.chroma_server.server import ServerAddress
 from vmrag_link.chroma_server.share import is_current, problem
 from vmrag_link.documents.chunking import chunks
@@ -40,7 +49,7 @@ _DIGEST = r"[0-9a-f]{64}"
 
 
 def digests(engine: Engine, contents: str) -> set[str]:
-    """The digests of the vectors of these contents (`names.contents_of`) that somebody vouches for:
+    """The digests of the vectors of these contents (`contents_of`) that somebody vouches for:
     here, or in what was last fetched. A fork that is only looked at vouches for nothing.
     """
     rows = (engine.ids(head, COLLECTION, prefix=f"{contents}-") for head in _heads(engine))
@@ -139,10 +148,10 @@ class SharedVectors:
         asked = (collection.name, revision)
         if asked not in self._asked:
             self._asked[asked] = False  # also if it fails: the next batch would wait again
-            contents = names.contents_of(collection, self._engine.headers(revision, collection=collection.name))
+            contents = contents_of(collection, self._engine.headers(revision, collection=collection.name))
             expected = digests(self._engine, contents)
             if expected:
-                name = names.collection_name(names.owner_of(root_of(self._engine)), contents)
+                name = collection_name(owner_of(root_of(self._engine)), contents)
                 wanted = _expected(self._engine.documents(revision, collection=collection.name), chunking)
                 have = self._cache.get(
                     model.fingerprint,
@@ -179,10 +188,10 @@ class SharedVectors:
         is downloaded: a service may have answered otherwise here.
         """
         size = lookup.model.dimensions
-        got = contents.fetch_vectors(self._client, found, lacking, dimensions=size, advance=advance)
-        if lookup.have and names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:
-            got = contents.fetch_vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
-        if names.vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
+        got = fetch_vectors(self._client, found, lacking, dimensions=size, advance=advance)
+        if lookup.have and vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:
+            got = fetch_vectors(self._client, found, lookup.wanted, dimensions=size, advance=advance)
+        if vectors_digest({**lookup.have, **got}.items()) not in lookup.digests:  # `got` replaces what is here
             raise self._client.failure(
                 f"serves other vectors in {found.name} than those that the knowledge base vouches for",
                 hint="Whoever has its vectors mends it: vmrag doctor --fix",
@@ -193,10 +202,10 @@ class SharedVectors:
 
     def _sealed(self, name: str, wanted: Mapping[str, Expected]) -> RemoteCollection | None:
         """The collection, once whoever is building it has finished; None where there is none."""
-        seal = CollectionSeal(len(wanted), names.records_digest(wanted), 0)
+        seal = CollectionSeal(len(wanted), records_digest(wanted), 0)
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            building = self._client.find(name + names.BUILDING)  # first: it gets the other name when it is complete
+            building = self._client.find(name + BUILDING)  # first: it gets the other name when it is complete
             if found := self._client.find(name):
                 if why := problem(self._client, found, seal):
                     raise self._client.failure(f"does not have {name} as it was built: {why}")
@@ -212,5 +221,5 @@ def _expected(documents: Iterable[Document], chunking: Chunking) -> dict[str, Ex
     for document in documents:
         for number, chunk in enumerate(chunks(document.content, chunking)):
             text_hash = content_hash(chunk.text)
-            found[names.record_id(document.doc_id, number, text_hash)] = Expected(text_hash, len(chunk.text.encode()))
+            found[record_id(document.doc_id, number, text_hash)] = Expected(text_hash, len(chunk.text.encode()))
     return found

@@ -25,7 +25,7 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Collection, Document, Record, canonical_json
 from vmrag_link.paths import TREE, Places, write_atomically
 from vmrag_link.progress import BUILDING, Progress
-from vmrag_link.sources.files import NoDocument
+from vmrag_link.sources.readable import NoDocument
 
 if TYPE_CHECKING:
     from vmrag_link.index.draft import Draft

@@ -13,7 +13,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin

@@ -14,7 +14,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Engine, EngineName
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
-from vmrag_link.git import sharing
+from vmrag_link.git import sidecar_repo
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
@@ -90,7 +90,7 @@ def remembered(places: Places, engine: Engine, address: Address, *, timeout: flo
 
 @contextlib.contextmanager
 def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
-    sharing.prepare(places)
+    sidecar_repo.prepare(places)
     with locks.exclusive(places.locks / f"remote-{address.key}.lock", purpose=purpose, timeout=timeout):
         git_transport.release(places, address.key)
         yield

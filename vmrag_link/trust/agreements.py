@@ -22,7 +22,7 @@ from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, qu
 from vmrag_link.formats import require_known
 from vmrag_link.git import plumbing
 from vmrag_link.git.configuration import config_section
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
 from vmrag_link.settings import Config

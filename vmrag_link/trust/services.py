@@ -9,7 +9,7 @@ import base64
 from vmrag_link import endpoint, env
 from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
 from vmrag_link.config import Loaded
-from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.base import SERVICES
 from vmrag_link.embedding.registry import NOTHING, Permission
 from vmrag_link.git.configuration import config_values
 from vmrag_link.paths import Places

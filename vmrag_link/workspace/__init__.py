@@ -2,7 +2,7 @@
 
 from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.reader import Moment, View
-from vmrag_link.workspace.source_store import SourceStore
+from vmrag_link.workspace.source_tree import SourceStore
 from vmrag_link.workspace.workspace import Workspace
 
 DocumentStore = Workspace | LocalStore

@@ -29,7 +29,7 @@ from vmrag_link.errors import (
     file_failures,
     set_aside,
 )
-from vmrag_link.git import plumbing, sharing
+from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.index import view as views
 from vmrag_link.index.view import IndexView, segments_beside
 from vmrag_link.index.views import Segments
@@ -143,7 +143,7 @@ class LocalStore(StoreBesideWorkTree):
     def _open(self) -> Engine:
         folder = self.places.local_kb
         if not self.there:
-            sharing.prepare(self.places)
+            sidecar_repo.prepare(self.places)
             with contextlib.suppress(AlreadyInitialized):  # by another process, a moment ago
                 opening.create("doltlite", folder, author=_AUTHOR, date=clock.now()).close()
         try:

@@ -111,14 +111,14 @@ class Reader:
 
         An index that proves damaged is built again, once: it is derived. `files`: as in `view`.
         """
-        from vmrag_link.sync import eviction
+        from vmrag_link.sync import apply
 
         try:
             with self.view(files=files) as view:
                 return action(view)
         except IndexFailed as error:
             self._ws.sources.distrust()
-            eviction.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
+            apply.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
             self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view(files=files) as view:
             return action(view)
@@ -183,7 +183,7 @@ class Reader:
 
         If one was built, the spares beyond the limit go when this one was read.
         """
-        from vmrag_link.sync import build, eviction
+        from vmrag_link.sync import apply, build
 
         found = self._ws.views
         path = found.path(revision)
@@ -200,7 +200,7 @@ class Reader:
                 built = True
         finally:
             if built:
-                eviction.evict(self._ws.sync_context)
+                apply.evict(self._ws.sync_context)
         raise _restless(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:

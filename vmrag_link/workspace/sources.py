@@ -40,7 +40,7 @@ from vmrag_link.trust import agreements as trusted
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
-    from vmrag_link.sources.files import NoDocument, SourceListing, TreeFile
+    from vmrag_link.sources.readable import NoDocument, SourceListing, TreeFile
     from vmrag_link.sync.adding import DocumentIndexer
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.worktree import WorkTree
@@ -91,9 +91,9 @@ class Sources:
         ):
             return config
         from vmrag_link.git import raw_changes
-        from vmrag_link.sources import pathspecs
+        from vmrag_link.sources import rules
 
-        return msgspec.structs.replace(config, sources=pathspecs.propose(raw_changes.names_at(places, ref)))
+        return msgspec.structs.replace(config, sources=rules.propose(raw_changes.names_at(places, ref)))
 
     @property
     def proposed(self) -> bool:
@@ -104,10 +104,10 @@ class Sources:
         """What `vmrag init` proposes."""
         if self._proposals is None:
             from vmrag_link.git import listing
-            from vmrag_link.sources import pathspecs
+            from vmrag_link.sources import rules
 
             tracked = listing.tracked_files(self._ws.places)
-            self._proposals = pathspecs.propose(tracked, stored=self._ws.stored_collections())
+            self._proposals = rules.propose(tracked, stored=self._ws.stored_collections())
         return self._proposals
 
     def stored_at(self, commit: str) -> Collection[str]:
@@ -166,7 +166,7 @@ class Sources:
         index, the last one.
         """
         from vmrag_link.sources import work_tree
-        from vmrag_link.sources.files import token_of
+        from vmrag_link.sources.readable import token_of
         from vmrag_link.sync import source_views
         from vmrag_link.sync.source_views import SourceBinding
 

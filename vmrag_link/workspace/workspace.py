@@ -25,11 +25,10 @@ from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons, twins
-from vmrag_link.workspace.chroma import WorkspaceChroma
 from vmrag_link.workspace.local_store import LocalStore
 from vmrag_link.workspace.reader import Reader
-from vmrag_link.workspace.settings import Models, WorkspaceSettings
-from vmrag_link.workspace.source_store import SourceStore
+from vmrag_link.workspace.settings import Models, WorkspaceChroma, WorkspaceSettings
+from vmrag_link.workspace.source_tree import SourceStore
 from vmrag_link.workspace.sources import Sources
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class Workspace:
 
     def vectors(self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
         """As `stored_vectors`, with the collection's model."""
-        from vmrag_link.retrieval.query_vectors import stored_vectors
+        from vmrag_link.retrieval.query import stored_vectors
         from vmrag_link.sync.adding import checked
 
         model = checked(self.models.of(held.collection), held.collection)

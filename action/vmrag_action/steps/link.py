@@ -10,7 +10,7 @@ from vmrag_action import events, findings, inputs, work
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.follow import lazy_fetch

@@ -25,7 +25,7 @@ from vmrag_action.runner import Level, Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, UsageInvalid, VmragError, first_of, plural, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.hosting import update_branch
 from vmrag_link.ops.hosting.update_branch import BranchUpdate, HostedMerge

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from vmrag_link.documents.origin import without_origin
+from vmrag_link.documents.import_base import without_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.ops.documents import document_selection

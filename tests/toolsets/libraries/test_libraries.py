@@ -16,7 +16,7 @@ from tests.support.mcp import Tools
 from tests.support.office_files import pdf
 from tests.support.terminal import Project
 from tests.support.websites import Page, website
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import EmbeddingFailed, FileFailed
@@ -80,7 +80,7 @@ def test_what_is_stored_of_a_file_in_the_work_tree_names_no_machine(tools, proje
         [stored] = ws.engine.documents(ws.at(), collection="handbook")
     assert (stored.source, stored.source_key, stored.file_type) == ("docs/guide.md", "docs/guide.md", "markdown")
     assert str(project.top) not in str(stored)
-    made_of = origin.origin_of(stored)
+    made_of = import_base.origin_of(stored)
     assert made_of is not None
     assert made_of.hash == content_hash(GUIDE)
 
@@ -107,7 +107,7 @@ def test_a_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, projec
     assert "Written on side." in text
     with notes.opened(project) as ws:
         [stored] = ws.engine.documents(ws.at(), collection="default")
-    assert origin.origin_of(stored) is None
+    assert import_base.origin_of(stored) is None
     assert took(tools, guide)["status"] == "replaced", "the file of this branch is another one"
 
 

@@ -1,22 +1,133 @@
-"""`python -m vmrag_link.conversion.child`: convert files, as `serving` says."""
+"""`python -m vmrag_link.conversion.child`: convert files, as `serving` says.
+
+Each reader is imported when it is needed, because some take a second; an archive is looked at
+before a library opens it.
+"""
 
 from __future__ import annotations
 
+import importlib
+import io
 import sys
+import zipfile
 from typing import IO
 
 import msgspec
 
-from vmrag_link.conversion import frames
-from vmrag_link.conversion.child.readers import read
+from vmrag_link.conversion import reading
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_used_up, serve
-from vmrag_link.conversion.frames import Answer, ConversionTask, Disconnected
-from vmrag_link.conversion.limits import ContentUnreadable, ConversionLimits
+from vmrag_link.conversion.limits import (
+    Answer,
+    ContentUnreadable,
+    ConversionLimits,
+    ConversionTask,
+    Disconnected,
+    receive,
+)
+from vmrag_link.conversion.reading import FileText, too_much_text
+
+_ARCHIVES = {
+    "docx": ("[Content_Types].xml", "Word document"),
+    "pptx": ("[Content_Types].xml", "PowerPoint presentation"),
+    "xlsx": ("[Content_Types].xml", "Excel workbook"),
+    "epub": ("META-INF/container.xml", "EPUB book"),
+}
+"""A member of each archive of the kind, and what the kind is called."""
+
+_LONGEST_TITLE = 1000
+"""Characters. A notebook may state one of megabytes."""
+
+_PICTURES_PERHAPS = frozenset(("pdf", *_ARCHIVES))
+
+
+def read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
+    """Raises `ContentUnreadable`, and whatever a library raises."""
+    if task.file_type in _ARCHIVES:
+        _check_archive(data, *_ARCHIVES[task.file_type], limits)
+    found = _read(task, data, limits)
+    content = _storable(found.content)
+    if len(content.encode()) > limits.max_text:
+        raise too_much_text(limits.max_text)
+    if task.file_type in _PICTURES_PERHAPS and not content.strip():
+        raise ContentUnreadable("holds no text (perhaps pictures of it)")
+    return FileText(_storable(found.title)[:_LONGEST_TITLE], content, found.metadata)
+
+
+def _read(task: ConversionTask, data: bytes, limits: ConversionLimits) -> FileText:
+    if task.reader:
+        module, _, name = task.reader.partition(":")
+        return reading.page(getattr(importlib.import_module(module), name)(data), "markdown")
+    match task.file_type:
+        case "html":
+            from vmrag_link.conversion.child.markup_text import html_text as native
+        case "csv":
+            from vmrag_link.conversion.child.tables import csv_text as native
+        case "json":
+            from vmrag_link.conversion.child.json_text import json_text as native
+        case "xml":
+            from vmrag_link.conversion.child.markup_text import xml_text as native
+        case "notebook":
+            from vmrag_link.conversion.child.json_text import notebook_text as native
+        case _:
+            return _read_by_extra(task.file_type, data, limits)
+    return native(data, task.charset, limits.max_text)
+
+
+def _read_by_extra(file_type: str, data: bytes, limits: ConversionLimits) -> FileText:
+    match file_type:
+        case "pdf":
+            from vmrag_link.conversion.child.tables import pdf_text
+
+            return pdf_text(data, limits.max_text)
+        case "xlsx":
+            from vmrag_link.conversion.child.tables import spreadsheet_text
+
+            return spreadsheet_text(data, limits.max_text)
+        case _:
+            from vmrag_link.conversion.child.tables import office_text
+
+            return office_text(data, file_type)
+
+
+def _storable(text: str) -> str:
+    """Without what no engine stores: NUL, and halves of surrogate pairs."""
+    text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_MOST_MEMBERS = 10_000
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def _check_archive(data: bytes, member: str, what: str, limits: ConversionLimits) -> None:
+    """Raises `ContentUnreadable` for what is no archive with such a member, or one that is a bomb.
+
+    A member gives no more than the size that the directory of the archive states, so these are
+    summed up; nothing is unpacked.
+    """
+    if data.startswith(_OLE):
+        raise ContentUnreadable(f"is no {what} that can be read (it has a password, or is of an older format)")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+        raise ContentUnreadable(f"is no {what} ({error})") from None
+    if len(members) > _MOST_MEMBERS:
+        raise ContentUnreadable(
+            f"is an archive of {len(members):,} files, more than the {_MOST_MEMBERS:,} that are opened"
+        )
+    expanded = sum(each.file_size for each in members)
+    if expanded > limits.max_expanded:
+        raise ContentUnreadable(
+            f"unpacks to {expanded >> 20:,} MiB, more than the {limits.max_expanded >> 20} MiB that are taken"
+        )
+    if member not in {each.filename for each in members}:
+        raise ContentUnreadable(f"is no {what} (it has no {member})")
 
 
 def _receive(stdin: IO[bytes], limits: ConversionLimits) -> tuple[ConversionTask, bytes]:
-    task = msgspec.msgpack.decode(frames.receive(stdin, LONGEST_TASK), type=ConversionTask)
-    return task, frames.receive(stdin, limits.max_bytes)
+    task = msgspec.msgpack.decode(receive(stdin, LONGEST_TASK), type=ConversionTask)
+    return task, receive(stdin, limits.max_bytes)
 
 
 def _answer(given: tuple[ConversionTask, bytes], limits: ConversionLimits) -> Answer:

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vmrag_link.conversion.child.outline import MAX_LEVELS, Outline, path_part, too_deep
+from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText, page
-from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, page, path_part, too_deep
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -1,5 +1,8 @@
-"""Tables as text: of files with values that commas, semicolons, tabs or bars separate, and of
-spreadsheets.
+"""Files of programs for offices as text: tables, of files with values that commas, semicolons, tabs
+or bars separate, and of spreadsheets; Word, PowerPoint and EPUB as Markdown; PDF.
+
+The converters of markitdown are called one by one. The class `MarkItDown` in front of them would
+guess types by a model, load plugins and take URLs.
 """
 
 from __future__ import annotations
@@ -9,12 +12,20 @@ import csv
 import datetime as dt
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
 
-from vmrag_link.conversion.child.outline import Outline
+from vmrag_link.conversion.formats import decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText
-from vmrag_link.conversion.text_bytes import decode
+from vmrag_link.conversion.reading import FileText, Outline, markdown_title
+from vmrag_link.models import PAGE_BREAK
+
+if TYPE_CHECKING:
+    import pypdfium2
+    from markitdown import DocumentConverter
+
 
 _DELIMITERS = ",;\t|"
 _SAMPLE_ROWS = 50
@@ -124,3 +135,80 @@ def _cell(value: object) -> str:
             return str(value.date()) if value.time() == dt.time() else value.isoformat(" ")
         case _:
             return str(value)
+
+
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_UNESCAPED = {"escape_underscores": False, "escape_asterisks": False}
+"""For markdownify. Nobody finds `max_wait` in a text that says `max\\_wait`."""
+
+_PICTURE_INSIDE = re.compile(r"!\[([^\]\n]*)\]\(data:[^)\s]*\)")
+_NAMELESS_TABLE = re.compile(r"^\|(?:  \|)+\n(\|(?: --- \|)+)\n(\|.*)", re.MULTILINE)
+"""Word has no header rows that mammoth would see, so the first row is below an empty one."""
+
+
+def office_text(data: bytes, file_type: str) -> FileText:
+    """The title is a book's own, else the first heading. Raises whatever the libraries raise."""
+    from markitdown import StreamInfo
+
+    about = StreamInfo(extension=f".{file_type}")
+    found = _converter(file_type).convert(io.BytesIO(data), about, **_UNESCAPED)
+    markdown = _NAMELESS_TABLE.sub(r"\2\n\1", _PICTURE_INSIDE.sub(r"\1", found.markdown))
+    text = _EMPTY_LINES.sub("\n\n", _TRAILING.sub("", markdown)).strip()
+    return FileText(" ".join((found.title or markdown_title(text)).split()), text, {})
+
+
+def _converter(file_type: str) -> DocumentConverter:
+    from markitdown import converters
+
+    match file_type:
+        case "docx":
+            return converters.DocxConverter()
+        case "pptx":
+            return converters.PptxConverter()
+        case "epub":
+            return converters.EpubConverter()
+        case _:
+            raise ValueError(file_type)
+
+
+_HYPHEN = "\ufffe"
+"""What PDFium puts where a word was divided at the end of a line; it has joined the two already."""
+
+
+def pdf_text(data: bytes, limit: int) -> FileText:
+    """The lines of each page; a form feed stands before each page but the first.
+
+    So the page of every passage can be counted, also where pages hold no text. The title is what
+    the file calls so, if its first page shows it: many say "Microsoft Word - x".
+    Raises `ContentUnreadable`.
+    """
+    import pypdfium2 as pdfium  # of an extra, as what the other formats need
+
+    outline = Outline(limit)
+    first = title = turned = ""
+    try:
+        with closing(pdfium.PdfDocument(data)) as document:
+            title = _one_line(document.get_metadata_dict().get("Title", ""))
+            for number in range(len(document)):
+                text = _page(document, number)
+                first = first or text
+                turned += PAGE_BREAK if number else ""
+                if text:
+                    outline.paragraph()
+                    outline.line(turned + text)
+                    turned = ""
+    except pdfium.PdfiumError as error:
+        raise ContentUnreadable(f"is no PDF that can be read ({error})") from None
+    shown = title and title.casefold() in _one_line(first).casefold()
+    return FileText(title if shown else "", outline.text(), {})
+
+
+def _page(document: pypdfium2.PdfDocument, number: int) -> str:
+    with closing(document[number]) as page, closing(page.get_textpage()) as found:
+        text = found.get_text_bounded().replace("\r\n", "\n").replace(_HYPHEN, "")
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, Write
 from vmrag_link.engines.dolt import (
-    creation,
     history,
     inspection,
-    links,
     program,
     reading,
     remotes,
+    schema,
     server_database,
     transfer,
     writing,
@@ -26,28 +26,23 @@ from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
-from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    Collection,
-    Document,
-    DocumentHeader,
-    DocumentTable,
     Link,
-    Project,
     RevisionInfo,
     Row,
 )
 
 
-class DoltEngine(SqlEngine[DoltSession]):
+class DoltEngine(SqlEngine[DoltSession, str]):
     """A knowledge base in Dolt; the modules beside this one do the work."""
 
     def __init__(self, session: DoltSession, access: DoltAccess) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(session, writing)
+        super().__init__(session)
         self._access = access
 
     @functools.cached_property
@@ -68,7 +63,7 @@ class DoltEngine(SqlEngine[DoltSession]):
 
         `opening.create` has the contract.
         """
-        make = server_database.create if access.server else creation.create
+        make = server_database.create if access.server else schema.create_repository
         make(folder, author=author, date=date, access=access, origin=origin)
         return cls.open(folder, access=access)
 
@@ -147,9 +142,6 @@ class DoltEngine(SqlEngine[DoltSession]):
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.connection, revision, limit)
 
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self._session.connection, revisions)
-
     def is_bare(self, revision: str) -> bool:
         return not self._session.version(revision)
 
@@ -210,47 +202,26 @@ class DoltEngine(SqlEngine[DoltSession]):
     def require_records(self, at: At, *, since: str) -> None:
         inspection.require_records(self._session, at, since)
 
-    def collections(self, at: At) -> list[Collection]:
-        return list(reading.collections(self._session, at))
+    @contextlib.contextmanager
+    def _rows(self, at: At) -> Iterator[PlaceRows]:
+        yield reading.DoltRows(self._session, at)
 
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        yield from reading.table(self._session, at, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+    # -- writing
 
-    def documents(
-        self,
-        at: At,
-        *,
-        collection: str | None = None,
-        ids: Iterable[str] | None = None,
-        table: DocumentTable | None = None,
-    ) -> Iterator[Document]:
-        yield from reading.documents(self._session, at, collection, ids, table)
+    def _store(self, place: str, rows: Write) -> None:
+        writing.store(self._session, place, rows)
 
-    def headers(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Generator[DocumentHeader, None, None]:
-        yield from reading.headers(self._session, at, collection, ids)
+    def _complete(self, place: str, head: str) -> None:
+        writing.complete(self._session, place, head)
 
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        return reading.sources(self._session, at, collection)
-
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        return reading.ids(self._session, at, collection, prefix)
-
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        return reading.document(self._session, at, collection, doc_id)
-
-    def count(self, at: At, *, collection: str | None = None) -> int:
-        return reading.count(self._session, at, collection)
-
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        return dict(reading.history(self._session, revision, collection, doc_id))
+    def _begin_merge(self, place: str, joining: str) -> None:
+        writing.begin_merge(self._session.connection, place, joining)
 
     # -- links
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         self._session.check(place, with_links=True)
-        return links.rows(self._session.connection, place, wanted)
+        return history.link_rows(self._session.connection, place, wanted)
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -258,6 +229,8 @@ class DoltEngine(SqlEngine[DoltSession]):
         connection = self._session.connection
         self._session.check(start or LINKS_BRANCH, with_links=True)
         if start is None:
-            return links.commit(connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date)
+            return history.commit_links(
+                connection, LINKS_BRANCH, put, remove, message=message, author=author, date=date
+            )
         with unfinished_branch(connection, start) as at:
-            return links.commit(connection, at, put, remove, message=message, author=author, date=date)
+            return history.commit_links(connection, at, put, remove, message=message, author=author, date=date)

@@ -1,4 +1,5 @@
-"""Revisions and branches as Dolt stores them. Nothing here changes anything.
+"""Revisions and branches as Dolt stores them, and the table `git_links`, which stands on a branch
+of its own that is never pinned or merged into content.
 
 `vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
 `dolt_commit_ancestors` answers for exactly the given commit, reachable or not.
@@ -7,12 +8,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, literal, literals, parts, truth
+from vmrag_link.engines.dolt import schema
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts, truth
+from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
-from vmrag_link.models import KbBranch, RevisionInfo
+from vmrag_link.models import KbBranch, Link, RevisionInfo
 
 _REVISION = r"[0-9a-v]{32}"
 
@@ -115,3 +121,49 @@ def branch(connection: SqlConnection, name: str) -> KbBranch | None:
 
 def _branch(row: SqlRow) -> KbBranch:
     return KbBranch(str(row["name"]), str(row["hash"]), truth(row["dirty"]))
+
+
+_TABLE = "git_links"
+_FIELDS = Link.__struct_fields__
+_COLUMNS = ", ".join(map(identifier, _FIELDS))
+
+
+def link_rows(connection: SqlConnection, at: str, asked: Mapping[str, str]) -> list[Link]:
+    """The links in which these columns have these values; sorted by git commit."""
+    if not has_links(connection, at):
+        return []
+    where = " AND ".join(f"{identifier(column)} = {literal(value)}" for column, value in asked.items())
+    query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"
+    return [_link(row) for row in connection.rows(query, at=at)]
+
+
+def has_links(connection: SqlConnection, at: str) -> bool:
+    return bool(connection.rows(f"SHOW TABLES LIKE {literal(_TABLE)}", at=at))
+
+
+def commit_links(
+    connection: SqlConnection,
+    at: str,
+    put: Iterable[Link],
+    remove: Iterable[str],
+    *,
+    message: str,
+    author: str,
+    date: str,
+) -> str:
+    """Replace and remove links on a branch; the revision, empty if nothing changed."""
+    replaced = [link_row(each) for each in put]
+    gone = [*remove, *(row[0] for row in replaced)]
+    made = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+    with connection.transaction(at):
+        connection.change([made], at=at)
+        for keys in parts(gone):
+            connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({literals(keys)})"], at=at)
+        for rows_of_one in parts(replaced):
+            values = ", ".join(f"({literals(row)})" for row in rows_of_one)
+            connection.change([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=at)
+        return schema.commit(connection, at, message, author, date) if schema.is_dirty(connection, at) else ""
+
+
+def _link(row: Mapping[str, Any]) -> Link:
+    return msgspec.convert({name: row.get(name) for name in _FIELDS}, type=Link)

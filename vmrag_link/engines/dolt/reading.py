@@ -10,8 +10,9 @@ no text is known by another one's hash; a row that can be no document is named (
 
 from __future__ import annotations
 
+import functools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,10 +20,10 @@ import msgspec
 from vmrag_link.engines import logical, records
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, identifier, literal, literals, parts
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.logical import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, ROWS_HINT, Table, beyond
+from vmrag_link.engines.reading import PlaceRows
+from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, Table
 from vmrag_link.errors import LimitExceeded, RowsInvalid
-from vmrag_link.models import At, Collection, Document, DocumentHeader, DocumentTable, Row, Working
+from vmrag_link.models import At, Document, Row, Working
 
 PAGE_BYTES = 200_000
 _FIRST_PAGE = 16
@@ -33,97 +34,6 @@ _SHRINKING = 8
 _IN_MEMORY = 4_000_000
 
 Values = tuple[Any, ...]
-
-
-def collections(session: DoltSession, at: At) -> Iterator[Collection]:
-    return table(session, at, COLLECTIONS)  # type: ignore[return-value]  # that is what its rows are
-
-
-def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
-    """The rows of a table with one key, sorted by it; none where there is no table."""
-    if not session.version(at):
-        return iter(())
-    selection = _Selection(_place_name(at), table, table.columns)
-    asked = None if ids is None else sorted(set(ids))
-    rows = _stable(session, at, lambda: _selected(session.connection, selection, asked))
-    return (records.record(table, row) for row in rows)
-
-
-def documents(
-    session: DoltSession,
-    at: At,
-    collection: str | None,
-    ids: Iterable[str] | None = None,
-    table: DocumentTable | None = None,
-) -> Iterator[Document]:
-    others = DoltRows(session, at).documents(collection, ids, tables=logical.tables_named(table))
-    if table not in (None, DOCUMENTS.name):
-        return others
-    return merged(stored_documents(session, at, collection, ids), others)
-
-
-def stored_documents(
-    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
-) -> Iterator[Document]:
-    """The rows of `documents` alone."""
-    return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
-
-
-def headers(
-    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
-) -> Iterator[DocumentHeader]:
-    stored = map(records.header, _documents(session, at, HEADER_COLUMNS, collection, ids))
-    return merged(stored, DoltRows(session, at).headers(collection, ids))
-
-
-def document(session: DoltSession, at: At, collection: str, doc_id: str) -> Document | None:
-    return next(documents(session, at, collection, [doc_id]), None)
-
-
-def sources(session: DoltSession, at: At, collection: str) -> list[tuple[str, str]]:
-    if not session.version(at):
-        return []
-    where = f"collection_name = {literal(collection)} AND source <> ''"
-    query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
-    rows = session.connection.rows(query, at=_place_name(at))
-    return [tuple(records.texts(values(row, DOCUMENTS, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
-
-
-def ids(session: DoltSession, at: At, collection: str, prefix: str) -> list[str]:
-    if not session.version(at):
-        return []
-    where = f"collection_name = {literal(collection)} AND doc_id >= {literal(prefix)}"
-    asked = _Selection(_place_name(at), DOCUMENTS, ("doc_id",), f"{where} AND doc_id < {literal(beyond(prefix))}")
-    return [doc_id for row in _pages(session.connection, asked) for doc_id in records.texts(row)]
-
-
-def history(session: DoltSession, revision: str, collection: str, doc_id: str) -> Iterator[tuple[str, DocumentHeader]]:
-    """The document in each revision that this one reaches and that has it, by key: a tenth of a
-    millisecond a revision.
-    """
-    version = session.version(revision)
-    if not version:
-        return
-    key = f"collection_name = {literal(collection)} AND doc_id = {literal(doc_id)}"
-    for found_at, *row in _history(session.connection, revision, DOCUMENTS, HEADER_COLUMNS, key):
-        yield found_at, records.header(row)
-    implied = logical.table_implied(collection)
-    if implied and version >= implied.since:
-        columns = [name for name in implied.columns if name != "content"]
-        key = f"{implied.columns[0]} = {literal(doc_id)}"
-        for found_at, *row in _history(session.connection, revision, implied, columns, key):
-            values_found = dict(zip(columns, row, strict=True))
-            found = records.logical_document(implied, [values_found.get(name, "") for name in implied.columns])
-            if found.collection == collection:
-                yield found_at, found.header
-
-
-def _history(
-    connection: SqlConnection, revision: str, table: Table, columns: Sequence[str], where: str
-) -> Iterator[Values]:
-    names = ", ".join(["commit_hash", *select_list(table, columns)])
-    query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
-    return ((row["commit_hash"], *values(row, table, columns)) for row in pages(connection, revision, query))
 
 
 def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
@@ -143,21 +53,52 @@ def pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[Sql
         start += size
 
 
-def count(session: DoltSession, at: At, collection: str | None) -> int:
-    """The number of documents."""
-    if not session.version(at):
-        return 0
-    where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
-    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_place_name(at))
-    return int(rows[0]["v"]) + DoltRows(session, at).count(collection)
-
-
-class DoltRows(LogicalRows):
-    """At a revision or in the working set of a branch, by its name."""
+class DoltRows(PlaceRows):
+    """At a revision or in the working set of a branch."""
 
     def __init__(self, session: DoltSession, at: At) -> None:
-        self._session = session
+        self._session, self._at = session, at
         self._place = _place_name(at)
+
+    @functools.cached_property
+    def version(self) -> int:
+        return self._session.version(self._at)
+
+    def table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+        if not self.version:
+            return iter(())
+        selection = _Selection(self._place, table, table.columns)
+        asked = None if ids is None else sorted(set(ids))
+        rows = _stable(self._session, self._at, lambda: _selected(self._session.connection, selection, asked))
+        return (records.record(table, row) for row in rows)
+
+    def stored(
+        self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
+    ) -> Iterator[Sequence[Any]]:
+        asked = None if ids is None else sorted(set(ids))
+        connection, place = self._session.connection, self._place
+
+        def rows() -> Iterator[Values]:
+            for name in [collection] if collection is not None else _collection_names(connection, place):
+                where = f"collection_name = {literal(name)}"
+                yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
+
+        return _stable(self._session, self._at, rows)
+
+    def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        where = " AND ".join(f"{each} {literal(value)}" for each, value in conditions.items())
+        return map(records.texts, _pages(self._session.connection, _Selection(self._place, DOCUMENTS, columns, where)))
+
+    def stored_count(self, collection: str | None) -> int:
+        where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
+        return int(self._session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=self._place)[0]["v"])
+
+    def past(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+        names = ", ".join(["commit_hash", *select_list(table, columns)])
+        where = " AND ".join(f"{each} = {literal(value)}" for each, value in key.items())
+        query = f"SELECT {names} FROM dolt_history_{table.name} WHERE {where}"
+        found = pages(self._session.connection, self._place, query)
+        return ((row["commit_hash"], *values(row, table, columns)) for row in found)
 
     def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, (table.columns[0], logical.implying_column(table)), ids):
@@ -264,22 +205,6 @@ class _Selection(NamedTuple):
         order = ", ".join(self.table.columns[: self.table.keys])
         where = self.where if after is None else f"{self.where} AND {self.key} > {literal(after)}"
         return f"SELECT {names} FROM {self.table.name} WHERE {where} ORDER BY {order} LIMIT {size}"
-
-
-def _documents(
-    session: DoltSession, at: At, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
-) -> Iterator[Values]:
-    if not session.version(at):
-        return iter(())
-    asked = None if ids is None else sorted(set(ids))
-    connection, place = session.connection, _place_name(at)
-
-    def rows() -> Iterator[Values]:
-        for name in [collection] if collection is not None else _collection_names(connection, place):
-            where = f"collection_name = {literal(name)}"
-            yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
-
-    return _stable(session, at, rows)
 
 
 def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The versioned tables in Dolt, and whether a place holds them and nothing else.
+"""The versioned tables in Dolt, whether a place holds them and nothing else, and a new repository
+with them in a folder: all of it or nothing, whatever happens meanwhile.
 
 The statements are written as `SHOW CREATE TABLE` writes them, so both can be compared. Knowledge
 bases of this engine begin with version 2 of the schema.
@@ -6,16 +7,24 @@ bases of this engine begin with version 2 of the schema.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
-from vmrag_link import terminal_text
+from vmrag_link import locks, paths, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
-from vmrag_link.engines.base import SCHEMA_VERSION
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE
+from vmrag_link.engines.dolt import program
+from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
+from vmrag_link.engines.dolt.shell import Shell, longest_answer
+from vmrag_link.engines.limits import UNFINISHED, USUAL_LIMITS, Limits, already_there, first_message, writable
 from vmrag_link.engines.records import exact
 from vmrag_link.engines.tables import ROWS_HINT, Table
-from vmrag_link.errors import RowsInvalid, SchemaTooNew
+from vmrag_link.errors import EngineFailed, RowsInvalid, SchemaTooNew
 
 META = "vmrag_meta"
 _VERSION = "[1-9][0-9]{0,8}"
@@ -144,3 +153,98 @@ def commit(connection: SqlConnection, at: str, message: str, author: str, date: 
     texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
     args = ("-A", *options, "-m", texts[0], "--author", texts[1], "--date", texts[2])
     return str(connection.call("dolt_commit", *args, at=at).get("hash", ""))
+
+
+_AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
+
+
+def create_repository(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
+    """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision.
+
+    `origin`: see `opening.create`.
+    """
+    program.find(access.binary)
+    who = require_author(author)
+
+    def fill(new: Path) -> None:
+        identity = ["--name", who["name"], "--email", who["email"]]
+        # The name `main` belongs to the code branch main.
+        program.run(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
+        with opened(new, access) as connection:
+            fill_root(connection, author=author, date=date, origin=origin)
+
+    make(folder, fill)
+
+
+def require_author(author: str) -> re.Match[str]:
+    """The `name` and the `email` of `Name <email>`."""
+    who = re.fullmatch(_AUTHOR, author)
+    if who is None:
+        raise EngineFailed(
+            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
+        )
+    return who
+
+
+def make_empty(folder: Path, access: DoltAccess) -> None:
+    """Make a repository in an empty folder, for what will be fetched into it.
+
+    Its only branch is `vmrag_root`, with a revision that nobody keeps. Its configuration names no
+    author: a person who commits there by hand does so under their own name.
+    """
+    identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
+    program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
+    (folder / DOLT_FOLDER / "config.json").write_text("{}")
+
+
+def fill_root(connection: SqlConnection, *, author: str, date: str, origin: str) -> None:
+    """Make the tables on the branch `vmrag_root`, and commit them."""
+    if origin:
+        commit(connection, ROOT_BRANCH, first_message(origin), author, date, "--amend", "--allow-empty")
+    create(connection, ROOT_BRANCH)
+    commit(connection, ROOT_BRANCH, "Create the knowledge base", author, date)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
+    """A connection to a repository that nobody else knows."""
+    connection = Shell(folder, access, longest=longest_answer(limits), timeout=30.0)
+    try:
+        yield connection
+    finally:
+        connection.release()
+
+
+def make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` make a repository in an empty folder, and move it here.
+
+    Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
+    """
+    unfinished = folder / UNFINISHED
+    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+        require_none(folder)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        permissions.make_folder(unfinished)
+        try:
+            fill(unfinished)
+            _configure(unfinished / DOLT_FOLDER / "config.json")
+            permissions.settle(unfinished / DOLT_FOLDER)
+            (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
+        finally:
+            shutil.rmtree(unfinished)
+        paths.fsync(folder)
+
+
+def require_none(folder: Path) -> None:
+    """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
+    if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
+        raise already_there(folder)
+
+
+def _configure(configuration: Path) -> None:
+    """Keep Dolt from noting what is run here for its makers, in this user's home directory, and
+    from statistics, which it would write while it reads, for queries that are never made.
+    """
+    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
+    ours = {"metrics.disabled": "true", "sqlserver.global.dolt_stats_enabled": "0"}
+    configuration.write_text(json.dumps(stated | ours))

@@ -21,7 +21,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.engines.dolt import server_errors
+from vmrag_link.engines.dolt import server_socket
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, literal
 from vmrag_link.engines.dolt.server_session import ServerSession
@@ -148,7 +148,7 @@ class Server(SqlConnection):
         if self._session is not None and not self._session.ended:
             return self._session
         if self._bound:
-            raise server_errors.lost(self._access)
+            raise server_socket.lost(self._access)
         folder = self._folder
         with remember_silence(folder, self._access) if folder else contextlib.nullcontext():
             self._session = ServerSession(self._access, longest=self._longest)

@@ -10,12 +10,11 @@ import msgspec
 
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
-from vmrag_link.engines.creating import writable
-from vmrag_link.engines.dolt import creation, schema
+from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_private, require_server
 from vmrag_link.engines.dolt.connection import identifier, literal, said
 from vmrag_link.engines.dolt.server import Server
-from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.engines.limits import USUAL_LIMITS, writable
 from vmrag_link.errors import (
     AlreadyInitialized,
     ConfigInvalid,
@@ -82,7 +81,7 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess, origin: 
     A database that was made for it, in which nothing is yet, is taken; so is what a killed creation
     has left. Raises `AlreadyInitialized` for a database that is used.
     """
-    creation.require_author(author)
+    schema.require_author(author)
 
     def fill(server: Server) -> None:
         with server.writing("create the knowledge base", _PATIENCE):
@@ -142,7 +141,7 @@ def _note(folder: Path, access: DoltAccess, prepare: Callable[[Server], None]) -
         writable(folder),
         locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_PATIENCE),
     ):
-        creation.require_none(folder)
+        schema.require_none(folder)
         server = _server(access)
         try:
             prepare(server)
@@ -228,7 +227,7 @@ def _fill(server: Server, author: str, date: str, origin: str) -> None:
     """Make the tables on `vmrag_root`, which a killed creation may have begun."""
     server.call("dolt_reset", "--hard", at=ROOT_BRANCH)
     server.call("dolt_clean", at=ROOT_BRANCH)
-    creation.fill_root(server, author=author, date=date, origin=origin)
+    schema.fill_root(server, author=author, date=date, origin=origin)
 
 
 def _used(server: Server, database: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.engines.dolt import program, server_errors, server_socket
+from vmrag_link.engines.dolt import program, server_socket
 from vmrag_link.engines.dolt.access import DoltAccess, address, require_private
 from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
 from vmrag_link.engines.dolt.server_socket import Allowance
@@ -75,7 +75,7 @@ class ServerSession:
             self.run(f"USE {wanted}")
         except EngineFailed as error:
             if at in (None, ROOT_BRANCH) and any(each in said(error).lower() for each in _NOT_FOUND):
-                raise server_errors.no_knowledge(self._access) from error
+                raise server_socket.no_knowledge(self._access) from error
             raise
         self._at = wanted
 
@@ -140,7 +140,7 @@ class ServerSession:
         try:
             plain = server_socket.connect(host, port, self._allowance)
         except OSError as error:
-            raise server_errors.unreachable(self._access, error.strerror or str(error)) from error
+            raise server_socket.unreachable(self._access, error.strerror or str(error)) from error
         self._translated(lambda: self._connection.connect(plain))
         self._logged_in = True
 
@@ -150,9 +150,9 @@ class ServerSession:
         except (EngineFailed, IndexError) as error:
             if self.ended:
                 raise
-            raise server_errors.other_program(self._access) from error
+            raise server_socket.other_program(self._access) from error
         if not re.fullmatch(_VERSION, version):
-            raise server_errors.other_program(self._access)
+            raise server_socket.other_program(self._access)
         program.require_recent(f"The server {self._access.server}", version)
 
     # -- what is said
@@ -170,9 +170,9 @@ class ServerSession:
         except self._mysql.err.Error as error:
             raise self._failure(self._error_of(*error.args)) from error
         except OSError as error:
-            raise self._failure(server_errors.unreachable(self._access, error.strerror or str(error))) from error
+            raise self._failure(server_socket.unreachable(self._access, error.strerror or str(error))) from error
         except _GARBLED as error:
-            raise self._failure(server_errors.other_program(self._access)) from error
+            raise self._failure(server_socket.other_program(self._access)) from error
         except BaseException:
             self.end()  # it is in the middle of something
             raise
@@ -180,8 +180,8 @@ class ServerSession:
     def _error_of(self, code: object = None, words: object = "", *_: object) -> VmragError:
         """What an error of PyMySQL's says: one without a code is about the protocol."""
         if not isinstance(code, int):
-            return server_errors.other_program(self._access)
-        return server_errors.error_of(self._access, code, str(words) or "it has ended", gone=self.ended)
+            return server_socket.other_program(self._access)
+        return server_socket.error_of(self._access, code, str(words) or "it has ended", gone=self.ended)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""
@@ -193,7 +193,7 @@ class ServerSession:
         if self._allowance.late:
             seconds = f"{self._allowance.granted:.0f} seconds"
             if not self._logged_in:
-                return server_errors.unreachable(self._access, f"it has not answered within {seconds}")
+                return server_socket.unreachable(self._access, f"it has not answered within {seconds}")
             return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
         return error
 
@@ -209,7 +209,7 @@ def _keyless(mysql: Any, access: DoltAccess) -> Any:
     """
 
     def refused(*_: object) -> NoReturn:
-        raise server_errors.in_the_clear(access)
+        raise server_socket.in_the_clear(access)
 
     class Keyless(mysql.connections.Connection):  # type: ignore[misc]  # PyMySQL has no types
         server_public_key = property(refused, lambda *_: None)

@@ -4,7 +4,7 @@ branches without asking.
 A checkout asks what its code branch has, and mostly the pin stays: starting `dolt` for that answer
 takes longer than all the rest. So the branches are noted beside the stamp at which they were asked
 for; the note counts until the stamp changes, which every write does, by whatever program
-(`engines.stamps.dolt`).
+(`base_session.dolt_stamp`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import LINKS_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession
+from vmrag_link.engines.base_session import BaseSession, Stamp, dolt_stamp
 from vmrag_link.engines.dolt import history, schema
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.stamps import Stamp
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.paths import write_atomically
 
 
-class DoltSession(BaseSession):
+class DoltSession(BaseSession[str]):
     """`connection`: the one connection; each statement names the place where it runs.
 
     A place is checked for our tables and nothing else before anything of it is read or written,
@@ -70,18 +68,36 @@ class DoltSession(BaseSession):
             self._versions[key] = schema.require_ours(self.connection, at, where, also=also)
         return self._versions[key]
 
-    def note_checked(self, revision: str, parent: str) -> None:
-        """A revision was made here, of rows alone: it has the tables of its parent."""
+    def note_made(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check(parent)
 
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[str]:
-        """A transaction on a branch whose head is the expected one until its end; the place."""
         with self.writing(purpose):
             self.require_head(branch, expected)
             self.check(branch)
             with self.connection.transaction(branch):
                 yield branch
+
+    @contextlib.contextmanager
+    def transaction_onto(self, revision: str) -> Iterator[str]:
+        with unfinished_branch(self.connection, revision) as at, self.connection.transaction(at):
+            yield at
+
+    def is_dirty(self, place: str) -> bool:
+        return schema.is_dirty(self.connection, place)
+
+    def commit(self, place: str, message: str, author: str, date: str, *options: str) -> str:
+        return schema.commit(self.connection, place, message, author, date, *options)
+
+    def discard(self, branch: str) -> None:
+        self.connection.call("dolt_reset", "--hard", at=branch)
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self.connection, revisions)
+
+    def own_parents(self, revision: str) -> tuple[str, ...]:
+        return history.own_parents(self.connection, revision)
 
     # -- branches
 
@@ -204,7 +220,7 @@ class KnownBranches(Record, frozen=True):
 def _known_stamp(folder: Path) -> Stamp | None:
     """None where there is no repository in the folder: a server's is written by others."""
     try:
-        return stamps.dolt(folder)
+        return dolt_stamp(folder)
     except FileNotFoundError:
         return None
 

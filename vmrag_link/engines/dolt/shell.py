@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link.engines import stamps
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
+from vmrag_link.engines.base_session import dolt_stamp
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
@@ -128,7 +128,7 @@ class Shell(SqlConnection):
 
     def stamp(self) -> object:
         try:
-            return stamps.dolt(self._folder)
+            return dolt_stamp(self._folder)
         except FileNotFoundError as error:
             raise EngineFailed(
                 f"{self._folder} holds no database of Dolt: its manifest is missing.",

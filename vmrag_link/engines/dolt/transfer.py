@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, reserved
-from vmrag_link.engines.dolt import creation, history, inspection, program, remotes, validation
+from vmrag_link.engines.dolt import history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
 from vmrag_link.engines.limits import Limits, too_large
+from vmrag_link.engines.looking import new_ancestors, vetted_heads
 from vmrag_link.errors import (
     EngineFailed,
     EngineUnwritable,
@@ -25,6 +29,8 @@ from vmrag_link.errors import (
 from vmrag_link.models import Row
 from vmrag_link.paths import read_regular, require_space
 
+_REMOTE = "theirs"
+_VETTED = "vetted"
 _OLDER = "oldgen"
 _MANIFEST = "manifest"
 _LONGEST_MANIFEST = 10_000_000
@@ -39,8 +45,8 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
     heads: dict[str, str] = {}
 
     def fill(new: Path) -> None:
-        creation.make_empty(new, access)
-        with creation.opened(new, access, limits) as connection:
+        schema.make_empty(new, access)
+        with schema.opened(new, access, limits) as connection:
             session = DoltSession(new, connection, lock_timeout=30.0, limits=limits)
             _fetch(session, access, remote, url, user=access.user)
             heads.update(remotes.heads(new, remote))
@@ -52,7 +58,7 @@ def clone(folder: Path, remote: str, url: str, limits: Limits, access: DoltAcces
                 )
             connection.call("dolt_reset", "--hard", heads[ROOT_BRANCH], at=ROOT_BRANCH)
 
-    creation.make(folder, fill)
+    schema.make(folder, fill)
     # After a kill before this, the remote is fetched and looked at once more.
     remotes.note(folder, remote, Noted(url, heads))
 
@@ -77,7 +83,7 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
             raise remotes.damaged(url) from error
         Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
         try:
-            with creation.opened(Path(folder), access) as connection:
+            with schema.opened(Path(folder), access) as connection:
                 return {each.name: each.head for each in history.branches(connection)}
         except EngineFailed as error:
             raise remotes.translated(error, url) from error
@@ -208,7 +214,43 @@ def vet(
     limits: Limits,
     sound: Callable[[Row], None],
 ) -> list[str]:
-    root = session.require_branch(ROOT_BRANCH).head
-    before = history.parents(session.connection, [root]).keys() - {root}
-    here = history.parents(session.connection, [root, *known]).keys() - before
-    return validation.take(url, revisions, root=root, known=here, into=into, limits=limits, sound=sound, access=access)
+    """See `Engine.vet`. What is there is fetched into a repository of its own."""
+    root, here = session.known_history(known)
+    with _fetched(url, into.with_name("theirs"), limits, access) as theirs:
+        connection = theirs.connection
+        if not history.existing(connection, [root]):
+            raise engine_inspection.refused(engine_inspection.STRANGE)
+        there = history.existing(connection, revisions) - set(here)
+        new = new_ancestors(history.parents(connection, there), there, here)
+        engine_inspection.require_descent(new, limits)
+        inspection.DoltLooker(theirs).require_all(new, sound)
+        if new:
+            permissions.make_folder(into)
+            remotes.register(theirs.folder, connection, _VETTED, f"file://{into}")
+            check = remotes.growth_check(theirs.folder, limits.file_bytes)
+            heads = vetted_heads(new)
+            remotes.push(connection, _VETTED, f"file://{into}", heads, force=False, user="", check=check)
+    return list(new)
+
+
+@contextlib.contextmanager
+def _fetched(url: str, folder: Path, limits: Limits, access: DoltAccess) -> Iterator[DoltSession]:
+    """All that is there, in a repository in a new folder; every piece is the one that its hash
+    names.
+
+    So what is known by name is known by content.
+    """
+    permissions.make_folder(folder)
+    schema.make_empty(folder, access)
+    with schema.opened(folder, access, limits) as connection:
+        session = DoltSession(folder, connection, lock_timeout=30.0, limits=limits)
+        remotes.register(folder, connection, _REMOTE, url)
+        try:
+            remotes.fetch(
+                connection, _REMOTE, url, user=access.user, check=remotes.growth_check(folder, limits.file_bytes)
+            )
+            connection.release()
+            program.check(folder, access.binary, timeout=REMOTE_SECONDS)
+        except EngineFailed as error:
+            raise engine_inspection.refused(error.message) from error
+        yield session

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from vmrag_link.engines import creating, logical, records
+from vmrag_link.engines import logical, records
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.dolt import history, reading, schema
+from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.comparison import WORKING, Comparable, differing
 from vmrag_link.engines.dolt.connection import SqlConnection, identifier, literal, literals, parts
-from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
-from vmrag_link.errors import NoChanges
 from vmrag_link.models import Working
 
 _THERE = "diff_type <> 'removed'"
@@ -20,24 +19,7 @@ _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
 
 
-def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> None:
-    with session.transaction_on(branch, f"write to the branch {branch}", expected) as at:
-        session.note_uncommitted()
-        _store(session, at, rows)
-
-
-def commit(session: DoltSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
-    with session.transaction_on(branch, f"commit on the branch {branch}", expected) as at:
-        _complete(session, at, expected)
-        dirty = schema.is_dirty(session.connection, at)
-        revision = schema.commit(session.connection, at, message, author, date) if dirty else ""
-    session.note_committed()
-    if not dirty:
-        raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
-    return revision
-
-
-def _complete(session: DoltSession, at: str, head: str) -> None:
+def complete(session: DoltSession, at: str, head: str) -> None:
     """Store in the uncommitted rows what they stand for (`reading.column_sql`): other programs left
     columns out, or an old hash beside a new text.
 
@@ -60,78 +42,14 @@ def _complete(session: DoltSession, at: str, head: str) -> None:
                 records.record(table, after)
 
 
-def commit_onto(
-    session: DoltSession,
-    revision: str,
-    rows: Sequence[Write],
-    *,
-    joining: str | None,
-    undo: Callable[[str], Write],
-    message: str,
-    author: str,
-    date: str,
-) -> str:
-    """`undo`: what takes back the engine's own merge with a revision."""
-    connection = session.connection
-    with session.writing("merge"):
-        session.require(revision)
-        if joining and history.is_ancestor(connection, joining, revision):
-            joining = None
-        if joining:
-            session.require(joining)  # Dolt merges its tables, too
-        taken_back = undo(joining) if joining else Write()
-        made = revision
-        with unfinished_branch(connection, revision) as at, connection.transaction(at):
-            if joining:
-                _begin_merge(connection, at, joining)
-            for each in (taken_back, *rows):
-                _store(session, at, each)
-            if joining or schema.is_dirty(connection, at):
-                made = schema.commit(connection, at, message, author, date, *(["--allow-empty"] if joining else []))
-        session.keep(made, "a merge")
-    return made
-
-
-def recreate(
-    session: DoltSession,
-    parents: Sequence[str],
-    rows: Iterable[Write],
-    *,
-    undo: Callable[[str], Write],
-    message: str,
-    author: str,
-    date: str,
-) -> str:
-    """`undo`: what takes back the engine's own merge with a revision."""
-    connection = session.connection
-    with session.writing("recreate a revision"):
-        for each in parents:
-            session.require(each)
-        first, *others = parents
-        taken_back = [undo(joining) for joining in others]
-        with unfinished_branch(connection, first) as at, connection.transaction(at):
-            for joining, back in zip(others, taken_back, strict=True):
-                _begin_merge(connection, at, joining)
-                _store(session, at, back)
-            for part in rows:
-                _store(session, at, part)
-            made = schema.commit(connection, at, message, author, date, "--allow-empty")
-        session.note_checked(made, first)
-        creating.require_parents(made, history.own_parents(connection, made), parents)
-    return made
-
-
-def _begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
-    """Begin a merge in the open transaction: the next commit has `joining` as its second parent.
-
-    Rows in conflict stay as they are on this side. Costs by what either changed.
-    """
+def begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
+    """See `SqlEngine`."""
     connection.call("dolt_merge", "--no-ff", "--no-commit", joining, at=at)
     for row in connection.rows("SELECT `table` AS v FROM dolt_conflicts", at=at):
         connection.call("dolt_conflicts_resolve", "--ours", str(row["v"]), at=at)
 
 
-def _store(session: DoltSession, at: str, rows: Write) -> None:
+def store(session: DoltSession, at: str, rows: Write) -> None:
     """Change the rows of a branch; call it in a transaction on it."""
     connection = session.connection
     held = reading.DoltRows(session, Working(at))
@@ -186,9 +104,3 @@ def _batches(rows: Iterable[tuple[Value, ...]]) -> Iterator[list[str]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def discard(session: DoltSession, branch: str) -> None:
-    """Make a branch clean. Hold the write lock."""
-    session.connection.call("dolt_reset", "--hard", at=branch)
-    session.note_committed()

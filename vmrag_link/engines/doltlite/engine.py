@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines import stamps
-from vmrag_link.engines.base import LINKS_BRANCH
-from vmrag_link.engines.doltlite import creation, extent, history, links, reading, remotes, schema, writing
-from vmrag_link.engines.doltlite.comparison import WORKING, DoltliteComparison
+from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
+from vmrag_link.engines.base_session import doltlite_stamp
+from vmrag_link.engines.doltlite import extent, history, reading, remotes, schema, writing
+from vmrag_link.engines.doltlite.comparison import DoltliteComparison
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
+from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
-from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
-from vmrag_link.engines.tables import PROJECTS
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (
     At,
-    Collection,
-    Document,
-    DocumentHeader,
-    DocumentTable,
     Link,
-    Project,
     RevisionInfo,
     Row,
     Working,
 )
 
-__all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
-
-class DoltliteEngine(SqlEngine[DoltliteSession]):
+class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
     """A knowledge base in one file; the modules beside this one do the work."""
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits), writing)
+        super().__init__(DoltliteSession(folder, lock_timeout=lock_timeout, limits=limits))
 
     @functools.cached_property
     def _comparison(self) -> DoltliteComparison:
@@ -54,7 +47,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         `author` is `Name <email>`, `date` ISO UTC. `origin`: see `opening.create`. Raises
         `AlreadyInitialized`. A kill leaves no knowledge base.
         """
-        creation.create(folder, author=author, date=date, origin=origin)
+        from vmrag_link.engines.doltlite import transfer
+
+        transfer.create(folder, author=author, date=date, origin=origin)
         return cls.open(folder)
 
     @classmethod
@@ -64,7 +59,9 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         One without `vmrag_root` is another program's: `RemoteDamaged`. Raises as `create` and
         `fetch`.
         """
-        creation.clone(folder, remote, url, limits)
+        from vmrag_link.engines.doltlite import transfer
+
+        transfer.clone_file(folder, remote, url, limits)
         return cls.open(folder, limits=limits)
 
     @classmethod
@@ -75,7 +72,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
         base.
         """
-        path = folder / FILE_NAME
+        path = folder / DOLTLITE_FILE
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
         extent.require_whole(path)
@@ -89,7 +86,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
     @staticmethod
     def there(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / FILE_NAME).exists()
+        return (folder / DOLTLITE_FILE).exists()
 
     def damage(self) -> str:
         try:
@@ -100,15 +97,12 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         return "" if found == ["ok"] else f"The knowledge base {self._session.file} is damaged ({' '.join(found)})."
 
     def stamp(self) -> object:
-        return stamps.doltlite(self.folder)
+        return doltlite_stamp(self.folder)
 
     # -- revisions
 
     def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
         return history.log(self._session.main, revision, limit)
-
-    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.parents(self._session.main, revisions)
 
     def is_bare(self, revision: str) -> bool:
         with self._session.reading(revision) as connection:
@@ -170,59 +164,25 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
 
     # -- reading
 
-    def collections(self, at: At) -> list[Collection]:
+    @contextlib.contextmanager
+    def _rows(self, at: At) -> Iterator[PlaceRows]:
         with self._session.reading(at) as connection:
-            return list(reading.collections(connection))
+            yield reading.DoltliteRows(connection)
 
-    def projects(self, at: At, *, ids: Iterable[str] | None = None) -> Iterator[Project]:
-        with self._session.reading(at) as connection:
-            yield from reading.table(connection, PROJECTS, ids)  # type: ignore[misc]  # that is what its rows are
+    # -- writing
 
-    def documents(
-        self,
-        at: At,
-        *,
-        collection: str | None = None,
-        ids: Iterable[str] | None = None,
-        table: DocumentTable | None = None,
-    ) -> Iterator[Document]:
-        with self._session.reading(at) as connection:
-            if schema.version(connection):
-                yield from reading.documents(connection, collection, ids, table)
+    def _store(self, place: Connection, rows: Write) -> None:
+        writing.store(place, rows)
 
-    def headers(
-        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
-    ) -> Generator[DocumentHeader, None, None]:
-        with self._session.reading(at) as connection:
-            if schema.version(connection):
-                yield from reading.headers(connection, collection, ids)
-
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
-        with self._session.reading(at) as connection:
-            return list(reading.sources(connection, collection)) if schema.version(connection) else []
-
-    def ids(self, at: At, collection: str, *, prefix: str) -> list[str]:
-        with self._session.reading(at) as connection:
-            return list(reading.ids(connection, collection, prefix)) if schema.version(connection) else []
-
-    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
-        with self._session.reading(at) as connection:
-            return reading.document(connection, collection, doc_id) if schema.version(connection) else None
-
-    def count(self, at: At, *, collection: str | None = None) -> int:
-        with self._session.reading(at) as connection:
-            return reading.count(connection, collection) if schema.version(connection) else 0
-
-    def document_history(self, revision: str, collection: str, doc_id: str) -> dict[str, DocumentHeader]:
-        with self._session.reading(revision) as connection:
-            return dict(reading.history(connection, collection, doc_id)) if schema.version(connection) else {}
+    def _begin_merge(self, place: Connection, joining: str) -> None:
+        writing.begin_merge(place, joining)
 
     # -- links
 
     def _link_rows(self, place: str, wanted: Mapping[str, str]) -> list[Link]:
         where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
         with self._session.connection(place, with_links=True) as connection:
-            return links.rows(connection, where, list(wanted.values()))
+            return history.link_rows(connection, where, list(wanted.values()))
 
     def _commit_links(
         self, start: str | None, put: Sequence[Link], remove: Sequence[str], *, message: str, author: str, date: str
@@ -230,4 +190,4 @@ class DoltliteEngine(SqlEngine[DoltliteSession]):
         connect = functools.partial(self._session.connection, with_links=True)
         opened = unfinished_branch(self._session.main, start, connect) if start else connect(LINKS_BRANCH)
         with opened as connection:
-            return links.commit(connection, put, remove, message=message, author=author, date=date)
+            return history.commit_links(connection, put, remove, message=message, author=author, date=date)

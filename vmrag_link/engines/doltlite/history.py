@@ -1,5 +1,5 @@
-"""Revisions and branches as doltlite stores them. Every function takes a connection and changes
-nothing.
+"""Revisions and branches as doltlite stores them, and the table `git_links`, which stands on a
+branch of its own that is never pinned or merged into content.
 
 `vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
 
@@ -11,12 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.schema import objects
+from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
-from vmrag_link.models import KbBranch, RevisionInfo
+from vmrag_link.models import KbBranch, Link, RevisionInfo
+
+WORKING = "WORKING"
+"""The working set of the branch on which the connection stands; no other branch's can be named."""
 
 _REVISION = r"[0-9a-f]{40}"
 
@@ -130,3 +139,48 @@ def branches(connection: Connection) -> list[KbBranch]:
 def branch(connection: Connection, name: str) -> KbBranch | None:
     rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} AND name = ?", (name,))
     return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+
+_TABLE = """CREATE TABLE IF NOT EXISTS git_links(
+    git_commit VARCHAR(255) PRIMARY KEY, dolt_commit VARCHAR(255), dolt_branch VARCHAR(255),
+    git_branch LONGTEXT, git_repo_url LONGTEXT, linked_at VARCHAR(255), source VARCHAR(255),
+    superseded_by VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID"""
+_INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
+LINK_OBJECTS = objects(_TABLE, _INDEX)
+_COLUMNS = ", ".join(Link.__struct_fields__)
+_PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
+
+
+def prepare_links(connection: Connection) -> None:
+    """Make the table where it is missing; call it in a transaction."""
+    connection.execute(_TABLE)
+    connection.execute(_INDEX)
+
+
+def link_rows(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
+    """Sorted by git commit; `where` is our own SQL."""
+    if not has_links(connection):
+        return []
+    sql = f"SELECT {_COLUMNS} FROM git_links {where} ORDER BY git_commit"  # noqa: S608  our own names
+    return [_link(row) for row in connection.stream(sql, args)]
+
+
+def has_links(connection: Connection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'git_links'"))
+
+
+def commit_links(
+    connection: Connection, put: Iterable[Link], remove: Iterable[str], *, message: str, author: str, date: str
+) -> str:
+    """Replace and remove links where the connection stands; the revision, empty if nothing
+    changed.
+    """
+    with connection.transaction():
+        prepare_links(connection)
+        connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
+        connection.executemany(_PUT, (link_row(each) for each in put))
+        return schema.commit(connection, message, author, date) if schema.is_dirty(connection) else ""
+
+
+def _link(row: Sequence[Any]) -> Link:
+    return msgspec.convert(dict(zip(Link.__struct_fields__, row, strict=True)), type=Link)

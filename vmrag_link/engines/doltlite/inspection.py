@@ -3,23 +3,25 @@ anything.
 
 Every head has our tables and nothing else, is within the limits, and holds rows that we could have
 written. Older revisions are checked when they are opened (`Session`); `vmrag adopt` checks all of
-them (`validation`).
+them (`transfer.vet`).
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
-from vmrag_link.engines import inspection
-from vmrag_link.engines.doltlite import history, links, remotes, schema, validation
-from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines import inspection, records
+from vmrag_link.engines.doltlite import history, remotes, schema
+from vmrag_link.engines.doltlite.connection import LONGEST_STEP, Connection
+from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.limits import Limits, too_large
-from vmrag_link.engines.tables import WITH_TEXTS, Table
-from vmrag_link.errors import EngineError, LimitExceeded, SchemaTooNew
+from vmrag_link.engines.looking import Look, Looker
+from vmrag_link.engines.tables import ROWS_HINT, Table
+from vmrag_link.errors import EngineError, EngineFailed
+from vmrag_link.models import Link, Row
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
@@ -42,103 +44,92 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
     require_space(into.parent, max(0, size - held), "the remote's knowledge base")
 
 
+class DoltliteLook(Look):
+    """At the revision `at`, or WORKING of the branch, where the connection stands."""
+
+    def __init__(self, connection: Connection, at: str) -> None:
+        self._connection, self._at = connection, at
+
+    def strange(self, *, with_links: bool = False) -> str:
+        return schema.strange(self._connection, also=history.LINK_OBJECTS if with_links else frozenset())
+
+    def version(self) -> int:
+        return schema.version(self._connection)
+
+    def meta(self) -> list[tuple[Any, ...]]:
+        return self._connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2")
+
+    def answers(self, queries: Sequence[str]) -> list[Any]:
+        found = (self._connection.execute(each) for each in queries)
+        return [rows[0][0] if rows else None for rows in found]
+
+    def changed(self, table: Table, since: str) -> str:
+        if not (history.is_hash(since) and (history.is_hash(self._at) or self._at == WORKING)):
+            raise EngineFailed("Revisions there have names that are no hashes.", hint=ROWS_HINT)
+        return f"dolt_diff_{table.name}('{since}', '{self._at}')"
+
+    def stored(self, table: Table, since: str | None) -> Iterator[Row]:
+        """A column can hold values of any type, so all others are refused."""
+        columns = table.selected(self.version(), "to_" if since else "")
+        sql = f"SELECT {', '.join(columns)} FROM {self._those(table, since)}"  # noqa: S608  our own names
+        return (records.record(table, row) for row in self._connection.stream(sql))
+
+    def odd_types(self, since: str | None) -> str:
+        """A row may hold bytes, NULL or a number in place of a text."""
+        for table in self.tables():
+            kinds = ["integer" if each in table.numbers else "text" for each in table.columns]
+            columns = zip(table.selected(self.version(), "to_" if since else ""), kinds, strict=True)
+            odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in columns)
+            those = f"{self._those(table, since)} {'AND' if since else 'WHERE'} ({odd})"
+            if self._connection.execute(f"SELECT 1 FROM {those} LIMIT 1"):  # noqa: S608  our own names
+                return f"{table.name} hold something else than texts"
+        return ""
+
+    def _those(self, table: Table, since: str | None) -> str:
+        return f"{self.changed(table, since)} WHERE diff_type <> 'removed'" if since else table.name
+
+    def has_links(self) -> bool:
+        return history.has_links(self._connection)
+
+    def links(self) -> Sequence[Link]:
+        return history.link_rows(self._connection)
+
+
+class DoltliteLooker(Looker):
+    def __init__(self, file: Path, limits: Limits, *, patience: float = LONGEST_STEP) -> None:
+        self._file, self.limits, self._patience = file, limits, patience
+
+    @contextlib.contextmanager
+    def at(self, revision: str) -> Iterator[Look]:
+        longest = self.limits.text_bytes
+        with Connection(
+            self._file, at=revision, access="read", longest=longest, longest_step=self._patience
+        ) as connection:
+            yield DoltliteLook(connection, revision)
+
+    def known(self, revision: str) -> bool:
+        with Connection(self._file, access="read") as connection:
+            return history.exists(connection, revision)
+
+    def require_described(self, revision: str) -> None:
+        with Connection(self._file, access="read", longest=self.limits.text_bytes) as connection:
+            next(history.log(connection, revision, 1))
+
+    def reason(self, error: Exception) -> str:
+        if not isinstance(error, EngineError):
+            return str(error)
+        said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
+        return said.replace(f"The knowledge base {self._file}", "it")
+
+
 def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
-    """See `engines.inspection.require_sound`."""
-    look = functools.partial(_require_head, file, limits=limits)
-    look_at_links = functools.partial(_require_links, file, limits=limits)
-    inspection.require_sound(heads, look, look_at_links, known=known, limits=limits)
+    """See `Looker.require_sound`."""
+    DoltliteLooker(file, limits, patience=PATIENCE).require_sound(heads, known=known)
 
 
 def require_records(connection: Connection, at: str, since: str) -> None:
     """See `Engine.require_records`; `at`: a revision, or WORKING of the connection's branch."""
-    if schema.version(connection):
-        for row in validation.rows(connection, since, at):
+    look = DoltliteLook(connection, at)
+    if look.version():
+        for row in look.rows(since):
             inspection.require_ours(row)
-
-
-def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
-    """Whether it has our tables. Only what differs from `base`, which was looked at, is read."""
-    with inspection.refusing(where, limits), _opened(file, head, limits) as connection:
-        if not _has_tables(connection, where):
-            return False
-        since = base if base and history.exists(connection, base) else None
-        _require_contents(connection, where, head, since, limits)
-        return True
-
-
-def _require_links(file: Path, head: str, where: str, *, limits: Limits) -> None:
-    """See `engines.inspection.LookAtLinks`."""
-    try:
-        with (
-            inspection.refusing(where, limits, EngineError, ValueError),
-            _opened(file, head, limits) as connection,
-        ):
-            if odd := schema.strange(connection, also=links.OBJECTS):
-                raise inspection.not_taken(where, odd)
-            if much := links.too_much(connection):
-                raise inspection.not_taken(where, f"it holds {much}")
-            for each in links.rows(connection):
-                inspection.require_link(each)
-    except SchemaTooNew:
-        return  # nothing reads it here
-
-
-def _opened(file: Path, head: str, limits: Limits) -> Connection:
-    return Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE)
-
-
-def _has_tables(connection: Connection, where: str) -> bool:
-    """False for a revision without tables, and for one that only a newer program can read."""
-    try:
-        if odd := schema.strange(connection):
-            raise inspection.not_taken(where, odd)
-        return bool(schema.version(connection))
-    except SchemaTooNew:
-        return False
-
-
-def _require_contents(connection: Connection, where: str, head: str, since: str | None, limits: Limits) -> None:
-    if much := validation.too_many(connection, limits):
-        raise inspection.not_taken(where, f"it holds {much}")
-    if twins := validation.twins(connection):
-        raise inspection.not_taken(where, twins)
-    _require_texts(connection, where, head, since, limits)
-    for table, version in validation.tables(connection):
-        if _has_other_types(connection, table, version, head, since):
-            raise inspection.not_taken(where, f"{table.name} hold something else than texts")
-    _require_records(connection, where, head, since)
-
-
-def _require_texts(connection: Connection, where: str, head: str, base: str | None, limits: Limits) -> None:
-    for table in (each for each, _ in validation.tables(connection) if each in WITH_TEXTS):
-        if base is None:
-            sql, args = f"{table.name} WHERE octet_length(content) > ?", (limits.text_bytes,)
-        else:
-            sql = f"dolt_diff_{table.name}(?, ?) WHERE octet_length(to_content) > ?"
-            args = (base, head, limits.text_bytes)  # type: ignore[assignment]
-        if connection.execute(f"SELECT 1 FROM {sql} LIMIT 1", args):  # noqa: S608  our own names
-            raise inspection.too_long(where, limits)
-
-
-def _has_other_types(connection: Connection, table: Table, version: int, head: str, since: str | None) -> bool:
-    """Whether a row holds bytes, NULL or a number in place of a text. `since`: only rows that
-    changed.
-    """
-    kinds = ["integer" if each in table.numbers else "text" for each in table.columns]
-    columns = table.selected(version, "to_" if since else "")
-    odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in zip(columns, kinds, strict=True))
-    if since is None:
-        return bool(connection.execute(f"SELECT 1 FROM {table.name} WHERE {odd} LIMIT 1"))  # noqa: S608  our own names
-    sql = f"SELECT 1 FROM dolt_diff_{table.name}(?, ?) WHERE diff_type <> 'removed' AND ({odd}) LIMIT 1"  # noqa: S608  our own names
-    return bool(connection.execute(sql, (since, head)))
-
-
-def _require_records(connection: Connection, where: str, head: str, since: str | None) -> None:
-    """Require rows that we could have written. `since`: only those that changed."""
-    try:
-        for row in validation.rows(connection, since, head):
-            inspection.require_ours(row)
-    except LimitExceeded:
-        raise
-    except (EngineError, msgspec.ValidationError, ValueError) as error:
-        raise inspection.not_taken(where, str(error)) from error

@@ -13,108 +13,65 @@ from vmrag_link.engines import logical, records
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.logical import LogicalRows, merged
-from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table, beyond
+from vmrag_link.engines.reading import PlaceRows
+from vmrag_link.engines.tables import DOCUMENTS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Collection, Document, DocumentHeader, DocumentTable, Row
-
-
-def collections(connection: Connection) -> Iterator[Collection]:
-    return table(connection, COLLECTIONS)  # type: ignore[return-value]  # that is what its rows are
-
-
-def table(connection: Connection, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
-    """The rows of a table with one key, sorted by it; none where the schema is older than it."""
-    version = schema.version(connection)
-    if version < table.since:
-        return iter(())
-    key, columns = table.columns[0], ", ".join(table.selected(version))
-    where = "" if ids is None else f"WHERE {key} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
-    args = () if ids is None else (json.dumps(list(ids)),)
-    sql = f"SELECT {columns} FROM {table.name} {where} ORDER BY {key}"  # noqa: S608  our own names
-    return (records.record(table, row) for row in connection.stream(sql, args))
-
-
-def documents(
-    connection: Connection, collection: str | None, ids: Iterable[str] | None = None, table: DocumentTable | None = None
-) -> Iterator[Document]:
-    others = DoltliteRows(connection).documents(collection, ids, tables=logical.tables_named(table))
-    if table not in (None, DOCUMENTS.name):
-        return others
-    stored = map(records.document, _document_rows(connection, DOCUMENTS.columns, collection, ids))
-    return merged(stored, others)
-
-
-def headers(
-    connection: Connection, collection: str | None, ids: Iterable[str] | None = None
-) -> Iterator[DocumentHeader]:
-    stored = map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
-    return merged(stored, DoltliteRows(connection).headers(collection, ids))
-
-
-def sources(connection: Connection, collection: str) -> Iterator[tuple[str, str]]:
-    asked = {"collection_name = ?": collection, "source <> ?": ""}
-    for row in _rows(connection, ("collection_name", "doc_id", "source"), asked):
-        _, doc_id, source = records.texts(row)
-        yield doc_id, source
-
-
-def ids(connection: Connection, collection: str, prefix: str) -> Iterator[str]:
-    asked = {"collection_name = ?": collection, "doc_id >= ?": prefix, "doc_id < ?": beyond(prefix)}
-    return (doc_id for _, doc_id in map(records.texts, _rows(connection, ("collection_name", "doc_id"), asked)))
-
-
-def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
-    columns = ", ".join(DOCUMENTS.columns)
-    sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
-    rows = connection.execute(sql, (collection, doc_id))
-    return records.document(rows[0]) if rows else DoltliteRows(connection).document(collection, doc_id)
-
-
-def history(connection: Connection, collection: str, doc_id: str) -> Iterator[tuple[str, DocumentHeader]]:
-    """The document in each revision that the connection's one reaches and that has it, by key: a
-    tenth of a millisecond a revision.
-    """
-    columns = ", ".join(HEADER_COLUMNS)
-    sql = f"SELECT commit_hash, {columns} FROM dolt_history_documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
-    for row in connection.stream(sql, (collection, doc_id)):
-        revision, *values = records.texts(row)
-        yield revision, records.header(values)
-    implied = logical.table_implied(collection)
-    if implied and schema.version(connection) >= implied.since:
-        columns = ", ".join(name if name != "content" else "''" for name in implied.columns)
-        sql = f"SELECT commit_hash, {columns} FROM dolt_history_{implied.name} WHERE {implied.columns[0]} = ?"  # noqa: S608  our own names
-        for commit, *values in connection.stream(sql, (doc_id,)):
-            found = records.logical_document(implied, values)
-            if found.collection == collection:
-                yield str(commit), found.header
-
-
-def count(connection: Connection, collection: str | None) -> int:
-    """The number of documents.
-
-    Constant time for all of them, because the tree knows its size; 1.5 µs per document for one
-    collection.
-    """
-    if collection is None:
-        rows = connection.execute("SELECT count(*) FROM documents")
-    else:
-        rows = connection.execute("SELECT count(*) FROM documents WHERE collection_name = ?", (collection,))
-    return int(rows[0][0]) + DoltliteRows(connection).count(collection)
-
+from vmrag_link.models import Document, Row
 
 _ROW = msgspec.json.Decoder(list[Any])
 
 
-class DoltliteRows(LogicalRows):
+class DoltliteRows(PlaceRows):
     """Where the connection stands."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @functools.cached_property
-    def _version(self) -> int:
-        return schema.version(self._connection)  # asked for where one of the tables is
+    def version(self) -> int:
+        return schema.version(self._connection)
+
+    def table(self, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+        if self.version < table.since:
+            return iter(())
+        key, columns = table.columns[0], ", ".join(table.selected(self.version))
+        where = "" if ids is None else f"WHERE {key} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
+        args = () if ids is None else (json.dumps(list(ids)),)
+        sql = f"SELECT {columns} FROM {table.name} {where} ORDER BY {key}"  # noqa: S608  our own names
+        return (records.record(table, row) for row in self._connection.stream(sql, args))
+
+    def stored(
+        self, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
+    ) -> Iterator[Sequence[Any]]:
+        asked = {} if collection is None else {"collection_name = ?": collection}
+        if ids is not None:
+            asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
+        return _rows(self._connection, columns, asked)
+
+    def selected(self, columns: Sequence[str], conditions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        asked = {f"{each} ?": value for each, value in conditions.items()}
+        return map(records.texts, _rows(self._connection, columns, asked))
+
+    def one(self, collection: str, doc_id: str) -> Document | None:
+        if not self.version:
+            return None
+        columns = ", ".join(DOCUMENTS.columns)
+        sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
+        rows = self._connection.execute(sql, (collection, doc_id))
+        return records.document(rows[0]) if rows else self.document(collection, doc_id)
+
+    def stored_count(self, collection: str | None) -> int:
+        """Constant time for all of them, because the tree knows its size; 1.5 µs per document for
+        one collection.
+        """
+        where, args = ("", ()) if collection is None else ("WHERE collection_name = ?", (collection,))
+        return int(self._connection.execute(f"SELECT count(*) FROM documents {where}", args)[0][0])  # noqa: S608  our own names
+
+    def past(self, table: Table, columns: Sequence[str], key: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+        where = " AND ".join(f"{each} = ?" for each in key)
+        sql = f"SELECT commit_hash, {', '.join(columns)} FROM dolt_history_{table.name} WHERE {where}"  # noqa: S608  our own names
+        rows = self._connection.stream(sql, tuple(key.values()))
+        return map(records.texts, rows) if table is DOCUMENTS else rows
 
     def implied(self, table: Table, ids: Iterable[str] | None) -> Iterable[tuple[str, str]]:
         for row in self._asked(table, [table.columns[0], logical.implying_column(table)], ids):
@@ -126,13 +83,13 @@ class DoltliteRows(LogicalRows):
         return (records.logical_document(table, row) for row in self._asked(table, columns, ids))
 
     def total(self, table: Table) -> int:
-        if self._version < table.since:
+        if self.version < table.since:
             return 0
         return int(self._connection.execute(f"SELECT count(*) FROM {table.name}")[0][0])  # noqa: S608  our own names
 
     def _asked(self, table: Table, columns: Sequence[str], ids: Iterable[str] | None) -> list[Sequence[Any]]:
         """Fetched as JSON where all of it is, as `_texts` does."""
-        if self._version < table.since:
+        if self.version < table.since:
             return []
         rest, args = f"FROM {table.name}", [] if ids is None else [json.dumps(list(ids))]
         if args:
@@ -143,17 +100,6 @@ class DoltliteRows(LogicalRows):
             return [_ROW.decode(row) for (row,) in rows]
         except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
             return list(self._connection.stream(f"SELECT {selected} {rest}", args))
-
-
-def _document_rows(
-    connection: Connection, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
-) -> Iterator[Sequence[Any]]:
-    asked: dict[str, str] = {}
-    if collection is not None:
-        asked["collection_name = ?"] = collection
-    if ids is not None:
-        asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
-    return _rows(connection, columns, asked)
 
 
 def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[Sequence[Any]]:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from vmrag_link import permissions
-from vmrag_link.engines import stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession
-from vmrag_link.engines.doltlite import extent, history, links, schema
+from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
+from vmrag_link.engines.base_session import BaseSession, Stamp, doltlite_stamp
+from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
-from vmrag_link.engines.stamps import Stamp
+from vmrag_link.errors import Busy, EngineFailed
 from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
 
@@ -22,7 +20,13 @@ IDLE = 2
 """Connections for reading that stay open: a sync reads both ends of a difference several times."""
 
 
-class DoltliteSession(BaseSession):
+COMPACTED_NAME = "compacted"
+"""Holds the size in bytes that the file had after it was last compacted."""
+
+COMPACT_BYTES = 4_000_000
+
+
+class DoltliteSession(BaseSession[Connection]):
     """`main` stays open for revisions and branches.
 
     Documents are read and written through a connection of their own (1 ms), opened at their
@@ -36,7 +40,7 @@ class DoltliteSession(BaseSession):
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         super().__init__(folder, lock_timeout=lock_timeout, limits=limits)
-        self.file = folder / FILE_NAME
+        self.file = folder / DOLTLITE_FILE
         self._checked: set[tuple[str, bool]] = set()
         self._as_at_the_root: set[str] = set()
         self._idle: dict[At, tuple[Connection, Stamp]] = {}
@@ -67,7 +71,7 @@ class DoltliteSession(BaseSession):
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
             try:
-                also = links.OBJECTS if with_links else frozenset()
+                also = history.LINK_OBJECTS if with_links else frozenset()
                 schema.require_ours(connection, f"Revision {at[:12]}" if is_revision else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
@@ -104,7 +108,7 @@ class DoltliteSession(BaseSession):
 
     def _opened(self, at: At) -> tuple[Connection, Stamp]:
         """One that lies idle, or a new one; with what the file looked like before it was opened."""
-        now = stamps.doltlite(self.folder)
+        now = doltlite_stamp(self.folder)
         idle = self._idle.pop(at, None)
         if isinstance(at, Working):
             if idle and idle[1] == now:
@@ -140,12 +144,47 @@ class DoltliteSession(BaseSession):
 
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
-        """A transaction on a branch whose head is the expected one until its end."""
         with self.writing(purpose):
             self.require_head(branch, expected)
             with self.connection(branch) as connection, connection.transaction():
                 schema.version(connection)
                 yield connection
+
+    @contextlib.contextmanager
+    def transaction_onto(self, revision: str) -> Iterator[Connection]:
+        with unfinished_branch(self.main, revision, self.connection) as connection, connection.transaction():
+            schema.version(connection)
+            yield connection
+
+    def is_dirty(self, place: Connection) -> bool:
+        return schema.is_dirty(place)
+
+    def commit(self, place: Connection, message: str, author: str, date: str, *options: str) -> str:
+        return schema.commit(place, message, author, date, *options)
+
+    def discard(self, branch: str) -> None:
+        with self.connection(branch) as connection:
+            connection.execute("SELECT dolt_reset('--hard')")
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self.main, revisions)
+
+    def own_parents(self, revision: str) -> tuple[str, ...]:
+        return history.own_parents(self.main, revision)
+
+    def compact(self) -> None:
+        """Opening reads what was appended, a millisecond a megabyte.
+
+        Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be
+        noted is no reason to fail: the revision is committed.
+        """
+        note = self.folder / COMPACTED_NAME
+        with contextlib.suppress(OSError, ValueError, EngineFailed, Busy), self.writing("compact the knowledge base"):
+            before = int(note.read_text()) if note.exists() else 0
+            if self.file.stat().st_size - before > max(COMPACT_BYTES, before // 2):
+                self.collect_garbage()
+                permissions.make_file(note)
+                note.write_text(str(self.file.stat().st_size))
 
     # -- branches
 

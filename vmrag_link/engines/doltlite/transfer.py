@@ -1,19 +1,85 @@
-"""Fetching from remotes and pushing to them. The contracts are those of `engines.base.Engine`."""
+"""Knowledge bases and remotes: making one in a folder, all of it or nothing, whatever happens
+meanwhile; fetching and pushing. The contracts are those of `engines.base.Engine`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.engines.doltlite import history, inspection, remotes, validation
+from vmrag_link import locks, paths, permissions
+from vmrag_link.engines import inspection as engine_inspection
+from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
+from vmrag_link.engines.doltlite import history, inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
-from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import FileSystemError, KnowledgeRefused, RemoteMissing
+from vmrag_link.engines.limits import UNFINISHED, Limits, already_there, first_message, writable
+from vmrag_link.engines.looking import Ancestors, vetted_heads
+from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteMissing
 from vmrag_link.models import Row
+
+
+def create(folder: Path, *, author: str, date: str, origin: str = "") -> None:
+    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables.
+
+    `origin`: see `opening.create`.
+    """
+
+    def fill(connection: Connection) -> None:
+        if origin:
+            schema.commit(connection, first_message(origin), author, date, "--amend", "--allow-empty")
+        # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
+        # default.
+        connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
+        with connection.transaction():
+            schema.create(connection)
+            schema.commit(connection, "Create the knowledge base", author, date)
+
+    _make(folder, fill)
+
+
+def clone_file(folder: Path, remote: str, url: str, limits: Limits) -> None:
+    """Make a knowledge base of what `url` holds; its branches are those of the remote."""
+
+    def fill(connection: Connection) -> None:
+        inspection.require_room(url, connection.path, limits)
+        remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
+        inspection.require_sound(connection.path, remotes.heads(connection, remote), known={}, limits=limits)
+
+    _make(folder, fill)
+
+
+def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
+    """Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace."""
+    path, unfinished = folder / DOLTLITE_FILE, folder / UNFINISHED
+    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+        if path.exists():
+            raise already_there(folder)
+        import shutil  # not for every opening
+
+        shutil.rmtree(unfinished, ignore_errors=True)
+        permissions.make_folder(unfinished)
+        try:
+            with Connection(unfinished / DOLTLITE_FILE, access="create") as connection:
+                fill(connection)
+            permissions.settle(unfinished)
+            # The engine's lock file goes first: a kill after the rename leaves an empty folder.
+            for other in unfinished.iterdir():
+                if other.name != DOLTLITE_FILE:
+                    other.unlink()
+            (unfinished / DOLTLITE_FILE).rename(path)
+        finally:
+            shutil.rmtree(unfinished)
+        paths.fsync(folder)
+
+
+_VETTED = "vetted"
+_PARENTS = """
+    SELECT commit_hash, parent_hash FROM dolt_commit_ancestors
+    WHERE commit_hash IN (SELECT value FROM json_each(?)) ORDER BY parent_index"""
 
 
 def fetch(session: DoltliteSession, remote: str, url: str) -> None:
@@ -63,9 +129,41 @@ def vet(
     limits: Limits,
     sound: Callable[[Row], None],
 ) -> list[str]:
-    root = session.require_branch(ROOT_BRANCH).head
-    before = history.parents(session.main, [root]).keys() - {root}
-    here = history.parents(session.main, [root, *known]).keys() - before
+    """See `Engine.vet`. What is new is copied first: what is looked at is what will be taken."""
+    root, here = session.known_history(known)
     file = remotes.file_of(url)
     assert file is not None  # noqa: S101  `transport.quarantine` makes it
-    return validation.take(file, revisions, root=root, known=here, into=into, limits=limits, sound=sound)
+    try:
+        with Connection(file, access="read", longest=limits.text_bytes) as connection:
+            _require_whole(connection)
+            if not history.exists(connection, root):
+                raise engine_inspection.refused(engine_inspection.STRANGE)
+            there = [each for each in revisions if each not in here and history.exists(connection, each)]
+            new = _new(connection, there, here, limits)
+    except EngineFailed as error:
+        raise engine_inspection.refused(inspection.DoltliteLooker(file, limits).reason(error)) from error
+    if new:
+        with Connection(file) as connection:
+            remotes.push(connection, _VETTED, f"file://{into}", vetted_heads(new))
+        inspection.DoltliteLooker(into, limits).require_all(new, sound)
+    return list(new)
+
+
+def _require_whole(connection: Connection) -> None:
+    """Every piece is the one that its hash names: so what is known by name is known by content."""
+    if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
+        raise engine_inspection.refused("its file is damaged")
+
+
+def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> Ancestors:
+    """What is not known of these revisions and their ancestors."""
+    found: dict[str, tuple[str, ...]] = {}
+    left = set(revisions)
+    while left:
+        layer: dict[str, tuple[str, ...]] = dict.fromkeys(left, ())
+        for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(left)),)):
+            layer[revision] += (parent,) if parent else ()
+        found |= layer
+        engine_inspection.require_descent(found, limits)
+        left = {parent for parents in layer.values() for parent in parents} - found.keys() - set(known)
+    return found

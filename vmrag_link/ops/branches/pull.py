@@ -15,7 +15,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
 from vmrag_link.git import plumbing, remotes, transfer
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Cleared, Handling

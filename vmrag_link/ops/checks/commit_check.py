@@ -12,8 +12,8 @@ from vmrag_link import config, settings_file
 from vmrag_link.engines import migrated
 from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
-from vmrag_link.git.heads import BRANCHES
-from vmrag_link.merging import messages
+from vmrag_link.git.refs import BRANCHES
+from vmrag_link.merging import revisions
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.documents import stale
@@ -121,7 +121,7 @@ def _unstaged_finding(*, blocks: bool) -> CommitFinding:
 def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
     sides = [revision for each in before if (revision := _revision(ws, each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
-    sides = [each for each in sides if not messages.accepts_loss(ws.engine, pin.dolt_commit, each)]
+    sides = [each for each in sides if not revisions.accepts_loss(ws.engine, pin.dolt_commit, each)]
     known = {revision for each in bases if (revision := _revision(ws, each))}
     undecided = pin_conflict.undecided(ws.places)
     repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"

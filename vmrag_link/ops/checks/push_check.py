@@ -24,8 +24,8 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import history, plumbing, remotes, transfer, versions
-from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.history import PushedPins
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding, stale_finding
 from vmrag_link.ops.documents import stale

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.git.history import PinChange
-from vmrag_link.merging import messages
+from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases
@@ -271,7 +271,7 @@ class Examination:
             return
         before = self._pins.ends.get(base) if base else None
         for info in self._ancestry.recording(self._last, before):
-            lost = messages.accepted_losses(info.message)
+            lost = revisions.accepted_losses(info.message)
             here = [each for each in lost if self._ancestry.has_revision(each)]
             counts = f" It is here, so that counts for nothing: {', '.join(map(_short, here))}." if here else ""
             message = (

@@ -85,24 +85,24 @@ class Ancestry:
         if lost in self._bits or revision not in self._bits:
             return False
         if revision not in self._accepted:
-            from vmrag_link.merging import messages
+            from vmrag_link.merging import revisions
 
             log = self._engine.log(revision)
             self._accepted[revision] = frozenset(
-                each for info in log for each in messages.accepted_losses(info.message)
+                each for info in log for each in revisions.accepted_losses(info.message)
             )
         return lost in self._accepted[revision]
 
     def recording(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
         """The revisions that accept a loss, of those that one contains and the other does not."""
-        from vmrag_link.merging import messages
+        from vmrag_link.merging import revisions
 
         common = set(reached(self._parents, [other])) if other in self._parents else set()
         own = set(reached(self._parents, [revision], common))
         for info in self._engine.log(revision) if own else ():
             if info.revision in own:
                 own.remove(info.revision)
-                if messages.accepted_losses(info.message):
+                if revisions.accepted_losses(info.message):
                     yield info
             if not own:
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
@@ -75,7 +75,7 @@ def _whole(ws: Workspace, collection: Collection, document: Document) -> WholeDo
         collection.name,
         document.content,
         len(chunks_of(ws, collection, document)),
-        origin.shown_metadata(document),
+        import_base.shown_metadata(document),
         document.table,
     )
 

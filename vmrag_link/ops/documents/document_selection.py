@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.documents.chunking import document_chunks
-from vmrag_link.documents.origin import shown_metadata
+from vmrag_link.documents.import_base import shown_metadata
 from vmrag_link.embedding.base import within_window
 from vmrag_link.index.metadata import chunk_id, parse_chunk_id, place
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
@@ -20,8 +20,8 @@ from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.filtered import MetadataColumns
 from vmrag_link.retrieval.filters import keys_of, matching, matching_text
+from vmrag_link.retrieval.narrowed import MetadataColumns
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import ReadableStore, View
 

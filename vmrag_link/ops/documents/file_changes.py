@@ -19,7 +19,7 @@ from vmrag_link.conversion.limits import MAX_BYTES, limits_of
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_in, leads_out
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
-from vmrag_link.git import heads, listing, versions
+from vmrag_link.git import listing, refs, versions
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import import_commands, leaving_out
 from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
@@ -147,7 +147,7 @@ class FileComparison:
         differing = self.differing(base, modified)
         if not differing:
             return set()
-        commit = heads.head(self._places).commit
+        commit = refs.head(self._places).commit
         return imported_before(self._places, self.seen, differing, commit=commit, converter=self._in_time)
 
     def differing(self, base: ImportBase, modified: Sequence[tuple[str, DocumentHeader]]) -> list[Differing]:

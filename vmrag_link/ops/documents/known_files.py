@@ -15,7 +15,7 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped, SourceFile
 from vmrag_link.documents.seen_files import FileRecord
-from vmrag_link.git import heads, listing, versions
+from vmrag_link.git import listing, refs, versions
 from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Working
 from vmrag_link.ops.documents import collections, import_commands, leaving_out, placing, writing
 from vmrag_link.ops.documents.earlier_texts import imported_before
@@ -140,7 +140,7 @@ class _KnownFiles:
         if not headers:
             return set()
         differing = [difference(self._base, source, header) for source, header in headers.items()]
-        commit = heads.head(self._ws.places).commit
+        commit = refs.head(self._ws.places).commit
         with converter_of(self._ws, seconds=HISTORY_SECONDS) as converter:
             keys = imported_before(self._ws.places, self._seen, differing, commit=commit, converter=converter)
         return {source for source, header in headers.items() if header.key in keys}
@@ -170,7 +170,7 @@ class _KnownFiles:
         if not left or not self._inside:
             return found
         found |= left & listing.index(self._ws.places).tracked
-        commit = heads.head(self._ws.places).commit
+        commit = refs.head(self._ws.places).commit
         return found | (versions.versions(self._ws.places, commit, left - found).keys() if commit else set())
 
     def _read(self, sources: Several[str], converter: Converter) -> tuple[list[ImportedDocument], list[Skipped]]:

@@ -29,7 +29,7 @@ from vmrag_link.models import Document
 from vmrag_link.ops.documents.collections import source_read_only
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.files import SourceListing
+from vmrag_link.sources.readable import SourceListing
 from vmrag_link.workspace import DocumentStore, Workspace
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class DerivedFiles:
 
     @cached_property
     def _untracked(self) -> set[str]:
-        from vmrag_link.sources.pathspecs import untracked_files
+        from vmrag_link.sources.rules import untracked_files
 
         with contextlib.suppress(LimitExceeded):  # more than anybody has written
             return set().union(*untracked_files(self._ws.places, self.sources))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Sequence
 
 from vmrag_link import clock
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.by_key import documents_by_key
+from vmrag_link.engines.records import documents_by_key
 from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
 from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows

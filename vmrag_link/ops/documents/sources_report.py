@@ -15,9 +15,9 @@ from vmrag_link.git import listing, plumbing, raw_changes, versions
 from vmrag_link.models import Record
 from vmrag_link.ops.documents.reading import files_at
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.sources import pathspecs, rules
-from vmrag_link.sources.files import LeftOutFile
-from vmrag_link.sources.pathspecs import untracked_count, untracked_files
+from vmrag_link.sources import rules
+from vmrag_link.sources.readable import LeftOutFile
+from vmrag_link.sources.rules import untracked_count, untracked_files
 from vmrag_link.sync import source_views
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.worktree import OpenSources
@@ -142,7 +142,7 @@ def unnamed(ws: Workspace, tracked: Sequence[str] | None = None) -> Unnamed:
     files = listing.tracked_files(ws.places) if tracked is None else tracked
     left = [path for path in files if not any(rules.is_named(each, path) for each in named)]
     names = {*ws.stored_collections(), *(each.collection for each in named)}
-    found = pathspecs.propose(left, stored=names)
+    found = rules.propose(left, stored=names)
     endings = Counter(f".{path.rpartition('.')[2]}" for path in left if rules.source_of(found, path))
     return Unnamed(dict(endings.most_common()), found)
 
@@ -160,7 +160,7 @@ def untracked_offers(ws: Workspace) -> int:
         files = raw_changes.untracked(ws.places, [])
     except LimitExceeded:
         return raw_changes.MOST_FILES
-    found = pathspecs.propose(files)
+    found = rules.propose(files)
     return sum(rules.source_of(found, path) is not None for path in files)
 
 

@@ -111,7 +111,7 @@ def among_documents(ws: Workspace, documents: Iterable[tuple[Collection, Documen
 
 def _is_as_written(path: Path, document: Document) -> bool:
     """Whether the file is the document's text, byte by byte: then it is not older."""
-    from vmrag_link.conversion.text_bytes import decode
+    from vmrag_link.conversion.formats import decode
 
     with contextlib.suppress(OSError, ContentUnreadable):
         return decode(read_regular(path, MAX_BYTES)) == document.content

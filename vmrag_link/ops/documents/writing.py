@@ -21,7 +21,7 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import plumbing, sharing
+from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import lease
@@ -93,7 +93,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     gets one with the first write.
     """
     refuse_if_busy(ws)
-    sharing.prepare(ws.places)
+    sidecar_repo.prepare(ws.places)
     if index:
         try:
             with file_failures():

@@ -174,9 +174,9 @@ def require_sides(
 
 def is_given_up(ws: Workspace, revision: str, others: Iterable[str]) -> bool:
     """Whether one of the others accepts the loss of a revision."""
-    from vmrag_link.merging import messages
+    from vmrag_link.merging import revisions
 
-    return ws.initialized and any(messages.accepts_loss(ws.engine, each, revision) for each in others)
+    return ws.initialized and any(revisions.accepts_loss(ws.engine, each, revision) for each in others)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:

@@ -13,7 +13,7 @@ from vmrag_link import clock
 from vmrag_link.engines import migrated
 from vmrag_link.errors import NoChanges, RemoteEmpty, RemoteError, RemoteUnreachable, plural
 from vmrag_link.git import history, plumbing, remotes
-from vmrag_link.merging import messages
+from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.pin import Pin
@@ -156,12 +156,12 @@ def accept(ws: Workspace, found: Search, instead: str) -> AcceptedLoss:
     is not recorded again.
     """
     known = describe(ws, found.lost)
-    new = [each for each in known if not messages.accepts_loss(ws.engine, instead, each.revision)]
+    new = [each for each in known if not revisions.accepts_loss(ws.engine, instead, each.revision)]
     made = instead
     if new:
         message = "\n".join(_message(new, found.asked))
         author, now = plumbing.identity(ws.places), clock.now()
-        made = messages.record_loss(ws.engine, instead, message=message, author=author, date=now)
+        made = revisions.record_loss(ws.engine, instead, message=message, author=author, date=now)
     return AcceptedLoss(made, instead, known, found.asked)
 
 
@@ -173,7 +173,7 @@ def _message(lost: Sequence[LostRevision], asked: Sequence[str]) -> Iterator[str
     for each in lost:
         yield from ("", *lines(each))
     yield ""
-    yield messages.loss_trailers(each.revision for each in lost)
+    yield revisions.loss_trailers(each.revision for each in lost)
 
 
 def lines(lost: LostRevision) -> Iterator[str]:

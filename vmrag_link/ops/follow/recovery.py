@@ -17,7 +17,7 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import until_unlocked
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning

@@ -21,7 +21,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     the Chroma server of the settings; raises why that cannot be. `index.chroma: wait` and
     `chroma.share: wait` ask for it each time.
     """
-    from vmrag_link.sync import eviction
+    from vmrag_link.sync import apply
 
     _require_readable_pin(ws)
     lazy_fetch.bring(ws, insist=True)
@@ -31,7 +31,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     if target.state != "pinned":
         raise reasons.unusable(ws, target)
     if report is None:
-        eviction.tidy(ws.sync_context)  # a process that was killed after the switch left it undone
+        apply.tidy(ws.sync_context)  # a process that was killed after the switch left it undone
         revision = ws.revision()
         path = SnapshotReport(str(ws.views.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)

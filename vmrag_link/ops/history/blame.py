@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.merging.line_matcher import matching_blocks
+from vmrag_link.merging.text import matching_blocks
 from vmrag_link.models import At, Record, RevisionInfo, content_hash
 from vmrag_link.ops.history import document_names, known, log
 from vmrag_link.ops.history.document_names import DocumentName

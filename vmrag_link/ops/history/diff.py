@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 
 from vmrag_link.engines.base import Engine
-from vmrag_link.engines.by_key import documents_by_key
+from vmrag_link.engines.records import documents_by_key
 from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.models import (
     At,

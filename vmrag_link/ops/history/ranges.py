@@ -21,7 +21,7 @@ from itertools import pairwise
 from vmrag_link.engines.base import root_of
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
 from vmrag_link.git import plumbing, remotes
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Record
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.revparse import HEAD, WORKING, resolve_at, resolve_rev

@@ -34,7 +34,7 @@ from vmrag_link.errors import (
     RevisionMissing,
 )
 from vmrag_link.git import remotes
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from vmrag_link import terminal_text, worddiff
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.errors import plural
 from vmrag_link.models import (
     ChangeCounts,
@@ -202,6 +202,6 @@ def _fields(before: Record | None, after: Record | None, names: Sequence[str]) -
 def _text(row: Record, name: str) -> str:
     """A field as it is shown; of which bytes a library made a document tells a person nothing."""
     if isinstance(row, Document) and name == "metadata":
-        return canonical_json(origin.shown_metadata(row))
+        return canonical_json(import_base.shown_metadata(row))
     value = getattr(row, name)
     return value if isinstance(value, str) else canonical_json(value)

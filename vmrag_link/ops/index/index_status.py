@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.embedding.successors import with_present_model
 from vmrag_link.errors import Busy, EmbeddingError, IndexExtraMissing, IndexFailed
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import contents, held_collections
@@ -24,6 +23,7 @@ from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.paths import write_atomically
+from vmrag_link.sync.plan import with_present_model
 from vmrag_link.workspace import Moment, ReadableStore, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]

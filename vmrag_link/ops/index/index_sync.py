@@ -33,7 +33,7 @@ from vmrag_link.ops.index.index_status import (
     read,
     remember,
 )
-from vmrag_link.sync import eviction
+from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
@@ -109,7 +109,7 @@ def bring(ws: Workspace) -> SyncedAll:
         seen = ws.reader.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):
-            eviction.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
+            apply.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if error.collection is None:

@@ -104,7 +104,7 @@ def searching(
 
 def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) -> T:
     """An index that proves damaged is built again, once."""
-    from vmrag_link.sync import eviction
+    from vmrag_link.sync import apply
 
     view: View | None = None
     for last in (False, True):
@@ -117,7 +117,7 @@ def _searching_at(ws: Workspace, look: Callable[[View], T], at: RankedRevision) 
             if view and view.sources:
                 distrust(view.sources.folder)
             if at.revision:
-                eviction.distrust(ws.sync_context, at.revision)
+                apply.distrust(ws.sync_context, at.revision)
     raise AssertionError  # the second attempt returns or raises
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from vmrag_link.code.pieces import LONGEST_SIGNATURE
+from vmrag_link.code.languages import LONGEST_SIGNATURE
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import IndexedPiece, Record, pieces_of

@@ -21,7 +21,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import LinkMissing, quoted
 from vmrag_link.git import history, objects, plumbing, repository
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Link, Record
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking

@@ -9,7 +9,7 @@ import msgspec
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.conflicts import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision

@@ -12,8 +12,8 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import GitReferenceMissing
 from vmrag_link.git import pin_conflict, plumbing, transfer
-from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Project, Record, RevisionInfo, Row
 from vmrag_link.ops.history.ranges import base_of, pinned, with_head
 from vmrag_link.workspace import Workspace

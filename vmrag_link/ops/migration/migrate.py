@@ -13,7 +13,7 @@ import msgspec
 from vmrag_link import locks, paths, pin_values
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, engine_of, root_of
-from vmrag_link.engines.creating import first_message
+from vmrag_link.engines.limits import first_message
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     AlreadyInitialized,
@@ -23,7 +23,7 @@ from vmrag_link.errors import (
     LockError,
     file_failures,
 )
-from vmrag_link.git import sharing
+from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.ops.migration import exchange, references
@@ -214,7 +214,7 @@ def _planned(ws: Workspace, to: EngineName, wanted: MigrationPlan, size: int) ->
 
 @contextlib.contextmanager
 def _alone(ws: Workspace) -> Iterator[None]:
-    sharing.prepare(ws.places)
+    sidecar_repo.prepare(ws.places)
     with locks.exclusive(exchange.lock_of(ws.places), purpose="migrate the knowledge base", timeout=0):
         yield
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vmrag_link.documents import import_base
 from vmrag_link.documents.chunking import require_modest, require_possible
 from vmrag_link.embedding import registry
-from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.base import SERVICES
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
@@ -32,7 +32,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import history, plumbing, remotes, transfer
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, Project, Record, Row, content_hash, metadata_from_row

@@ -20,7 +20,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing, refs, remotes
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover

@@ -9,7 +9,7 @@ from vmrag_link import locks
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
-from vmrag_link.git import sharing
+from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations, revision_map, shared_links
 from vmrag_link.ops.remotes.fetch import first_with, nothing_at, take_map
@@ -94,7 +94,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
 @contextlib.contextmanager
 def _alone(ws: Workspace) -> Iterator[None]:
     """All work trees of the repository get the same knowledge base."""
-    sharing.prepare(ws.places)
+    sidecar_repo.prepare(ws.places)
     with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
         yield
 

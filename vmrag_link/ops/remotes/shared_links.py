@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from vmrag_link import clock
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.errors import SchemaTooNew
-from vmrag_link.git import history, objects, partial
+from vmrag_link.git import history, objects
 from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
 from vmrag_link.models import Link
 from vmrag_link.ops.pins.pinning import parsed
@@ -43,7 +43,7 @@ def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
         return list(rows)
     missing = set(objects.missing_commits(ws.places, asked))
     here = [each for each in asked if each not in missing]
-    partial.bring_at(ws.places, here, PIN_NAME)
+    objects.bring_at(ws.places, here, PIN_NAME)
     told = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, here).items()}
     return [
         each

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.heads import COMMIT_NAME
+from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Code
 from vmrag_link.ops.report.rankings import ranked_name

@@ -12,7 +12,7 @@ from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, engine_of, root_of
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
-from vmrag_link.git import plumbing, sharing
+from vmrag_link.git import plumbing, sidecar_repo
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
 from vmrag_link.ops.documents import branches
@@ -159,7 +159,7 @@ def begin(
     pinned = plumbing.pin_bytes(ws.places)
     if not ws.initialized:
         opening.require(engine, ws.settings.dolt_access)
-    sharing.prepare(ws.places)
+    sidecar_repo.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = not ws.initialized
         if started:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import config, env, toolset
-from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.base import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record

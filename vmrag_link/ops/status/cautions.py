@@ -86,14 +86,14 @@ def _effect(gone: MissingHooks) -> str:
 
 
 def _command(ws: Workspace, gone: MissingHooks) -> str:
-    from vmrag_link.git import hook_scope
+    from vmrag_link.git import hook_config
 
     if gone.why == "elsewhere":
         return "vmrag install --worktree"
     ours = gone.why == "older" or gone.folder == str(ws.places.common / "hooks")
     usual = ours or gone.tool in ("husky", "lefthook", "pre-commit")
     # What else core.hooksPath may name, installing may refuse: that says what to do instead.
-    return hook_scope.install_command(ws.places) if usual else "vmrag doctor"
+    return hook_config.install_command(ws.places) if usual else "vmrag doctor"
 
 
 def not_pushed(ws: Workspace, found: tuple[UnpushedPin, ...]) -> Caution | None:

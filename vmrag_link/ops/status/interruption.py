@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import SERVER_FILE
-from vmrag_link.engines.stamps import Stamp
+from vmrag_link.engines.base_session import Stamp
 from vmrag_link.journal import ReplayEntry
 from vmrag_link.sync import background, binding
 from vmrag_link.workspace import Workspace

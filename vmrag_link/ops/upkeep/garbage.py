@@ -17,8 +17,8 @@ from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
 from vmrag_link.ops.migration import exchange
 from vmrag_link.paths import PIN_NAME, size_of, stale_temporaries
+from vmrag_link.sync import apply, source_views
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync import eviction, source_views
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -78,7 +78,7 @@ def sweep(ws: Workspace) -> Leftovers:
         shutil.rmtree(ws.places.migration)
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    eviction.tidy(ws.sync_context._replace(keep_bytes=_kept_bytes(ws)))
+    apply.tidy(ws.sync_context._replace(keep_bytes=_kept_bytes(ws)))
     _rewrite_segments(ws)
     ws.chroma.local.stores.evict(needed=ws.chroma.local.needed)
     lonely = _orphaned_locks(ws)
@@ -141,7 +141,7 @@ def _copies(ws: Workspace) -> list[Path]:
     """The copies of uncommitted documents that were committed since, or whose branch moved."""
     root = ws.places.working_copies
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    return sorted(set(there).difference(eviction.living_copies(ws.sync_context))) if there else []
+    return sorted(set(there).difference(apply.living_copies(ws.sync_context))) if there else []
 
 
 def _files(ws: Workspace) -> list[Path]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.share import give_up, is_current
 from vmrag_link.engines.base import ROOT_BRANCH, reserved, root_of
@@ -134,10 +134,10 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
             "The settings name no Chroma server (chroma.mode: embedded).", hint="git config vmrag.chroma.mode http"
         )
     client = ChromaClient(ws.chroma.server)
-    owner = names.owner_of(root_of(ws.engine))
+    owner = contents.owner_of(root_of(ws.engine))
     wanted = _needed_collections(ws, owner)
     there = client.collections()
-    ours = [each for each in there if names.is_ours(each.name, owner)]
+    ours = [each for each in there if contents.is_ours(each.name, owner)]
     going = [each for each in ours if each.name not in wanted and _is_old(each, time.time() - days * _DAY)]
     if apply:
         for each in going:
@@ -148,14 +148,14 @@ def gc_server(ws: Workspace, *, apply: bool = False, days: int = DAYS) -> Server
 
 def _is_old(found: RemoteCollection, before: float) -> bool:
     """Whether it may go if nothing needs it."""
-    if found.name.endswith(names.BUILDING):
+    if found.name.endswith(contents.BUILDING):
         return not is_current(found.metadata or {})
-    seal = names.seal_of(found.metadata) if names.is_sealed_name(found.name) else None
+    seal = contents.seal_of(found.metadata) if contents.is_sealed_name(found.name) else None
     return seal is None or seal.made < before
 
 
 def _describe(found: RemoteCollection) -> DroppedCollection:
-    seal = names.seal_of(found.metadata)
+    seal = contents.seal_of(found.metadata)
     label = (found.metadata or {}).get("collection", "")
     return DroppedCollection(found.name, label if isinstance(label, str) else "", seal.count if seal else 0)
 
@@ -166,7 +166,7 @@ def _needed_collections(ws: Workspace, owner: str) -> set[str]:
     with ws.progress.task(LOOKING_UP, len(revisions)) as task:
         found = set[str]()
         for revision in revisions:
-            found |= {names.collection_name(owner, contents) for contents in _contents_of(ws, revision)}
+            found |= {contents.collection_name(owner, each) for each in _contents_of(ws, revision)}
             task.advance()
     return found
 
@@ -189,4 +189,4 @@ def _contents_of(ws: Workspace, revision: str) -> Iterable[str]:
     rows = rows_at(ws.engine, revision)
     headers = ws.engine.headers(revision)
     for name, some in itertools.groupby(headers, key=attrgetter("collection")):
-        yield names.contents_of(rows.get(name) or assumed(name, ws.models.of), some)
+        yield contents.contents_of(rows.get(name) or assumed(name, ws.models.of), some)

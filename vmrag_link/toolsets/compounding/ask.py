@@ -13,7 +13,7 @@ from vmrag_link import env, terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.provenance import KbBlock
-from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.retrieval.fusion import Use
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
 from vmrag_link.toolsets.compounding.chat_model import ChatModel

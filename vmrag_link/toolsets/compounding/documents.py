@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import clock
-from vmrag_link.conversion import front_matter, reading, text_bytes
+from vmrag_link.conversion import formats, front_matter, reading
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
@@ -139,7 +139,7 @@ def _first_paragraph(text: str) -> list[str]:
 
 def _split(doc_id: str, found: Source) -> tuple[dict[str, Any], str]:
     try:
-        stated, text = front_matter.split(text_bytes.decode(found.data))
+        stated, text = front_matter.split(formats.decode(found.data))
     except ContentUnreadable as error:
         raise ContentRefused(f"{doc_id} {error.reason}.", hint="Save it as UTF-8 text.", path=doc_id) from None
     refuse_reserved(stated, doc_id)

@@ -42,8 +42,8 @@ from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing
 from vmrag_link.ops.index.query import require_query
+from vmrag_link.retrieval.fusion import Use
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.toolsets.compounding import documents, folder, mirror, search
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedFile

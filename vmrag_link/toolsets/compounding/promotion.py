@@ -10,7 +10,7 @@ import codecs
 import stat
 from pathlib import Path
 
-from vmrag_link.conversion import front_matter, text_bytes
+from vmrag_link.conversion import formats, front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import FileFailed, quoted
 from vmrag_link.models import Document, Record, metadata_of
@@ -95,7 +95,7 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     """
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     try:
-        text = text_bytes.decode(data)
+        text = formats.decode(data)
         before, content = front_matter.split(text)
         written = _edited(text, front_matter.block_of(text), key, value)
         after, same = front_matter.split(written)

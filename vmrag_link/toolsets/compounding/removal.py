@@ -13,7 +13,7 @@ from vmrag_link import clock
 from vmrag_link.engines.base import Write, reserved
 from vmrag_link.errors import DocumentMissing
 from vmrag_link.git import plumbing
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.documents import writing

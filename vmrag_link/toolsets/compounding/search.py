@@ -9,9 +9,9 @@ from vmrag_link.documents.chunking import header_path
 from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.follow.provenance import Standing
+from vmrag_link.retrieval.fusion import Use, threshold
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.retrieval.thresholds import Use, threshold
 from vmrag_link.workspace import Workspace
 
 FIRST = 1000

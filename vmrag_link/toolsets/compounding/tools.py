@@ -6,7 +6,7 @@ from typing import Annotated
 
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
-from vmrag_link.retrieval.thresholds import Use
+from vmrag_link.retrieval.fusion import Use
 from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level

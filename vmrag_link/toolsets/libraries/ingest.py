@@ -17,8 +17,8 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.conversion.converter import Converted, Converter
 from vmrag_link.conversion.limits import limits_of
-from vmrag_link.documents import origin
-from vmrag_link.documents.origin import Origin
+from vmrag_link.documents import import_base
+from vmrag_link.documents.import_base import Origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, VmragError
 from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, json_from_user
@@ -167,7 +167,7 @@ class _Held:
 
 
 def _is_made_of(document: Document, source: Source) -> bool:
-    found = origin.origin_of(document)
+    found = import_base.origin_of(document)
     return found is not None and found.hash == source.hash
 
 
@@ -176,7 +176,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
 
     Raises `ContentRefused` for metadata of the source's own.
     """
-    kept = origin.given_metadata(before) if given is None else given
+    kept = import_base.given_metadata(before) if given is None else given
     own = {key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept}
     made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own)))
     return msgspec.structs.replace(
@@ -184,7 +184,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
-        metadata=canonical_json(origin.with_origin({**own, **kept}, made_of)),
+        metadata=canonical_json(import_base.with_origin({**own, **kept}, made_of)),
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
         updated_at=clock.now(),
@@ -203,11 +203,11 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     Raises `ContentRefused`, also for a key that the index or the library needs for itself.
     """
     refuse_reserved(metadata, name)
-    if origin.KEY in metadata:
+    if import_base.KEY in metadata:
         raise ContentRefused(
-            f"The metadata of {name!r} uses {origin.KEY!r}, where a library notes what it made a document of.",
+            f"The metadata of {name!r} uses {import_base.KEY!r}, where a library notes what it made a document of.",
             hint="Use another key.",
-            key=origin.KEY,
+            key=import_base.KEY,
         )
     try:
         found: dict[str, Any] = json_from_user(json.dumps(metadata))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import LIBRARY, At, Document, Record
@@ -126,6 +126,6 @@ def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
         document.collection,
         document.content_hash,
         document.created_at,
-        origin.shown_metadata(document),
+        import_base.shown_metadata(document),
         chunks,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import configuration
 from vmrag_link.models import Document
@@ -118,7 +118,7 @@ def read(ws: Workspace, url: str, before: Document | None, admit: Admit) -> Sour
 
     Raises as `web.fetching.fetch`.
     """
-    known = origin.origin_of(before) if before else None
+    known = import_base.origin_of(before) if before else None
     limits = limits_of(ws.config.ingest, admit)
     if before and known:
         fetched = fetch(url, limits=limits, etag=known.etag, last_modified=before.last_modified)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import PAGE_BREAK, At, Collection, Document, Record
@@ -198,7 +198,7 @@ def _passage(ws: Workspace, hit: Hit, document: Document, page: int) -> LibraryP
         page,
         hit.text,
         hit.chunk,
-        origin.shown_metadata(document),
+        import_base.shown_metadata(document),
         hit.score,
     )
 

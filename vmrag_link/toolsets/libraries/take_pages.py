@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from vmrag_link import worddiff
 from vmrag_link.conversion.converter import Converted
-from vmrag_link.documents import origin
+from vmrag_link.documents import import_base
 from vmrag_link.errors import (
     AccessDenied,
     ConversionFailed,
@@ -163,7 +163,7 @@ def take_pages(
 def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
     """None if the page makes the document that is stored. Raises one of `_FAILURES`."""
     source = pages.read(ws, url, before, admit)
-    known = origin.origin_of(before) if before else None
+    known = import_base.origin_of(before) if before else None
     if known and known.hash == source.hash:
         return None
     converted = convert(source)
@@ -171,7 +171,7 @@ def _changed(ws: Workspace, url: str, before: Document | None, convert: Convert,
 
 
 def _same(before: Document, source: Source, converted: Converted) -> bool:
-    stored = origin.shown_metadata(before)
+    stored = import_base.shown_metadata(before)
     return (
         before.content == converted.text
         and before.title == (converted.title or source.name)

@@ -13,7 +13,7 @@ from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.query import searching
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.collections import THOUGHTS
-from vmrag_link.retrieval import thresholds
+from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.toolsets.thinking import think
@@ -169,7 +169,7 @@ def _summary(texts: Sequence[str]) -> str:
 def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return thresholds.threshold(thresholds.Use.THOUGHTS, model, given=given, configured=_settings(ws).threshold or None)
+    return fusion.threshold(fusion.Use.THOUGHTS, model, given=given, configured=_settings(ws).threshold or None)
 
 
 def _settings(ws: Workspace) -> ThinkingSettings:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from vmrag_link.chroma import check
 from vmrag_link.chroma.bindings import unsupported
-from vmrag_link.chroma.open_index import OpenIndex
+from vmrag_link.chroma.check import OpenIndex
 from vmrag_link.chroma.stores import read_seal
-from vmrag_link.chroma_server import names
+from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.contents import SharedContents
 from vmrag_link.chroma_server.share import difference, give_up
-from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.base import SERVICES
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid
 from vmrag_link.index import view
@@ -112,7 +112,7 @@ def _share(ws: Workspace, finding: Finding) -> str:
             "This machine puts nothing on the Chroma server (chroma.share: off).",
             hint="git config vmrag.chroma.share follow",
         )
-    if ws.chroma.server and names.is_sealed_name(finding.subject):
+    if ws.chroma.server and contents.is_sealed_name(finding.subject):
         client = ChromaClient(ws.chroma.server)
         if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
             give_up(client, found)

@@ -17,7 +17,7 @@ from vmrag_link import locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.errors import RemoteError, quoted, set_aside
 from vmrag_link.git import plumbing, refs, remotes, transfer
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
-from vmrag_link.conversion.child import confinement
+from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, engine_of
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
-from vmrag_link.git import sharing
+from vmrag_link.git import sidecar_repo
 from vmrag_link.git.run import git
 from vmrag_link.index.views import segments_of
 from vmrag_link.ops.upkeep import garbage
@@ -94,7 +94,7 @@ def _check_path() -> Iterator[Finding]:
 
 
 def _check_conversion() -> Iterator[Finding]:
-    if missing := confinement.missing():
+    if missing := serving.missing():
         message = (
             f"Files are converted without {' and without '.join(missing)}, which this system does not have: "
             "a library in C that a file breaks is not kept from your files or from programs."
@@ -119,19 +119,19 @@ def _check_folders(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_rights(ws: Workspace) -> Iterator[Finding]:
-    for folder in sharing.too_open(ws.places):
+    for folder in sidecar_repo.too_open(ws.places):
         message = (
             f"Other users of this machine can look into {folder}: they read it, and may stop every write by a lock."
         )
         yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
-    for folder in sharing.too_closed(ws.places):
-        message = f"{sharing.KEY} shares this repository, and others cannot use {folder}: somebody closed it, or it was made before."
+    for folder in sidecar_repo.too_closed(ws.places):
+        message = f"{sidecar_repo.KEY} shares this repository, and others cannot use {folder}: somebody closed it, or it was made before."
         fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
         yield Finding("NOT_SHARED", "note", message, fix, str(folder))
 
 
 def _close(ws: Workspace, finding: Finding) -> str:
-    sharing.tighten(ws.places)
+    sidecar_repo.tighten(ws.places)
     return f"Took the rights of others away from {finding.subject}."
 
 

@@ -12,15 +12,13 @@ from typing import IO
 import msgspec
 
 from vmrag_link.code.cutting import cut
-from vmrag_link.code.pieces import LONGEST_MESSAGE, CodeTask, CutAnswer
-from vmrag_link.conversion import frames
+from vmrag_link.code.languages import LONGEST_MESSAGE, CodeTask, CutAnswer
 from vmrag_link.conversion.child.serving import is_used_up, serve
-from vmrag_link.conversion.frames import Disconnected
-from vmrag_link.conversion.limits import ConversionLimits
+from vmrag_link.conversion.limits import ConversionLimits, Disconnected, receive
 
 
 def _receive(stdin: IO[bytes], _limits: ConversionLimits) -> CodeTask:
-    return msgspec.msgpack.decode(frames.receive(stdin, LONGEST_MESSAGE), type=CodeTask)
+    return msgspec.msgpack.decode(receive(stdin, LONGEST_MESSAGE), type=CodeTask)
 
 
 def _answer(task: CodeTask, limits: ConversionLimits) -> CutAnswer:

@@ -1,1 +1,0 @@
-"""The process that parses strangers' code."""
