@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from vmrag_link import env, settings_file
-from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way
+from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
 from vmrag_link.formats import require_program
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, what_it_is
@@ -27,7 +27,6 @@ from vmrag_link.settings_docs import documentation, template
 from vmrag_link.settings_file import SettingEntry
 from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
 from vmrag_link.settings_keys import CORE, KEYS, SECTIONS, Key, Schema
-from vmrag_link.suggest import nearest
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
 

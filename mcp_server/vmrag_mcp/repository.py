@@ -15,7 +15,7 @@ from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
 from vmrag_link.trust import agreements
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Behaviour, ProcessState, Session
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported

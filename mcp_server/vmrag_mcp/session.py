@@ -22,9 +22,9 @@ from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.auto_commit import Unsent
-from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results import ToolWarning
 

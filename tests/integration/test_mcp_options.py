@@ -15,8 +15,8 @@ from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing,
 from vmrag_link.settings import McpSettings
 from vmrag_link.settings_keys import KEYS
 from vmrag_mcp import repository
-from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import CORE, catalogue, toolsets
 from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.transport import http

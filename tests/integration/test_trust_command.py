@@ -15,7 +15,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
 from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.trust import agreements, services
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Behaviour, Session
 
 template, project = terminal.template, terminal.project

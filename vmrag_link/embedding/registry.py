@@ -18,10 +18,9 @@ from vmrag_link.embedding.base import Model, Vector, featureless, require_unicod
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.embedding.static import StaticModel
-from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
+from vmrag_link.errors import EmbeddingMismatch, UsageInvalid, nearest
 from vmrag_link.models import Collection, Record
 from vmrag_link.settings import EmbeddingSettings
-from vmrag_link.suggest import nearest
 
 LOCAL = ("default", "hash", "minilm")
 NAMES = (*LOCAL, *SERVICES)

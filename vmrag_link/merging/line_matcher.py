@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 
-from vmrag_link.alignment import common_ends, longest_chain
+from vmrag_link.worddiff import common_ends, longest_chain
 
 Block = tuple[int, int, int]
 """Where equal lines begin in the first text and in the second, and how many there are."""

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from vmrag_link.alignment import common_ends
 from vmrag_link.models import Record
+from vmrag_link.worddiff import common_ends
 
 VERSION = "lines-1"
 """Names matcher and algorithm in the revisions that they make."""

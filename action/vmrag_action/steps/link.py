@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import events, findings, inputs, work
+from vmrag_action import events, findings, inputs
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
@@ -56,8 +56,8 @@ TITLE = "Links of the code commits"
 def run(runner: Runner, job: WorkflowJob) -> int:
     """Whoever may not write has pushed nothing, and a tag has nothing that no branch has."""
     runner.output("linked", 0)
-    with work.opened(runner, job) as ws:
-        about = work.compared(ws)
+    with findings.opened(runner, job) as ws:
+        about = findings.compared(ws)
         if not (about.trusted and job.ref.startswith(BRANCHES)):
             return findings.nothing_to_do(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
         if not events.is_own(os.environ, ws.places):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_action import cache_policy, failures, inputs, work
+from vmrag_action import failures, findings, inputs, packages
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
@@ -11,9 +11,9 @@ from vmrag_link.workspace import Workspace
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
+    with findings.opened(runner, job) as ws:
         try:
-            provided = provide(ws, cache_policy.folder(job.temp))
+            provided = provide(ws, packages.folder(job.temp))
         except VmragError as error:
             return _out_of_sync(runner, error)
         _report(runner, ws, provided)

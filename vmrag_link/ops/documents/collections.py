@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import clock
 from vmrag_link.documents.import_base import MAX_ID, ROOT, id_problem
-from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, quoted
+from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, no_collection, quoted
 from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
 from vmrag_link.settings_flaws import is_collection_name
-from vmrag_link.suggest import no_collection
 from vmrag_link.sync.target import read_trigger
 from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
 

@@ -18,6 +18,7 @@ from vmrag_link.errors import (
     IndexFailed,
     NotInitialized,
     PinMissing,
+    no_collection,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunk_counts
@@ -26,7 +27,6 @@ from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
-from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree

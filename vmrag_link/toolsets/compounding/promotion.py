@@ -20,8 +20,7 @@ from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.workspace import Workspace
-from vmrag_link.yaml_events import YamlRefused
-from vmrag_link.yaml_tree import MappingNode, ScalarNode, parse
+from vmrag_link.yaml_tree import MappingNode, ScalarNode, YamlRefused, parse
 
 KEY = "promotion_level"
 

@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 from msgspec import Meta
 
+from vmrag_link.errors import no_collection
 from vmrag_link.models import Document, Record, metadata_of
 from vmrag_link.ops.follow.provenance import viewed
 from vmrag_link.ops.index.query import require_query, require_readable, searching
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import Use
-from vmrag_link.suggest import no_collection
 from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject

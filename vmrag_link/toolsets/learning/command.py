@@ -28,7 +28,7 @@ from vmrag_link.toolsets.learning import (
     validation,
 )
 from vmrag_link.toolsets.learning.chats import FileChange
-from vmrag_link.toolsets.learning.quality_output import Metric
+from vmrag_link.toolsets.learning.quality_checks import Metric
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.named_files import NamedFile

@@ -10,8 +10,7 @@ from vmrag_link.ops.system import collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
 from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, promote
-from vmrag_link.toolsets.learning.quality_checks import QualityReport, QualityRequest, log_quality_check
-from vmrag_link.toolsets.learning.quality_output import Metric
+from vmrag_link.toolsets.learning.quality_checks import Metric, QualityReport, QualityRequest, log_quality_check
 from vmrag_link.toolsets.learning.runs import RunReport, RunRequest, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorReport, ErrorRequest, log_error
 from vmrag_link.toolsets.learning.setup_collections import SetupReport, setup_collections

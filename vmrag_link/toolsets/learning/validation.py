@@ -25,7 +25,7 @@ from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.names import split
-from vmrag_link.toolsets.learning.quality_output import COVERAGE
+from vmrag_link.toolsets.learning.quality_checks import COVERAGE
 from vmrag_link.workspace import Workspace
 
 VALIDATION = "validation"
