@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link import config, env
+from vmrag_link import trust as agreements
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
-from vmrag_link.trust import agreements
 from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Behaviour, ProcessState, Session
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vmrag_link import terminal_text
+from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
 from vmrag_link.errors import UsageError, VmragError, system_failure
-from vmrag_link.file_stamp import file_stamps
 from vmrag_link.git import configuration
 from vmrag_link.models import Record
-from vmrag_link.trust import agreements
+from vmrag_link.paths import file_stamps
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.auto_commit import Unsent

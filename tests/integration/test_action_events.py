@@ -19,11 +19,11 @@ from vmrag_action.events import Comparison, comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import env
+from vmrag_link import trust as agreements
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.ops.commits import deepen
-from vmrag_link.trust import agreements
 
 
 class Host:

@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link.file_stamp import FileStamp
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import FileStamp, write_atomically
 
 
 class TreeFile(NamedTuple):

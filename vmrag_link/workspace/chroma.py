@@ -41,9 +41,9 @@ class WorkspaceChroma(NamedTuple):
         """The Chroma server through which indexes are shared, if there is one."""
         if self.settings.config.chroma.mode == "embedded":
             return None
-        from vmrag_link.trust import services
+        from vmrag_link import trust as agreements
 
-        return services.server(self.settings.loaded)
+        return agreements.server(self.settings.loaded)
 
     @property
     def sharing(self) -> Sharing:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vmrag_link import env, settings_keys
+from vmrag_link import trust as trusted
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
-from vmrag_link.trust import agreements as trusted
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -81,9 +81,9 @@ class WorkspaceSettings:
     @cached_property
     def permission(self) -> Permission:
         """Which embedding services may be asked."""
-        from vmrag_link.trust import services
+        from vmrag_link import trust as agreements
 
-        return services.permitted(self._places, self.loaded)
+        return agreements.permitted(self._places, self.loaded)
 
 
 # What embeds is imported where it is used: going back to a view that is there takes a tenth of

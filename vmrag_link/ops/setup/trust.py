@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from vmrag_link import config, env, toolset
+from vmrag_link import trust as agreements
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings_keys import CORE
-from vmrag_link.trust import agreements
-from vmrag_link.trust.agreements import Agreements
+from vmrag_link.trust import Agreements
 from vmrag_link.workspace import Workspace
 
 Value = str | int | bool

@@ -25,8 +25,7 @@ from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions
-from vmrag_link.ops.status.changes import PendingChanges, changes
-from vmrag_link.ops.status.sources import SourcesStatus, sources_status
+from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
 from vmrag_link.ops.system import relocation
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, binding, lease

@@ -16,13 +16,12 @@ from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.retrieval.thresholds import Use
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
-from vmrag_link.toolsets.compounding.chat_model import ChatModel
+from vmrag_link.toolsets.compounding.chat_model import ChatModel, LlmSettings
 from vmrag_link.toolsets.compounding.folder import SUFFIX
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
 from vmrag_link.toolsets.compounding.search import Found, IncludedAs, shown_path
-from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.workspace import Workspace
 
 

@@ -14,7 +14,7 @@ from vmrag_link.models import Document, Record, json_from_user
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.toolsets.learning.runs import OutputUnreadable
@@ -181,7 +181,7 @@ class QualityRequest(Record, frozen=True):
     after: NamedFile
     before: NamedFile | None = None
     metric_type: Metric = "error_count"
-    collection_name: str = collections.EVIDENCE
+    collection_name: str = stores.EVIDENCE
 
 
 class QualityReport(Record, frozen=True):

@@ -20,7 +20,7 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
 from vmrag_link.workspace import Workspace
@@ -152,7 +152,7 @@ class RunRequest(Record, frozen=True):
     before: NamedFile | None = None
     commit_before: str = ""
     commit_after: str = ""
-    collection_name: str = collections.TEST_RESULTS
+    collection_name: str = stores.TEST_RESULTS
 
 
 class StoredTransition(Record, frozen=True):

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.relocation import SetupReport, setup_collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
 from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, promote
 from vmrag_link.toolsets.learning.quality_checks import Metric, QualityReport, QualityRequest, log_quality_check
 from vmrag_link.toolsets.learning.runs import RunReport, RunRequest, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorReport, ErrorRequest, log_error
-from vmrag_link.toolsets.learning.setup_collections import SetupReport, setup_collections
 from vmrag_link.toolsets.learning.validation import (
     ValidationReport,
     ValidationRequest,
@@ -90,7 +90,7 @@ def learning_log_test_results(
     before_xml: Annotated[str, Given("the same of the run before")] = "",
     commit_before: str = "",
     commit_after: str = "",
-    collection_name: str = collections.TEST_RESULTS,
+    collection_name: str = stores.TEST_RESULTS,
 ) -> ToolAnswer[RunReport]:
     """Write down the results of a test run (JUnit XML), and as evidence which tests it fixed."""
     request = RunRequest(
@@ -118,7 +118,7 @@ def learning_log_quality_check(
     after_output: Path,
     before_output: Annotated[str, Given("the same before the change")] = "",
     metric_type: Metric = "error_count",
-    collection_name: str = collections.EVIDENCE,
+    collection_name: str = stores.EVIDENCE,
 ) -> ToolAnswer[QualityReport]:
     """Write down what a linter, a type checker or coverage printed, as evidence."""
     request = QualityRequest(

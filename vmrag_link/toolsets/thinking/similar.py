@@ -12,7 +12,7 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.index.query import searching
 from vmrag_link.ops.system import stores
-from vmrag_link.ops.system.collections import THOUGHTS
+from vmrag_link.ops.system.stores import THOUGHTS
 from vmrag_link.retrieval import thresholds
 from vmrag_link.retrieval.query import Mode, Near, Query, similarity
 from vmrag_link.retrieval.search import Searcher
