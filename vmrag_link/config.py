@@ -33,9 +33,6 @@ __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_
 AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
-WITHOUT_EFFECT = {"index.keep": "index.keep_mb"}
-"""Settings of earlier versions that are accepted, and what there is instead."""
-
 _REQUIRES = "requires"
 _IN_GIT = "vmrag"  # the section of git config, whose keys are no settings of the file
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
@@ -125,9 +122,6 @@ def load(
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
         found |= {name: _added_up(keys[name], item, found.get(name)) for name, item in source.items()}
-    for name, instead in WITHOUT_EFFECT.items():
-        if name in found:
-            warnings.append(f"{found[name].place.label}: {name} has no effect any more; see {instead}.")
     config = _built(found, schema.struct)
     if isinstance(config, Config):
         _require_overlap(config, found)
@@ -226,8 +220,7 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     judge.
     """
     names = {key.git_name: key.name for key in KEYS.values() if key.in_git}
-    useful = [name for name, key in names.items() if key not in WITHOUT_EFFECT]
-    near = {name: nearest(name, useful, cutoff=0.9) for name in overrides if name not in names}
+    near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 

@@ -52,7 +52,7 @@ def gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, 
 
 
 SETTING_PREFIX = "VMRAG_"
-"""A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
+"""A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP_MB=8` for `index.keep_mb`."""
 
 SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
 """The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
@@ -371,7 +371,7 @@ def debug(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def setting_variable(key: str) -> str:
-    """`index.keep` → `VMRAG_INDEX_KEEP`."""
+    """`index.keep_mb` → `VMRAG_INDEX_KEEP_MB`."""
     return SETTING_PREFIX + key.replace(".", "_").upper()
 
 

@@ -24,8 +24,8 @@ _HINT = "Write the settings as plain `key: value` lines; sections are indented b
 
 
 class SettingEntry(Record, frozen=True):
-    """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key
-    `index.keep`.
+    """What the file says about one key: `retrieval: {k: 4}` and `retrieval.k: 4` both give the key
+    `retrieval.k`.
 
     `text` is the value as written, None where a section begins, with commas between the values of
     a `listed` one, and JSON where these are sections themselves; `line` counts from 1. `section`:

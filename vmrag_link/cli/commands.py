@@ -83,13 +83,19 @@ COMMANDS = {name: line for commands in TOPICS.values() for name, line in command
 
 MODULES = {
     "import": "import_",
-    "rm": "remove",
-    "list": "list_",
     "help": "help_",
-    "links": "link.links",
     "completion": "help_.completion",
+    "path": "help_.path",
+    "add": "documents.add",
+    "rm": "documents.remove",
+    "restore": "documents.restore",
+    "list": "show.list_",
+    "export": "show.export",
+    "blame": "diff.blame",
     "branch": "merge.branch",
-    "sync": "pin.sync",
+    "migrate": "gc.migrate",
+    "uninstall": "install.uninstall",
+    **{name: f"pin.{name}" for name in ("commit", "sync", "link", "links")},
     **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
 }
 """The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""

@@ -182,7 +182,7 @@ def command(
 def _object(metadata: str | None) -> Mapping[str, Any] | None:
     if metadata is None:
         return None
-    from vmrag_link.cli.add import metadata_object  # few imports give some
+    from vmrag_link.cli.texts import metadata_object  # few imports give some
 
     return metadata_object(metadata)
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 
 from vmrag_link.cli import answering, output
-from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import lines_from
-from vmrag_link.cli.texts import edited, given_text, text_options, warn_pending, written_text
+from vmrag_link.cli.texts import edited, given_text, metadata_object, text_options, warn_pending, written_text
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
-from vmrag_link.toolsets.knowledge import knowledge_docs, listing, names, records, search
+from vmrag_link.toolsets.knowledge import knowledge_docs, listing, records, search
 from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.records import DocFields
 from vmrag_link.toolsets.knowledge.search import DocHits
@@ -79,7 +78,7 @@ def edit(
     values = None if metadata is None else metadata_object(metadata)
     change = DocChange(content, title or None, category, tool, tool_version, values)
     with invocation.workspace() as ws:
-        doc_id = names.doc_id(ws, doc)
+        doc_id = listing.id_of_doc(ws, doc)
         if change == DocChange():
             before = listing.knowledge_document(ws, doc_id)[0].content
             change = DocChange(edited(ws, before, name="doc") or before)
@@ -95,7 +94,7 @@ def edit(
 def show(invocation: Invocation, *, doc: str, raw: bool) -> None:
     """Print the text of a document. --json has all its fields."""
     with invocation.workspace() as ws:
-        row, _ = listing.knowledge_document(ws, names.doc_id(ws, doc))
+        row, _ = listing.knowledge_document(ws, listing.id_of_doc(ws, doc))
     if invocation.as_json or invocation.verbosity < 0:
         invocation.emit(row)
     else:

@@ -9,15 +9,14 @@ from typing import Any
 import click
 
 from vmrag_link.cli import answering, output
-from vmrag_link.cli.add import metadata_object
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import lines_from
-from vmrag_link.cli.texts import edited, given_text, text_options, warn_pending, written_text
+from vmrag_link.cli.texts import edited, given_text, metadata_object, text_options, warn_pending, written_text
 from vmrag_link.index.keywords import matches
 from vmrag_link.ops.follow import provenance
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.toolsets.knowledge import issue_logs, listing, names, records, search
+from vmrag_link.toolsets.knowledge import issue_logs, listing, records, search
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, LogFields, LogType
 from vmrag_link.toolsets.knowledge.search import IssueHits
@@ -52,7 +51,7 @@ def add(
     content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
     with invocation.workspace() as ws:
         move_and_warn(ws)
-        project, number = names.issue(ws, issue)
+        project, number = listing.issue_named(ws, issue)
         content = written_text(ws, "log") if content is None else content
         done = issue_logs.add(ws, NewLog(project, number, content, title, log_type, values))
     warn_pending(done.pending)
@@ -81,7 +80,7 @@ def edit(
     values = None if metadata is None else metadata_object(metadata)
     change = LogChange(content, title or None, log_type, values)
     with invocation.workspace() as ws:
-        log_id = names.log_id(ws, log)
+        log_id = listing.id_of_log(ws, log)
         if change == LogChange():
             before = listing.issue_log(ws, log_id)[0].content
             change = LogChange(edited(ws, before, name="log") or before)
@@ -98,7 +97,7 @@ def edit(
 def show(invocation: Invocation, *, log: str, raw: bool) -> None:
     """Print the text of a log. --json has all its fields."""
     with invocation.workspace() as ws:
-        row, _ = listing.issue_log(ws, names.log_id(ws, log))
+        row, _ = listing.issue_log(ws, listing.id_of_log(ws, log))
     if invocation.as_json or invocation.verbosity < 0:
         invocation.emit(row)
     else:

@@ -27,7 +27,7 @@ from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.system import stores
 from vmrag_link.ops.system.stores import Put, entry, with_metadata
-from vmrag_link.settings import agreed_setting, first_of
+from vmrag_link.settings import agreed, first_of
 from vmrag_link.toolsets.learning.evidence_records import file_name, split
 from vmrag_link.workspace import Workspace
 
@@ -35,10 +35,10 @@ from vmrag_link.workspace import Workspace
 class LearningSettings(Record, frozen=True):
     store_raw: Annotated[
         bool,
-        Meta(
-            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
+        agreed(
+            "Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
             "knowledge base; they may hold secrets.",
-            extra=agreed_setting(first_of(False, True)),
+            first_of(False, True),
         ),
     ] = True
 

@@ -23,8 +23,8 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.history.word_diff import Words, words_of
-from vmrag_link.toolsets.libraries import library, pages
-from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, ingest
+from vmrag_link.toolsets.libraries import pages
+from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, find_library, ingest
 from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.web import sitemap
 from vmrag_link.toolsets.libraries.web.addresses import limits_of
@@ -143,7 +143,7 @@ def take_pages(
     """
     check(name, metadata)
     at = ws.at() if dry_run else writing.place(writing.writable(ws))
-    library.find(ws, at, name)
+    find_library(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
     run = _Run(ws, name, metadata, dry_run=dry_run)
     with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:

@@ -30,6 +30,23 @@ SHOWN, SHOWN_CHARACTERS = 5, 300
 _Number = Annotated[int, msgspec.Meta(ge=1)]
 
 
+class ThinkingSettings(Record, frozen=True):
+    threshold: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0,
+            le=1,
+            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
+            "embedding model.",
+        ),
+    ] = 0.0
+
+
+def settings(ws: Workspace) -> ThinkingSettings:
+    found: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
+    return found
+
+
 class ThoughtPlace(Record, frozen=True):
     """What a thought's metadata holds, under these names. `branch_id` is empty on the trunk;
     `branch_from_thought` is the trunk's thought at which the branch begins, 0 if none is known.
