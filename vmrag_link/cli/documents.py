@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import asdict
+from msgspec import to_builtins
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, kept_line
@@ -168,7 +168,7 @@ def restore(
 
 def _with_branch(done: Landed[Any]) -> dict[str, Any]:
     """The JSON of `rm` and `restore`. `branch` None: nothing was changed."""
-    return {**asdict(done.report), "branch": done.branch, "pending": done.pending}
+    return {**to_builtins(done.report), "branch": done.branch, "pending": done.pending}
 
 
 def _restored_lines(found: Restoration) -> Iterator[str]:

@@ -28,7 +28,7 @@ template, project, tools = unversioned.template, unversioned.project, unversione
 THINKER = """
 import sys
 from pathlib import Path
-from vmrag_link.toolsets.thinking import similar
+from vmrag_link.toolsets.thinking import tools as similar
 from vmrag_link.toolsets.thinking.think import NewThought, think
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace

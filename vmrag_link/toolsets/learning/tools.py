@@ -37,19 +37,14 @@ def chroma_log_chat(call: Call, request: ChatRequest) -> ToolAnswer[ChatReport]:
     the work is done. What is left out is derived.
     """
     done = log_chat(call.ws, request)
-    report = outcome.stored_report(call, done)
-    linked = plural(len(report.bidirectional_links.chunk_ids), "chunk")
-    return ToolAnswer(
-        report,
-        message=f"The chat is written down, linked with {linked} of code{outcome.keeping_sentence(call, done)}",
-    )
+    linked = plural(len(done.report.bidirectional_links.chunk_ids), "chunk")
+    return outcome.kept_answer(call, done, f"The chat is written down, linked with {linked} of code")
 
 
 @tool("W", idempotent=True)
 def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
     """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
-    done = setup_collections(call.ws)
-    report = outcome.stored_report(call, done)
+    report = outcome.stored_report(call, setup_collections(call.ws))
     return ToolAnswer(
         report,
         message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there.",
@@ -63,11 +58,11 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
     chat as promoted.
     """
     done = promote(call.ws, request)
-    report = outcome.stored_report(call, done)
-    if report.validation and not report.validation.meets_threshold:
+    checked = done.report.validation
+    if checked and not checked.meets_threshold:
         least = f"{request.validation_threshold:g}"
-        call.warn("BELOW_THRESHOLD", f"The validation's score is {report.validation.score:g}, below {least}.")
-    return ToolAnswer(report, message=f"The learning is written down{outcome.keeping_sentence(call, done)}")
+        call.warn("BELOW_THRESHOLD", f"The validation's score is {checked.score:g}, below {least}.")
+    return outcome.kept_answer(call, done, "The learning is written down")
 
 
 @tool("W")
@@ -75,10 +70,8 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
 def learning_log_error(call: Call, request: ErrorRequest) -> ToolAnswer[ErrorReport]:
     """Write down an error and how it was resolved, as evidence, once it is."""
     done = log_error(call.ws, request)
-    report = outcome.stored_report(call, done)
-    return ToolAnswer(
-        report,
-        message=f"The error is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
+    return outcome.kept_answer(
+        call, done, f"The error is written down as evidence with the score {done.report.score:g}"
     )
 
 
@@ -101,13 +94,10 @@ def learning_log_test_results(
         collection_name=collection_name,
     )
     done = log_test_results(call.ws, request)
-    report = outcome.stored_report(call, done)
+    report = done.report
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
-    return ToolAnswer(
-        report,
-        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
-        f"{outcome.keeping_sentence(call, done)}",
-    )
+    said = f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
+    return outcome.kept_answer(call, done, said)
 
 
 @tool("W")
@@ -129,10 +119,8 @@ def learning_log_quality_check(
         collection_name=collection_name,
     )
     done = log_quality_check(call.ws, request)
-    report = outcome.stored_report(call, done)
-    return ToolAnswer(
-        report,
-        message=f"The check is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
+    return outcome.kept_answer(
+        call, done, f"The check is written down as evidence with the score {done.report.score:g}"
     )
 
 
@@ -157,9 +145,6 @@ def learning_validate_evidence(
         output=find_output_file(call.ws, output_file) if output_file else None,
     )
     done = validate_evidence(call.ws, request)
-    report = outcome.stored_report(call, done)
+    report = done.report
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
-    return ToolAnswer(
-        report,
-        message=f"The score {report.score:g} {enough}{outcome.keeping_sentence(call, done)}",
-    )
+    return outcome.kept_answer(call, done, f"The score {report.score:g} {enough}")

@@ -172,8 +172,7 @@ def search(
     """Search libraries by meaning and by words: the best passages of files and pages that were
     taken in.
     """
-    found, here = searching.search(call.ws, query, k=top_k, name=library, where=where)
-    call.stands(here)
+    found = call.read(searching.search(call.ws, query, k=top_k, name=library, where=where))
     return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
 
 
@@ -187,16 +186,14 @@ def list_documents(
     table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
     """List what libraries hold, the newest first."""
-    found, here = list_held(call.ws, library, limit=limit, offset=offset, table=table)
-    call.stands(here)
+    found = call.read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
     return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
 
 
 @tool("R")
 def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
     """List the libraries, with their numbers of documents and chunks."""
-    found, here = library_sizes(call.ws)
-    call.stands(here)
+    found = call.read(library_sizes(call.ws))
     return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")
 
 

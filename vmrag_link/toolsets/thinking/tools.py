@@ -37,9 +37,8 @@ def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[Th
     steps. The same number again replaces the thought.
     """
     done = think.think(call.ws, request)
-    report = outcome.stored_report(call, done)
-    stored = f"Thought {report.thought_number} of session {report.session_id!r} is written down"
-    return ToolAnswer(report, message=f"{stored}{outcome.keeping_sentence(call, done)}")
+    number, session = done.report.thought_number, done.report.session_id
+    return outcome.kept_answer(call, done, f"Thought {number} of session {session!r} is written down")
 
 
 @tool("R")
@@ -53,10 +52,11 @@ def chroma_find_similar_thoughts(
     include_branches: bool = True,
 ) -> ToolAnswer[SimilarThoughts]:
     """Find earlier thoughts by what they are about: has this been thought through before?"""
-    found, here = similar_thoughts(
-        call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
+    found = call.read(
+        similar_thoughts(
+            call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
+        )
     )
-    call.stands(here)
     count = plural(found.total_found, "thought")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
 
@@ -66,8 +66,7 @@ def chroma_get_session_summary(
     call: Call, *, session_id: str, include_branches: bool = True
 ) -> ToolAnswer[SessionThoughts]:
     """Read the thoughts of a session in their order."""
-    found, here = session_thoughts(call.ws, session_id, branches=include_branches)
-    call.stands(here)
+    found = call.read(session_thoughts(call.ws, session_id, branches=include_branches))
     count = plural(found.total_thoughts_in_session, "thought")
     return ToolAnswer(found, message=f"{count} in session {session_id!r}.")
 
@@ -77,8 +76,7 @@ def chroma_find_similar_sessions(
     call: Call, *, query: str, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
     """Find earlier sessions by what they are about as a whole."""
-    found, here = similar_sessions(call.ws, query, k=n_results, threshold=threshold)
-    call.stands(here)
+    found = call.read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
     count = plural(found.total_found, "session")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
 
