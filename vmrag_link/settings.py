@@ -473,7 +473,7 @@ class Config(Record, frozen=True):
         Literal["doltlite", "dolt"],
         Meta(
             description="What stores a knowledge base that `vmrag init` starts: the embedded engine, or Dolt. One that is there "
-            "stays as it is until `vmrag migrate`.",
+            "stays as it is until `vmrag migrate`."
         ),
     ] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another

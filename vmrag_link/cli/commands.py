@@ -64,9 +64,7 @@ TOPICS = {
         "push": "Push the knowledge that the code pins.",
         "adopt": "Take the knowledge that a fork's code pins.",
     },
-    "Agents and tests": {
-        "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
-    },
+    "Agents and tests": {"mcp": "Serve the knowledge to agents (MCP), or tell a client of the server."},
     "This machine": {
         "install": "Install the git hooks.",
         "uninstall": "Remove the git hooks.",

@@ -31,9 +31,7 @@ MEGABYTE = 1_000_000
     help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
 )
 @click.option(
-    "--server",
-    is_flag=True,
-    help="Drop what the Chroma server has of this knowledge base and no pin reaches, instead.",
+    "--server", is_flag=True, help="Drop what the Chroma server has of this knowledge base and no pin reaches, instead."
 )
 @click.option(
     "--days",

@@ -75,11 +75,7 @@ class ImportRequest(Record, frozen=True):
 @click.option(
     "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
 )
-@click.option(
-    "--most",
-    type=click.IntRange(1),
-    help="With --sitemap: how many pages at the most.",
-)
+@click.option("--most", type=click.IntRange(1), help="With --sitemap: how many pages at the most.")
 def command(
     invocation: Invocation,
     *,

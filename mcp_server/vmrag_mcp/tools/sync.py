@@ -95,10 +95,7 @@ def sync_all(call: Call) -> SyncAllResult:
         failed = [SyncFailure(report.failed, report.failure.code, report.failure.message)]
         message = f"The index could not be brought up to date: {report.failure.message}"
     return SyncAllResult(
-        collections=list(report.collections),
-        totals=SyncTotals.of(whole),
-        failed=failed,
-        message=message,
+        collections=list(report.collections), totals=SyncTotals.of(whole), failed=failed, message=message
     )
 
 

@@ -88,14 +88,7 @@ class _KnownFiles:
     """
 
     def __init__(
-        self,
-        ws: Workspace,
-        at: At,
-        name: str,
-        base: ImportBase,
-        comparison: FileComparison,
-        *,
-        derived: Several[str],
+        self, ws: Workspace, at: At, name: str, base: ImportBase, comparison: FileComparison, *, derived: Several[str]
     ) -> None:
         self._ws, self._at, self._name, self._base, self._seen = ws, at, name, base, comparison.seen
         self._inside = base.recorded != OUTSIDE

@@ -34,11 +34,7 @@ from vmrag_link.workspace.source_tree import FileNames, SourceTree
 if TYPE_CHECKING:
     from vmrag_link.ops.history.history import LogStep, Revisions
 
-_MARKS: Mapping[str, Literal["added", "modified"]] = {
-    "added": "added",
-    "modified": "modified",
-    "unmerged": "modified",
-}
+_MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modified": "modified", "unmerged": "modified"}
 
 
 class DocumentRow(Record, frozen=True):
@@ -136,11 +132,7 @@ def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] |
             return None
         chunks = chunk_counts(opened.folder)
         return [
-            _row(
-                each,
-                chunks[each.key],
-                _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")),
-            )
+            _row(each, chunks[each.key], _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")))
             for each in IndexedRows(opened.folder).headers("", collection=collection)
         ]
 

@@ -92,13 +92,7 @@ class AskReport(Record, frozen=True):
 def report(done: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
-            number,
-            each.path,
-            each.document.title,
-            each.match.score,
-            each.included_as,
-            each.match.excerpt,
-            each.file,
+            number, each.path, each.document.title, each.match.score, each.included_as, each.match.excerpt, each.file
         )
         for number, each in enumerate(done.found.documents, start=1)
     ]

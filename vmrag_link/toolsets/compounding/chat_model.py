@@ -111,12 +111,7 @@ PROVIDERS = {
         "http://localhost:11434",
         "",
         "/api/chat",
-        lambda model, messages: {
-            "model": model,
-            "messages": messages,
-            "stream": False,
-            "options": {"temperature": 0},
-        },
+        lambda model, messages: {"model": model, "messages": messages, "stream": False, "options": {"temperature": 0}},
         lambda answer: msgspec.json.decode(answer, type=_Ollama).message.content,
     ),
 }

@@ -38,12 +38,10 @@ from vmrag_link.workspace.indexed_rows import IndexedRows
 
 DocTypes = Annotated[Sequence[str], Meta(description="left out: all")]
 Limit = Annotated[
-    int | None,
-    Meta(description="left out: as the project says, else 10", ge=1, le=100, extra={"clamped": True}),
+    int | None, Meta(description="left out: as the project says, else 10", ge=1, le=100, extra={"clamped": True})
 ]
 Sources = Annotated[
-    int | None,
-    Meta(description="left out: as the project says, else 3", ge=1, le=100, extra={"clamped": True}),
+    int | None, Meta(description="left out: as the project says, else 3", ge=1, le=100, extra={"clamped": True})
 ]
 Relevance = Annotated[
     float | None, Meta(description="left out: as the project says, else what suits the embeddings", ge=0, le=1)

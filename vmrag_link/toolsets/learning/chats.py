@@ -138,8 +138,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
         }
         text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
         chat = msgspec.structs.replace(
-            entry(collection.name, chat_id, text, metadata),
-            source_key=_raw(request) if _stores_raw(ws) else "",
+            entry(collection.name, chat_id, text, metadata), source_key=_raw(request) if _stores_raw(ws) else ""
         )
         puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
         return Planned(stores.prepared(store, puts), ChatReport(chat_id, links, session))

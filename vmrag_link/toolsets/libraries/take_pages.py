@@ -51,12 +51,7 @@ class SiteReport(Record, frozen=True):
 
 
 def take_site(
-    ws: Workspace,
-    name: str,
-    url: str,
-    *,
-    most: int = sitemap.MOST_PAGES,
-    metadata: Mapping[str, Any] | None = None,
+    ws: Workspace, name: str, url: str, *, most: int = sitemap.MOST_PAGES, metadata: Mapping[str, Any] | None = None
 ) -> SiteReport:
     """Take the pages that a sitemap names and robots.txt allows, as slowly as it asks for.
 

@@ -43,12 +43,7 @@ from vmrag_mcp.session import Call
 
 
 def file(
-    ws: Workspace,
-    name: str,
-    path: str,
-    *,
-    agreed: Collection[str] = (),
-    metadata: Mapping[str, Any] | None = None,
+    ws: Workspace, name: str, path: str, *, agreed: Collection[str] = (), metadata: Mapping[str, Any] | None = None
 ) -> Landed[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
@@ -115,11 +110,7 @@ def ingest_file(
 
 @tool("WN", idempotent=True)
 def ingest_url(
-    call: Call,
-    *,
-    url: Annotated[str, Given("http or https")],
-    library: str = DEFAULT,
-    metadata: Metadata = None,
+    call: Call, *, url: Annotated[str, Given("http or https")], library: str = DEFAULT, metadata: Metadata = None
 ) -> IngestResult:
     """Take a web page, or a file that a URL leads to, into a library, so that its text can be
     searched. The user is asked about each new host. Keep it with dolt_commit.
