@@ -188,7 +188,7 @@ def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
 def _from_environment(environ: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
     found = {}
     for key in keys.values():
-        text = env.setting(key.variable, environ)
+        text = env.value(key.variable, environ)
         if text is not None:
             hint = f"unset {key.variable}"
             if key.list_of:

@@ -211,7 +211,7 @@ def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE)
         environ=os.environ,
         agreed=agreed(places, schema),
         known_remote=known,
-        stand_in=env.settings_from(),
+        stand_in=env.value(env.SETTINGS_FROM),
         schema=schema,
     )
 
@@ -222,7 +222,7 @@ def agreed(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
     In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
     as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
     """
-    commit = env.settings_from()
+    commit = env.value(env.SETTINGS_FROM)
     if commit is None:
         return read(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
@@ -302,7 +302,7 @@ def server(loaded: Loaded[Config]) -> ServerAddress | None:
 
 
 def _secret(variable: str) -> str:
-    return (env.secret(variable) or "").strip()
+    return (env.value(variable) or "").strip()
 
 
 def _headers(credentials: str = "", key: str = "") -> dict[str, str]:

@@ -97,7 +97,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         raise payload.unreadable("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve(places, "HEAD")
     ends = _Ends(None, at) if _is_another(event, environ, places) else _ends(event, environ, places)
-    given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
+    given = env.value(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
         deepen.bring(places, [ends.settings_from], files=True)
         # A partial clone fetches the file itself now: later steps may have no way in.

@@ -61,9 +61,9 @@ def variables(comparison: Comparison) -> dict[str, str]:
     found = dict(comparison.environment)
     if inputs.chroma():
         found[CHROMA] = "wait"
-    elif env.setting(CHROMA) is None:
+    elif env.value(CHROMA) is None:
         found[CHROMA] = "off"
-    if env.setting(SHARE) is None:
+    if env.value(SHARE) is None:
         found[SHARE] = "off"
     if remote := inputs.remote():
         found[REMOTE] = remote

@@ -36,9 +36,9 @@ def find(repository: Path | None) -> Place:
         here = Path.cwd()
     except FileNotFoundError:
         here = Path("/")
-    if given := repository or env.repository():
+    if given := repository or env.value(env.REPOSITORY):
         return Place(here / Path(given).expanduser(), outright=True)
-    if project := env.client_project():
+    if project := env.value(env.CLIENT_PROJECT):
         return Place(here / project)
     return Place(here, named=False)
 

@@ -45,7 +45,7 @@ def test_a_settings_variable_follows_from_its_name():
     ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP_MB": ""}, None), ({"VMRAG_INDEX_KEEP_MB": "8"}, "8")]
 )
 def test_an_empty_variable_counts_as_absent(environ, text):
-    assert env.setting(KEYS["index.keep_mb"].variable, environ) == text
+    assert env.value(KEYS["index.keep_mb"].variable, environ) == text
 
 
 @pytest.mark.parametrize(

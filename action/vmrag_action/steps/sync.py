@@ -1,4 +1,4 @@
-"""`mode: sync`: the index stands at the pin, verified."""
+"""`mode: sync`: the index stands at the pin, verified; and what the cache gets of it afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from vmrag_action import failures, findings, inputs, packages
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
-from vmrag_link.ops.index.portable import Provided, provide
+from vmrag_link.ops.index.portable import Provided, pack, provide
 from vmrag_link.workspace import Workspace
 
 
@@ -63,3 +63,20 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
         return OK
     failures.annotate(runner, error)
     return error.exit_code
+
+
+def store(runner: Runner, job: WorkflowJob) -> int:
+    """Write what the cache is to hold: the vectors."""
+    with findings.opened(runner, job) as ws:
+        size = pack(ws, packages.folder(job.temp))
+    runner.say(f"The cache gets {size / 1e6:.1f} MB.")
+    runner.output("packed", True)
+    return 0
+
+
+def unsaved(runner: Runner, _job: WorkflowJob) -> int:
+    """Say that the cache service took nothing. The next run embeds the texts again, which is no
+    failure.
+    """
+    runner.annotate("notice", "The cache was not saved; the next run embeds the texts again.")
+    return 0

@@ -90,7 +90,7 @@ def agree(ws: Workspace, report: TrustReport) -> None:
 
     Raises `UsageInvalid` where a commit's settings stand for the person's agreement.
     """
-    if commit := env.settings_from():
+    if commit := env.value(env.SETTINGS_FROM):
         raise UsageInvalid(
             f"{env.SETTINGS_FROM} lets the settings of commit {commit[:12]} count here, whatever anybody agrees to.",
             hint=f"unset {env.SETTINGS_FROM}",
@@ -105,7 +105,7 @@ def agree_to_own(ws: Workspace) -> bool:
     A file in any commit may be a stranger's: only one that was never committed is the user's own.
     """
     report = examine(ws)
-    if report.agreed or env.settings_from() or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
+    if report.agreed or env.value(env.SETTINGS_FROM) or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
         return False
     agree(ws, report)
     return True

@@ -155,7 +155,7 @@ class ChatModel:
         return text[:MOST_CHARACTERS]
 
     def _key(self) -> str | None:
-        key = (env.secret(self._variable) or "").strip() if self._variable and self._keyed else ""
+        key = (env.value(self._variable) or "").strip() if self._variable and self._keyed else ""
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ChatFailed(f"{self._title} cannot be asked: what {self._variable} holds is no key.")
         return key or None
@@ -165,7 +165,7 @@ class ChatModel:
             return f"{error.reason.rstrip('.')}."
         if not self._keyed:
             return f"wants a key, and {self._variable} was not sent: {self._kept_back}"
-        if env.secret(self._variable):
+        if env.value(self._variable):
             return f"refuses the key in {self._variable}."
         return f"wants a key, and {self._variable} is not set."
 

@@ -10,8 +10,8 @@ from vmrag_link.errors import EmbeddingError, IndexExtraMissing, plural, quoted
 from vmrag_link.git.listing import refuse_ignored
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import LIBRARY, At, Document, Record
-from vmrag_link.ops.commits.tables import TABLES, require
 from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.documents.collections import TABLES, require
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
