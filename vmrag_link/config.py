@@ -16,17 +16,18 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from vmrag_link import env, settings_file
+from vmrag_link import env
 from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
 from vmrag_link.formats import require_program
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.file import SettingEntry
+from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
+from vmrag_link.settings.keys import CORE, KEYS, SECTIONS, Key, Schema
 from vmrag_link.settings_docs import documentation, template
-from vmrag_link.settings_file import SettingEntry
-from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings_keys import CORE, KEYS, SECTIONS, Key, Schema
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vmrag_link import env, settings_file, toolset
+from vmrag_link import env, toolset
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
-from vmrag_link.settings_file import SettingEntry
-from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings_keys import CORE, KEYS, Key
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.file import SettingEntry
+from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES_IN_JSON
+from vmrag_link.settings.keys import CORE, KEYS, Key
 
 _PAGE = """\
 # Configuration

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link import clock, config, endpoint, env, settings_file
+from vmrag_link import clock, config, endpoint, env
 from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
 from vmrag_link.config import Loaded
 from vmrag_link.embedding.protocols import SERVICES
@@ -31,7 +31,8 @@ from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import CORE, Schema
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.keys import CORE, Schema
 
 FORMAT = 1
 """The format of a file, which a newer program's exceeds."""

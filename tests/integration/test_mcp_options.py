@@ -13,7 +13,7 @@ from tests.support import terminal
 from tests.support.mcp_process import finished, served
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
 from vmrag_link.settings import McpSettings
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
 from vmrag_mcp.process import CallProgress

@@ -17,7 +17,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.ops.setup import trust as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 from vmrag_link.workspace import Workspace
 
 BASE = """\

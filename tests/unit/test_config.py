@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vmrag_link import config, settings
 from vmrag_link.errors import ConfigInvalid, ProgramTooOld
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import KEYS, SECTIONS
+from vmrag_link.settings.keys import KEYS, SECTIONS
 
 ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vmrag_link import env
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
 OWN = {

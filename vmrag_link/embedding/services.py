@@ -25,7 +25,7 @@ from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import EmbeddingSettings
-from vmrag_link.settings_flaws import SERVICE_MODEL
+from vmrag_link.settings.flaws import SERVICE_MODEL
 
 WINDOW = 4000
 """Characters that every usual model takes: 8,000 tokens, where a character can be two tokens."""

@@ -1,7 +1,7 @@
 """The pathspecs of `sources`: as arguments of git, the untracked files that they would take, and
 the ones that a repository probably wants, by the names of its files.
 
-Strangers write pathspecs; `settings_flaws.pathspec_flaw` says which are accepted.
+Strangers write pathspecs; `settings.flaws.pathspec_flaw` says which are accepted.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link import env, settings_keys
+from vmrag_link import env
 from vmrag_link import trust as trusted
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -17,6 +17,7 @@ from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
+from vmrag_link.settings import keys as settings_keys
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, settings_file
+from vmrag_link import config
 from vmrag_link.engines import migrated
 from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
@@ -22,6 +22,7 @@ from vmrag_link.ops.documents.stale import StaleDocument
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
+from vmrag_link.settings import file as settings_file
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace, twins
 

@@ -33,7 +33,7 @@ from vmrag_link.models import (
     Distance,
     DocumentTable,
 )
-from vmrag_link.settings_flaws import is_collection_name
+from vmrag_link.settings.flaws import is_collection_name
 from vmrag_link.sync.target import read_trigger
 from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
 

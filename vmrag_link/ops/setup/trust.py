@@ -14,7 +14,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
-from vmrag_link.settings_keys import CORE
+from vmrag_link.settings.keys import CORE
 from vmrag_link.trust import Agreements
 from vmrag_link.workspace import Workspace
 

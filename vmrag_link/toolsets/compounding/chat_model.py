@@ -17,7 +17,7 @@ import msgspec
 from vmrag_link import endpoint, env, extras
 from vmrag_link.models import Record
 from vmrag_link.settings import agreed, first_of
-from vmrag_link.settings_flaws import optional_model_flaw, optional_url_flaw, variable_flaw
+from vmrag_link.settings.flaws import optional_model_flaw, optional_url_flaw, variable_flaw
 
 
 class LlmSettings(Record, frozen=True):

@@ -15,7 +15,7 @@ from msgspec import Meta, field
 from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
-from vmrag_link.settings_flaws import (
+from vmrag_link.settings.flaws import (
     absolute_flaw,
     database_flaw,
     hosts_flaw,
@@ -43,7 +43,7 @@ def agreed(
 
     `narrower`: how far it counts before that; None: not at all. `free`: the values that need no
     agreement. `adds_up`: it restricts, so no source takes back what another one forbids. More is as
-    in `settings_keys.Key`.
+    in `keys.Key`.
     """
     return Meta(description=description, ge=ge, le=le, extra={"needs_agreement": True, "narrower": narrower, **more})
 
