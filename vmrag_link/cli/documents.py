@@ -40,10 +40,10 @@ def add(
     from vmrag_link.conversion.reading import markdown_title
     from vmrag_link.documents import given
     from vmrag_link.models import canonical_json
+    from vmrag_link.ops.documents.drafts import text_document
     from vmrag_link.ops.documents.import_files import FileRequest, add_file
     from vmrag_link.ops.documents.import_reports import ImportReport
     from vmrag_link.ops.documents.put import PutRequest, put
-    from vmrag_link.ops.documents.update import text_document
 
     piped = str(source) == "-"
     if doc_id is None and piped:

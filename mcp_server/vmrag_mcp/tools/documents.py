@@ -13,10 +13,11 @@ from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.ops.documents import document_selection
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
+from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import Removal, remove
-from vmrag_link.ops.documents.update import DocumentUpdate, New, UpdateCounts, new_documents, update
+from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import similar
 from vmrag_link.ops.index.packed_answer import PackRequest

@@ -20,9 +20,9 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentExists, plural
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record, metadata_of
 from vmrag_link.ops.documents import collections, writing
+from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.import_reports import PutCounts
 from vmrag_link.ops.documents.placing import Placing
-from vmrag_link.ops.documents.update import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
 

@@ -103,7 +103,7 @@ def entry(
 
     Raises `JsonInvalid` for metadata that cannot be stored exactly.
     """
-    from vmrag_link.ops.documents.update import title_of
+    from vmrag_link.ops.documents.drafts import title_of
 
     now = clock.now()
     try:

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from vmrag_link.ops.documents.collection_writes import modify
 from vmrag_link.ops.documents.document_selection import DocumentPage, PageRequest, Selection
+from vmrag_link.ops.documents.drafts import New
 from vmrag_link.ops.documents.remove import Removal
-from vmrag_link.ops.documents.update import DocumentUpdate, New
+from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.aliases import chroma_variants_results as results
 from vmrag_mcp.arguments import Given

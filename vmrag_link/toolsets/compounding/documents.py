@@ -13,8 +13,8 @@ from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.errors import ContentRefused, DocTypeInvalid, FileFailed, FrontMatterInvalid, ProjectError
 from vmrag_link.models import Document, DocumentHeader, canonical_json, content_hash
 from vmrag_link.ops.documents import named_files as files
+from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.named_files import NamedFile, Source
-from vmrag_link.ops.documents.update import refuse_reserved
 from vmrag_link.toolsets.compounding import doc_types
 from vmrag_link.toolsets.compounding.folder import Files, SkippedFile, Stamp
 from vmrag_link.toolsets.compounding.project import DocsProject, unknown_type

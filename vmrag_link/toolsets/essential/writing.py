@@ -10,9 +10,10 @@ from vmrag_link.errors import UsageInvalid, quoted
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import listing
 from vmrag_link.ops.documents.collections import source_read_only
+from vmrag_link.ops.documents.drafts import New, new_documents
 from vmrag_link.ops.documents.put import PutRequest, put
 from vmrag_link.ops.documents.remove import remove_named
-from vmrag_link.ops.documents.update import DocumentUpdate, New, new_documents, update
+from vmrag_link.ops.documents.update import DocumentUpdate, update
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.document_names import DocumentName

@@ -29,7 +29,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import chunks_of
-from vmrag_link.ops.documents.update import storable_metadata, title_of
+from vmrag_link.ops.documents.drafts import storable_metadata, title_of
 from vmrag_link.toolsets.knowledge.records import given_metadata, stated
 from vmrag_link.workspace import Workspace
 

@@ -34,8 +34,8 @@ from vmrag_link.models import (
     json_from_user,
 )
 from vmrag_link.ops.documents import collections, writing
+from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.named_files import Source
-from vmrag_link.ops.documents.update import refuse_reserved
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
 
