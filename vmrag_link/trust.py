@@ -14,15 +14,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link import clock, config, endpoint, env
-from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
+from vmrag_link import clock, config, env
 from vmrag_link.config import Loaded
-from vmrag_link.embedding.protocols import SERVICES
-from vmrag_link.embedding.registry import NOTHING, Permission
 from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, quoted, shortened, system_failure
 from vmrag_link.formats import require_known
 from vmrag_link.git import plumbing
@@ -33,6 +30,10 @@ from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
 from vmrag_link.settings import Config
 from vmrag_link.settings import file as settings_file
 from vmrag_link.settings.keys import CORE, Schema
+
+if TYPE_CHECKING:
+    from vmrag_link.chroma_server.server import ServerAddress
+    from vmrag_link.embedding.registry import Permission
 
 FORMAT = 1
 """The format of a file, which a newer program's exceeds."""
@@ -261,6 +262,9 @@ def permitted(places: Places, loaded: Loaded[Config]) -> Permission:
     (`embedding.model`), said where it is (`embedding.<service>_*`), or agreed to it by name. A
     service without keys is this person's own server. Where the environment says so, none is asked.
     """
+    from vmrag_link.embedding.protocols import SERVICES  # most that ask for agreements embed nothing
+    from vmrag_link.embedding.registry import NOTHING, Permission
+
     if env.without_services():
         return NOTHING
     said = loaded.machine | loaded.agreed
@@ -285,6 +289,9 @@ def server(loaded: Loaded[Config]) -> ServerAddress | None:
     settings = loaded.config.chroma
     if settings.mode == "embedded" or env.without_services():
         return None
+    from vmrag_link import endpoint  # few share their indexes
+    from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
+
     own = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
     url = settings.url or own
     keyed = (url == own or "chroma.url" in loaded.machine) and endpoint.is_private(url)

@@ -49,12 +49,12 @@ class Invocation(Record, frozen=True):
 
         `warn`: what was ignored of its settings goes to standard error.
         """
-        from vmrag_link.ops.status import cautions
+        from vmrag_link.ops.status import interruption
         from vmrag_link.workspace import Workspace
 
         with self.progress() as progress:
             workspace = Workspace.open(self.directory, progress)
-            before = cautions.stamp(workspace)
+            before = interruption.stamp(workspace)
             try:
                 if warn:
                     self.warn(workspace)
@@ -62,7 +62,7 @@ class Invocation(Record, frozen=True):
                 if warn:
                     self._warn_of_unsent(workspace)
             except (KeyboardInterrupt, click.Abort):  # click's own, at a question
-                raise KeyboardInterrupt(cautions.sentence(workspace, before)) from None
+                raise KeyboardInterrupt(interruption.sentence(workspace, before)) from None
             finally:
                 workspace.close()
 

@@ -13,10 +13,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import INDENT, SHORT, SHORT_COMMIT, Form
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops.checks.diff_queries import QueriesDiff, diff_queries
-from vmrag_link.ops.history import compare, ranges
 
 if TYPE_CHECKING:
+    from vmrag_link.ops.checks.diff_queries import QueriesDiff
     from vmrag_link.ops.history.blame import BlameReport
     from vmrag_link.ops.history.file_history import BlamedCommit, FileBlame
     from vmrag_link.ops.history.log import PinnedRevision
@@ -54,7 +53,11 @@ def command(
     Changed texts are compared word by word: [-removed-]{+added+}; equal text far from a change is
     left out. With --queries: the rankings at both places, side by side.
     """
+    from vmrag_link.ops.history import compare, ranges
+
     if queries:
+        from vmrag_link.ops.checks.diff_queries import diff_queries
+
         if form or only or code:
             raise UsageInvalid(
                 "--queries shows answers; --stat, --name-only, --name-status, --files and --only are about documents.",

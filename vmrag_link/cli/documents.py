@@ -1,4 +1,4 @@
-"""`vmrag add`, `rm` and `restore`: single documents stored, removed and brought back."""
+"""`vmrag list`, `add`, `rm`, `restore` and `export`: the documents as they are stored."""
 
 from __future__ import annotations
 
@@ -10,15 +10,39 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from vmrag_link.cli import output
+from vmrag_link.cli import answering, output
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, kept_line
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, enumerated, plural
 
 if TYPE_CHECKING:
     from vmrag_link.ops.branches.restore import Restoration
+    from vmrag_link.ops.documents.export import ExportReport
     from vmrag_link.ops.documents.remove import NamedRemoval
     from vmrag_link.ops.documents.writing import Landed
+
+
+UNCOMMITTED = {None: " ", "added": "+", "modified": "~", "removed": "-"}
+
+
+@vmrag_command("list")
+@click.option("--collection", help="Only this collection.")
+def list_(invocation: Invocation, *, collection: str | None) -> None:
+    """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
+    from vmrag_link.ops.documents import listing
+    from vmrag_link.ops.documents.sources_report import offered
+    from vmrag_link.ops.system import stores
+
+    with invocation.workspace() as ws:
+        store = stores.holding(ws, collection) if collection else ws
+        report = listing.list_documents(store, collection)
+        unnamed = not report.documents and store is ws and bool(offered(ws))
+    lines = [
+        f"{UNCOMMITTED[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
+        for each in report.documents
+    ]
+    then = "vmrag init --sources" if unnamed else "vmrag import docs/ --collection handbook"
+    invocation.emit(report, lines or [f"No documents yet. Next: {then}"])
 
 
 @vmrag_command("add")
@@ -184,3 +208,43 @@ def _restored_lines(found: Restoration) -> Iterator[str]:
         yield f"{plural(removed, 'document')} removed, which {at} does not have"
     for each in found.collections:
         yield f"collection {each.name}: {'removed' if each.kind == 'removed' else 'restored'}"
+
+
+@vmrag_command("export")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--collection",
+    multiple=True,
+    help="Only this collection; may be given several times. By default all but those of `learning` and thoughts.",
+)
+@click.option("--at", "ref", metavar="REF", help="As of a git ref, a revision, or a branch of the knowledge base.")
+@click.option("--force", is_flag=True, help="Overwrite files that have another text.")
+@answering.strict_option
+def export(
+    invocation: Invocation, *, folder: Path, collection: tuple[str, ...], ref: str | None, force: bool, strict: bool
+) -> int:
+    """Write the documents back as files: DIR/COLLECTION/DOC.
+
+    A file holds the text as it is stored, without front matter; metadata is in vmrag list --json.
+    Documents of sources are files of the repository already, of which nothing is written. Files
+    that have another text stop the command before anything is written. Nothing outside of DIR is
+    touched, no link below it followed, and no file removed. Exit code 1 if a document's name can be
+    no file.
+    """
+    from vmrag_link.ops.documents import export as operation
+
+    with invocation.workspace() as ws:
+        report = operation.export(
+            ws, invocation.directory / folder, wanted=collection, ref=ref, force=force, strict=strict
+        )
+    answering.emit(invocation, report, _export_lines(report, folder), report.notes)
+    return FAILED_CHECK if report.left_out else OK
+
+
+def _export_lines(report: ExportReport, folder: Path) -> Iterator[str]:
+    for each in report.left_out:
+        yield f"Left out: {each.collection}/{each.doc_id} {each.reason}."
+    yield f"{folder}: {plural(report.written, 'file')} written, {report.unchanged} unchanged"
+    if report.sources:
+        yield f"Not written, because they are files of the repository already: {enumerated(report.sources)}."
+    yield answering.standing_line(report.kb)
