@@ -111,11 +111,11 @@ def require(found: dict[str, Any], budget: Budget) -> None:
 
 
 BUDGETS = {
-    "--version": Budget(12, 0),
-    "status": Budget(188, 12, "yaml"),
-    "log": Budget(169, 10, "yaml"),
-    "query --mode keyword setup": Budget(199, 5, "yaml"),
-    "query setup": Budget(207, 5, "numpy yaml"),
+    "--version": Budget(11, 0),
+    "status": Budget(164, 12, "yaml"),
+    "log": Budget(148, 10, "yaml"),
+    "query --mode keyword setup": Budget(169, 5, "yaml"),
+    "query setup": Budget(175, 5, "numpy yaml"),
 }
 
 
@@ -126,12 +126,12 @@ def test_a_command_that_reads_stays_in_its_budget(project, line):
 
 def test_an_import_of_one_changed_file_and_the_commit_stay_in_their_budgets(project):
     project.write("docs/rest.md", "# Rest\n\nTake one.\n")
-    require(load(project, "import", "docs", "--collection", "handbook"), Budget(206, 6, "yaml"))
-    require(load(project, "commit", "-m", "rest"), Budget(191, 8, "yaml"))
+    require(load(project, "import", "docs", "--collection", "handbook"), Budget(174, 6, "yaml"))
+    require(load(project, "commit", "-m", "rest"), Budget(160, 8, "yaml"))
 
 
 def test_the_hook_of_a_checkout_stays_in_its_budget_with_work_and_without(project):
-    require(load(project, "post-checkout", kind="hook"), Budget(119, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(106, 2, "yaml"))
     project.git("switch", "-q", "feature")
-    require(load(project, "post-checkout", kind="hook"), Budget(132, 2, "yaml"))
+    require(load(project, "post-checkout", kind="hook"), Budget(113, 2, "yaml"))
     assert project.pinned == project.status()["index"]["revision"]
