@@ -39,16 +39,18 @@ GITHUB_ACTIONS = "GITHUB_ACTIONS"
 GITHUB_SERVER = "GITHUB_SERVER_URL"
 """Where the repository of a job lies: https://github.com, or a company's own."""
 
-GITLAB_JOB = ("CI_API_V4_URL", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_IID", "GITLAB_TOKEN")
-"""Where GitLab's API is, project and number of a job's merge request, and a token that a project
-gives its jobs under the name that other programs read, too.
+GITLAB_JOB = (
+    "CI_API_V4_URL", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_IID", "GITLAB_TOKEN", "CI_JOB_URL",
+)  # fmt: skip
+"""Where GitLab's API is, project and number of a job's merge request, a token that a project gives
+its jobs under the name that other programs read, too, and the page of the job.
 """
 
 
-def gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, str]:
+def gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, str, str]:
     """The values of `GITLAB_JOB`; empty ones outside of such a job."""
-    api, project, number, token = (environ.get(each, "").strip() for each in GITLAB_JOB)
-    return api.rstrip("/"), project, number, token
+    api, project, number, token, page = (environ.get(each, "").strip() for each in GITLAB_JOB)
+    return api.rstrip("/"), project, number, token, page
 
 
 SETTING_PREFIX = "VMRAG_"

@@ -15,7 +15,7 @@ STEPS = {
         each: f"{each}:run"
         for each in ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment")
     },
-    **{each: f"sync:{each}" for each in ("store", "unsaved")},
+    "store": "sync:store",
 }
 """Module and function of each step."""
 

@@ -14,15 +14,22 @@ from vmrag_action.events import Comparison
 from vmrag_action.inputs import Mode
 from vmrag_action.runner import PIN, Level, Runner, SourceLine, WorkflowJob
 from vmrag_link import env, markdown_text
-from vmrag_link.errors import FAILED_CHECK, OK
+from vmrag_link.errors import FAILED_CHECK, OK, FileFailed
 from vmrag_link.git import plumbing
+from vmrag_link.ops.checks.case_formats import FORMATS
+from vmrag_link.ops.checks.cases import CaseList
 from vmrag_link.ops.checks.verify_commits import Code, PinFinding
 from vmrag_link.ops.checks.verify_commits import Level as Severity
+from vmrag_link.ops.report.files import write_text
 from vmrag_link.workspace import Workspace
 
 CHROMA = env.setting_variable("index.chroma")
 SHARE = env.setting_variable("chroma.share")
 REMOTE = env.setting_variable("remote")
+
+
+RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
+"""The formats that programs beside GitHub's runners read, and how their files' names end."""
 
 
 @contextlib.contextmanager
@@ -50,6 +57,19 @@ def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
 def compared(workspace: Workspace) -> Comparison:
     """What the event is about. Raises as `events.comparison`."""
     return events.comparison(os.environ, workspace.places)
+
+
+def keep_results(job: WorkflowJob, found: CaseList) -> None:
+    """Write what a step looked at for later steps, where the workflow wants that. Raises
+    `FileFailed`.
+    """
+    if folder := inputs.results(job.workspace):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileFailed(f"results-path: {error.strerror}.", hint="Name a folder.", path=str(folder)) from error
+        for kind, ending in RESULTS.items():
+            write_text(folder / f"{found.command}.{ending}", [FORMATS[kind](found)])
 
 
 def variables(comparison: Comparison) -> dict[str, str]:

@@ -131,6 +131,12 @@ def comments_alone(event: str) -> bool:
     return after
 
 
+def results(workspace: Path) -> Path | None:
+    """The folder that takes what was found as files; counts from the job's workspace."""
+    found = given("results-path")
+    return workspace / found if found else None
+
+
 def looked_at() -> str:
     """The commit at which the step `repair` found or left its branch; empty where it did not."""
     found = given("branch-head")

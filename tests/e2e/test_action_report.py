@@ -71,11 +71,13 @@ def queries(ci: Ci, text: str = QUERIES) -> None:
 
 
 def test_a_pull_request_shows_its_documents_and_answers(ci):
-    queries(ci)
+    """One answer has another document, one another text at the same place, one neither."""
+    same = ("{query: install the program, mode: keyword, k: 1}", "{query: rest, mode: keyword, k: 1}")
+    queries(ci, QUERIES + "".join(f"  - {each}\n" for each in same))
     base, head = propose(ci, **{"otters.md": OTTERS, "setup.md": "# Setup\n\nInstall the program with uv.\n"})
     done = ci.on_pull_request(base, head, mode="report")
     assert done.passed
-    assert [done.outputs[name] for name in ("documents-changed", "queries-changed", "findings")] == ["2", "1", ""]
+    assert [done.outputs[name] for name in ("documents-changed", "queries-changed", "findings")] == ["2", "2", ""]
     shown = Shown(done)
     shown.look_for_markup()
     assert f"Compared: origin/main with {head[:12]}." in shown.text
@@ -83,10 +85,12 @@ def test_a_pull_request_shows_its_documents_and_answers(ci):
         ["added", "handbook/otters.md"],
         ["changed", "handbook/setup.md"],
     ]
-    [[query, before, after]] = shown.cells("Golden queries that are answered otherwise")
+    [[query, before, after], [other, *_, told]] = shown.cells("Golden queries that change")
     assert query.startswith("what do otters eat?")
     assert "handbook/otters.md is not among the first" in before
     assert after.startswith("1. handbook/otters.md")
+    assert other.startswith("install the program")
+    assert told.startswith("handbook/setup.md says something else at place 1.")
     assert "Otters eat fish" in shown.page.css_first("ins").text(separator=" ")
     assert len(shown.cells("Revisions")) == 2
     assert "Otters eat fish" in Path(done.outputs["report-path"]).read_text()

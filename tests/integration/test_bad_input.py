@@ -127,7 +127,7 @@ def test_a_pin_that_is_no_file_is_refused(project, what):
     path = project.top / ".dolt-version"
     path.unlink()
     {"a folder": path.mkdir, "a link": lambda: path.symlink_to("/dev/zero"), "a pipe": lambda: os.mkfifo(path)}[what]()
-    error = refused(project, "sync", code=3, error="GIT_FAILED")
+    error = refused(project, "sync", code=1, error="PIN_MALFORMED")
     assert "must be a file" in error["message"]
 
 

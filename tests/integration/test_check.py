@@ -122,6 +122,36 @@ def test_thresholds_decide_in_place_of_single_misses(golden):
     golden.write(FILE, project_text)
 
 
+def test_the_quality_of_earlier_commits_is_asked_of_them_by_the_queries_of_today(project):
+    project.write(FILE, "queries: [{query: certificates for TLS, mode: keyword, first: handbook/deep/tls.txt}]\n")
+    project.write("code.py", "x = 1\n")
+    project.git("add", ".")
+    project.git("commit", "-q", "-m", "neither pin nor settings")
+    good = project.git("log", "-1", "--format=%H", "--", ".dolt-version").strip()
+    project.drop("deep/tls.txt")
+    project.vmrag("commit", "-m", "dropped")
+    project.git("commit", "-q", "-am", "no certificates")
+    bad = project.git("rev-parse", "HEAD").strip()
+    pin = (project.top / ".dolt-version").read_text()
+    project.write(".dolt-version", pin.replace(project.pinned, "0" * len(project.pinned)))
+    project.git("commit", "-q", "--no-verify", "-am", "a pin of nothing")
+    broken = project.git("rev-parse", "HEAD").strip()
+    project.write(".dolt-version", pin)
+    project.git("commit", "-q", "--no-verify", "-am", "mended")
+    report = project.vmrag("check", "--history", "4", "--json", code=1).json["history"]
+    found = [(each["commit"], each.get("missed")) for each in report["commits"]]
+    assert found == [(project.git("rev-parse", "HEAD").strip(), 1), (broken, None), (bad, 1), (good, 0)]
+    assert [each.get("metrics", {}).get("mrr") for each in report["commits"]] == [0.0, None, 0.0, 1.0]
+    assert "0000000" in report["commits"][1]["problem"]
+    assert not report["shallow"]
+    shown = project.vmrag("check", "--history", "2", "--at", broken + "^", code=1).out.splitlines()
+    start = shown.index("commit   date        mrr     recall  missed")
+    assert [line.split()[2:5] for line in shown[start + 1 : -1]] == [
+        ["0.0000", "0.0000", "1"],
+        ["1.0000", "1.0000", "0"],
+    ]
+
+
 def test_what_a_person_expects_is_never_rewritten(golden):
     golden.drop("deep/tls.txt")
     golden.put("tls.txt", "Nothing of that kind.")

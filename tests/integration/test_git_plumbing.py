@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
-from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
 from vmrag_link.git import configuration, pin_conflict, plumbing
 from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME
@@ -272,11 +272,11 @@ def test_what_is_not_a_file_is_never_read_as_a_pin(repo, places, tmp_path):
     (tmp_path / "secret").write_text("secret")
     places.pin.unlink()
     places.pin.symlink_to(tmp_path / "secret")
-    with pytest.raises(GitFailed, match="symbolic link"):
+    with pytest.raises(PinMalformed, match="symbolic link"):
         plumbing.pin_bytes(places)
     places.pin.unlink()
     places.pin.mkdir()
-    with pytest.raises(GitFailed):
+    with pytest.raises(PinMalformed):
         plumbing.pin_bytes(places)
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 import pytest
+from markdown_it import MarkdownIt
+from selectolax.lexbor import LexborHTMLParser
 
 from tests.support import terminal
 from tests.support.gitlab_notes import ME, SOMEBODY, TOKEN, GitLabApi, gitlab_api
+from tests.support.reports import document, report
+from tests.support.terminal import opened
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid
-from vmrag_link.markdown_text import text
 from vmrag_link.ops.report import gitlab
-from vmrag_link.ops.report.gitlab import MARKER, MergeRequest
+from vmrag_link.ops.report.comment import MARKER, comment
+from vmrag_link.ops.report.comment_data import data_of
+from vmrag_link.ops.report.ends import NamedEnd
+from vmrag_link.ops.report.gather import gather
+from vmrag_link.ops.report.gitlab import MergeRequest
+from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ToldChunk
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -27,7 +34,7 @@ def api(monkeypatch):
 
 
 def settle(api: GitLabApi, markdown: str = "# News\n", *, speaks: bool = True, **environ: str) -> str:
-    return MergeRequest.of(api.job | environ).settle(markdown, speaks=speaks)
+    return MergeRequest.of(api.job | environ).settle(f"{MARKER}\n{markdown}", speaks=speaks)
 
 
 def ours(api: GitLabApi) -> list[str]:
@@ -145,25 +152,37 @@ def test_the_token_goes_nowhere_else(api, environ):
 
 
 def test_strangers_notify_nobody_refer_to_nothing_and_give_no_commands(api):
-    """GitLab looks for references in the page, and for quick actions in what is sent."""
-    hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1"
-    settle(api, text(hostile))
+    """GitLab looks for references outside of code in the page, and for quick actions in what is
+    sent; others look for references there.
+    """
+    hostile = "\n/close\n@all group/project#1 !2 ~3 %4 $5 &6 ^7 *iteration:8 [epic:9] https://example.org/-/issues/1 `@me` #1`"
+    queries = ComparedQueries("q", 2, answers=(AnswerChange(hostile, 1, 1, ToldChunk(hostile, hostile), None),))
+    with report([document(1, (hostile, "b"), None, "c")], queries=queries) as found:
+        settle(api, comment(data_of(3, found.summary, "ab" * 20), "").removeprefix(f"{MARKER}\n"))
     [note] = ours(api)
-    assert not re.search(r"(?m)^\s*/", note)
-    shown = html.unescape(note.partition("\n")[2])
-    assert not re.search(r"[@#!~%$&^*\[][\w:]|://", shown)
-    assert shown.replace("\u2060", "").replace("<br>", "\n").endswith(hostile)
+    assert not re.search(r"(?m)^\s*/|[@#!~%$&^*]\w", note)
+    page = LexborHTMLParser(MarkdownIt("commonmark").render(note))
+    spans = page.css("code")
+    shown = [each.text().replace("\u2060", "").replace("@ ", "@") for each in spans]
+    assert shown == [" ".join(hostile.split())] * 3 + [f"{' '.join(hostile.split())}/b"]
+    for each in spans:
+        each.decompose()
+    assert not re.search(r"[@#!~%$&^*\[:`]\w", page.body.text())
 
 
-def test_a_report_is_no_longer_than_a_note_may_be():
-    assert len(MARKER) + 1 + len(gitlab.plain(text("@" * (gitlab.LIMIT // 5)))) < 1_000_000
-
-
-def test_the_command_writes_the_report_of_a_merge_request_and_not_of_one_that_changes_nothing(api, project):
-    done = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job)
+def test_the_command_writes_what_a_comment_on_github_says_and_nothing_where_nothing_changes(api, project):
+    page = "https://gitlab.example/group/project/-/jobs/9"
+    done = project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job | {"CI_JOB_URL": page})
     assert "The note on the merge request: created." in done.err
     [note] = ours(api)
-    assert "uv" in note
+    head = project.git("rev-parse", "feature")
+    with opened(project) as ws, gather(ws, NamedEnd("main"), NamedEnd("feature")) as found:
+        told = comment(data_of(3, found.summary, head), page)
+    assert "- added: `handbook/uv.md`" in note
+    assert note.replace("merge request", "pull request") == told.strip()
+    assert note.endswith(f"As of {head[:12]}, [its run has all of it]({page}).")
+    project.vmrag("report", "main", "feature", "--gitlab-note", env=api.job)
+    assert ours(api)[0].endswith(f"As of {head[:12]}.")
     done = project.vmrag("report", "main", "main", "--gitlab-note", env=api.job)
     assert "edited" in done.err
     api.notes.clear()

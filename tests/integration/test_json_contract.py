@@ -320,6 +320,9 @@ DOCUMENT_LINE = {
     "characters": GROWTH,
 }
 RANKED = {"document": str, "chunk": int, "score": float}
+TOLD = {"document": str, "text": str}
+ENDS_OF_ANSWER = {"before": (TOLD, None), "after": (TOLD, None)}
+LISTED_QUERY = {"query": str, "line": int, "missed": [str]}
 REPORT = {
     "summary": {
         "base": END,
@@ -340,7 +343,7 @@ REPORT = {
                 {
                     "query": str,
                     "line": int,
-                    "change": re.compile("scores|ranking"),
+                    "change": re.compile("none|scores|ranking"),
                     "before": [RANKED],
                     "after": [RANKED],
                     "problem_before": str,
@@ -349,6 +352,10 @@ REPORT = {
                     "missed_after": [str],
                 }
             ],
+            "answers": [{"query": str, "line": int, "place": int, "missing": [str], "below": bool} | ENDS_OF_ANSWER],
+            "added": [LISTED_QUERY],
+            "removed": [LISTED_QUERY],
+            "titles": {str: str},
             "not_compared": str,
             "hint": str,
         },
@@ -742,13 +749,19 @@ def test_migrate(project):
 
 
 def test_report(project):
-    project.git("switch", "-q", "feature")
-    project.commit("queries", **{".vmrag/queries.yaml": "queries:\n  - query: uv\n    expect: [handbook/faq.md]\n"})
-    report = project.ask("report", "main", "feature")
+    project.git("switch", "-q", "--detach", "first")
+    kept, gone, new = "- query: uv\n    expect: [handbook/faq.md]", "- query: gone", "- query: new"
+    base = project.commit("queries", **{".vmrag/queries.yaml": f"queries:\n  {kept}\n  {gone}\n"})
+    project.git("merge", "-q", "--no-edit", "feature")
+    project.commit("queries", **{".vmrag/queries.yaml": f"queries:\n  {kept}\n  {new}\n"})
+    report = project.ask("report", base, "HEAD")
     assert mismatch(report, REPORT) == ""
     assert [each["kind"] for each in report["documents"]] == ["removed", "changed", "added"]
-    [query] = report["summary"]["queries"]["changed"]
+    queries = report["summary"]["queries"]
+    [query] = queries["changed"]
     assert (query["change"], len(query["missed_after"])) == ("ranking", 1)
+    assert [each["query"] for each in queries["answers"]] == ["uv"]
+    assert [each["query"] for each in (*queries["added"], *queries["removed"])] == ["new", "gone"]
 
 
 def test_diff(project):

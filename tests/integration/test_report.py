@@ -39,11 +39,19 @@ def page(*lines: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def asked(project: Project, text: str = QUERIES, *, branch: str = "feature") -> None:
-    """The branch has golden queries."""
-    project.git("switch", "-q", branch)
-    project.commit("queries", **{".vmrag/queries.yaml": text})
+def with_queries(project: Project, ref: str, text: str, *parents: str) -> str:
+    """A commit with the files of another one, and these golden queries."""
+    project.git("switch", "-q", "--detach", ref)
+    made = project.commit("queries", **{".vmrag/queries.yaml": text})
     project.git("switch", "-q", "main")
+    tree = project.git("rev-parse", f"{made}^{{tree}}")
+    return project.git("commit-tree", tree, *(word for each in parents or [ref] for word in ("-p", each)), "-m", "q")
+
+
+def asked(project: Project, base: str, head: str, text: str = QUERIES, *, before: str | None = None) -> tuple[str, str]:
+    """Both with golden queries: commits that stand for them, the second one behind the first."""
+    start = with_queries(project, base, text if before is None else before)
+    return start, with_queries(project, head, text, start, head)
 
 
 # -- which places
@@ -226,8 +234,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
 
 
 def test_answers_that_change_stand_side_by_side(project):
-    asked(project)
-    found = report(project, "first", "feature")["queries"]
+    found = report(project, *asked(project, "first", "feature"))["queries"]
     assert (found["total"], found["not_compared"]) == (1, "")
     [query] = found["changed"]
     assert [each["document"] for each in query["before"]] == ["handbook/rest.md"]
@@ -236,9 +243,10 @@ def test_answers_that_change_stand_side_by_side(project):
     project.vmrag("sync")
     project.drop("rest.md")
     project.record("no rest")
-    [query] = report(project, "first", "feature")["queries"]["changed"]
+    ends = asked(project, "first", "feature")
+    [query] = report(project, *ends)["queries"]["changed"]
     assert (query["missed_before"], len(query["missed_after"]), query["change"]) == ([], 1, "ranking")
-    said = project.vmrag("report", "first", "feature").out
+    said = project.vmrag("report", *ends).out
     assert "? rest and sleep" in said
     assert "1 golden query is no longer answered as expected." in said
 
@@ -275,8 +283,7 @@ def test_a_report_counts_what_is_missed_as_check_does(project):
 
 def changed_answers(project: Project, queries: str) -> list[tuple[str, int, bool, list[str]]]:
     """What `main` does to the answers since `first`, with these golden queries."""
-    project.commit("queries", **{".vmrag/queries.yaml": queries})
-    found = report(project, "first", "main")["queries"]["answers"]
+    found = report(project, *asked(project, "first", "main", queries))["queries"]["answers"]
     return [(each["query"], each["place"], each["below"], each["missing"]) for each in found]
 
 
@@ -285,12 +292,20 @@ def test_another_text_at_the_same_place_is_another_answer_and_another_score_is_n
     queries = (
         "queries:\n  - {query: install the program, mode: keyword}\n  - {query: TLS certificates, mode: keyword}\n"
     )
+    alone = "queries:\n  - {query: install the program, k: 1}\n"
+    [query] = report(project, *asked(project, "first", "main", alone))["queries"]["changed"]
+    assert query["change"] == "none"  # the best by words and by meaning has the score 1
     assert changed_answers(project, queries) == [("install the program", 1, False, [])]
-    found = report(project, "first", "main")["queries"]
+    ends = asked(project, "first", "main", queries)
+    found = report(project, *ends)["queries"]
     [told] = found["answers"]
     assert told["before"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with pip.\n"}
     assert told["after"] == {"document": "handbook/setup.md", "text": "# Setup\n\nInstall the program with uv.\n"}
-    assert {each["change"] for each in found["changed"]} <= {"scores"}  # the same chunks, by their numbers
+    assert {each["change"] for each in found["changed"]} == {"scores"}  # the same chunks, by their numbers
+    said = " ".join(project.vmrag("report", *ends).out.split())
+    assert "1 of 2 golden queries is answered otherwise." in said
+    assert "? install the program handbook/setup.md says something else at place 1." in said
+    assert "? TLS" not in said
 
 
 def test_another_name_of_the_same_text_is_the_same_answer_unless_it_is_expected(project):
@@ -310,6 +325,36 @@ def test_what_differs_further_down_weighs_nothing_unless_it_is_expected(project)
     assert expected == [("certificates for TLS or a rest", 2, False, [])]
 
 
+def test_queries_that_one_end_has_alone_are_named_and_compared_with_nothing(project):
+    kept, gone = "{query: sleep, mode: keyword}", "{query: TLS, mode: keyword}"
+    new = "{query: certificates for TLS, mode: keyword, expect: [handbook/deep/tls.txt]}"
+    before, after = (f"queries:\n  - {kept}\n  - {each}\n" for each in (gone, new))
+    ends = asked(project, "first", "feature", after, before=before)  # which removes deep/tls.txt
+    found = report(project, *ends)["queries"]
+    assert [(each["query"], each["line"], each["missed"]) for each in found["removed"]] == [("TLS", 3, [])]
+    [added] = found["added"]
+    assert (added["query"], len(added["missed"]), found["missed"], found["total"]) == ("certificates for TLS", 1, 1, 2)
+    assert {each["query"] for each in (*found["changed"], *found["answers"])} == {"sleep"}
+    said = project.vmrag("report", *ends).out
+    assert "1 new golden query is not answered as expected." in said
+    assert "1 golden query is new, 1 is removed." in said
+    assert " A  golden query: certificates for TLS\n    handbook/deep/tls.txt is not among the first" in said
+    assert " D  golden query: TLS\n" in said
+    assert "| removed | TLS |" in project.vmrag("report", *ends, "--markdown", "-").out
+
+
+def test_of_a_file_that_is_removed_all_queries_are_and_of_a_broken_one_nobody_knows(project):
+    queries = f"{QUERIES}  - query: sleep\n"
+    project.commit("queries", **{".vmrag/queries.yaml": queries})
+    project.git("rm", "-q", ".vmrag/queries.yaml")
+    project.git("commit", "-q", "-m", "none")
+    found = report(project, "HEAD~1", "HEAD")["queries"]
+    assert ([each["query"] for each in found["removed"]], found["total"]) == (["rest and sleep", "sleep"], 0)
+    ends = asked(project, "first", "feature", before="queries: 7\n")
+    found = report(project, *ends)["queries"]
+    assert (found["added"], found["removed"], len(found["changed"])) == ([], [], 1)
+
+
 def test_without_golden_queries_no_index_is_made(project):
     project.forget_indexes()
     found = report(project, "main", "feature")
@@ -319,7 +364,8 @@ def test_without_golden_queries_no_index_is_made(project):
 
 
 def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
-    asked(project, branch="main")
+    project.commit("queries", **{".vmrag/queries.yaml": QUERIES})
+    project.commit("code", **{"main.py": "print()\n"})
     project.forget_indexes()
     found = report(project, "main~1", "main")["queries"]
     assert (found["total"], found["changed"], found["not_compared"]) == (1, [], "")
@@ -333,8 +379,7 @@ def test_equal_knowledge_is_asked_only_where_it_is_ranked_otherwise(project):
 
 
 def test_queries_that_cannot_be_read_or_asked_are_said_and_the_rest_is_shown(project):
-    asked(project, "queries: 7\n")
-    found = report(project, "main", "feature")
+    found = report(project, "main", with_queries(project, "feature", "queries: 7\n"))
     assert "queries.yaml, line 1" in found["queries"]["not_compared"]
     assert found["counts"]["added"] == 1
     empty = project.git("hash-object", "-w", "-t", "tree", "/dev/null")

@@ -139,18 +139,12 @@ class _Run:
         step = Step(definition.get("id") or definition["name"])
         self.finished.steps.append(step)
         self.context["steps"][step.name] = {"outputs": step.outputs, "outcome": "skipped", "conclusion": "skipped"}
-        if self._wanted(definition.get("if", "success()")):
+        if wanted(definition.get("if", "success()"), self.context, failed=self.failed):
             ok = self._use(definition, step) if "uses" in definition else self._script(definition, step)
             step.outcome = "success" if ok else "failure"
             step.conclusion = "success" if ok or definition.get("continue-on-error") else "failure"
             self.failed = self.failed or step.conclusion == "failure"
         self.context["steps"][step.name] |= {"outcome": step.outcome, "conclusion": step.conclusion}
-
-    def _wanted(self, condition: str) -> bool:
-        text = condition.strip().removeprefix("${{").removesuffix("}}")
-        if not re.search(r"\b(success|failure|always|cancelled)\(\)", text):
-            text = f"success() && ({text})"
-        return truthy(evaluate(text, self.context, failed=self.failed))
 
     def _use(self, definition: Mapping[str, Any], step: Step) -> bool:
         named = PINNED.fullmatch(definition["uses"])
@@ -239,12 +233,7 @@ class _Run:
                     raise AssertionError(f"a step gave the command {line!r}")
 
     def _text(self, text: str) -> str:
-        """With the values of its expressions."""
-
-        def value(found: re.Match[str]) -> str:
-            return shown(evaluate(found[1], self.context, failed=self.failed))
-
-        return re.sub(r"\$\{\{(.*?)\}\}", value, text)
+        return filled(text, self.context, failed=self.failed)
 
 
 def _unescaped(text: str) -> str:
@@ -272,6 +261,20 @@ def pairs(text: str) -> dict[str, str]:
 
 
 # -- expressions -----------------------------------------------------------------------------------
+
+
+def filled(text: str, context: Mapping[str, Any], *, failed: bool = False) -> str:
+    """A text with the values of its expressions."""
+    return re.sub(r"\$\{\{(.*?)\}\}", lambda found: shown(evaluate(found[1], context, failed=failed)), text)
+
+
+def wanted(condition: str, context: Mapping[str, Any], *, failed: bool = False) -> bool:
+    """Whether an `if:` lets its step, or its job, run."""
+    text = condition.strip().removeprefix("${{").removesuffix("}}")
+    if not re.search(r"\b(success|failure|always|cancelled)\(\)", text):
+        text = f"success() && ({text})"
+    return truthy(evaluate(text, context, failed=failed))
+
 
 LEXEME = re.compile(r"\s*(?:('(?:[^']|'')*')|(&&|\|\||==|!=|[!()])|([A-Za-z_][\w.-]*))")
 
@@ -353,7 +356,7 @@ def shown(value: Any) -> str:
 class CacheService:
     """Stands for actions/cache and its service: entries are folders, the newest first.
 
-    `broken`: the service refuses.
+    `broken`: the service refuses, of which the program warns and fails nothing.
     """
 
     root: Path
@@ -362,7 +365,7 @@ class CacheService:
 
     def restore(self, given: Mapping[str, str]) -> dict[str, str]:
         if self.broken:
-            raise ActionFailed("cache service: 503")
+            return {}
         wanted = [given["key"], *given.get("restore-keys", "").splitlines()]
         for prefix in wanted:
             for key in self.entries:
@@ -373,7 +376,7 @@ class CacheService:
 
     def save(self, given: Mapping[str, str]) -> dict[str, str]:
         if self.broken:
-            raise ActionFailed("cache service: 429 too many requests")
+            return {}
         assert given["key"] not in self.entries, "an entry cannot be written twice"
         shutil.copytree(given["path"], self.root / given["key"], symlinks=True)
         self.entries.insert(0, given["key"])
@@ -390,11 +393,13 @@ def setup_python(given: Mapping[str, str]) -> dict[str, str]:
     return {"python-version": given["python-version"], "python-path": sys.executable}
 
 
-def installed(temp: Path, inputs: Mapping[str, str]) -> None:
+def installed(temp: Path, inputs: Mapping[str, str], event: str = "") -> None:
     """As the cache restores it: what the mode needs of the packages of the tests, and no other one.
     Nothing where the inputs are mistaken, which the step says.
     """
-    environ = {"RUNNER_TEMP": str(temp)} | {f"INPUT_{name.upper()}": value for name, value in inputs.items()}
+    environ = {"RUNNER_TEMP": str(temp), "GITHUB_EVENT_NAME": event} | {
+        f"INPUT_{name.upper()}": value for name, value in inputs.items()
+    }
     with contextlib.suppress(install.Refused):
         chosen, shelf = install.wanted(environ), install.library(environ)
         shelf.mkdir(parents=True)

@@ -19,6 +19,7 @@ from tests.support.repos import Repo
 
 TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 INLINE, INCLUDED = ("v4", "v5"), ("v6", "v7")
+BRANCHES = "refs/remotes/origin/"
 
 
 def basic(token: str) -> str:
@@ -40,8 +41,12 @@ class Checkout:
     path: str = ""
     credentials: list[Path] = field(default_factory=list)
 
-    def run(self, repository: str, ref: str = "refs/heads/main") -> Repo:
-        """The work tree, at a branch or, detached, at `refs/pull/N/merge`."""
+    def run(self, repository: str, ref: str = "refs/heads/main", commit: str = "") -> Repo:
+        """The work tree, at a branch, or, detached, at a tag or `refs/pull/N/merge`.
+
+        `commit`: where the event saw the ref; by default, where it is. Without a ref, the commit
+        alone.
+        """
         top = self.workspace / self.path
         top.mkdir(parents=True, exist_ok=True)
         self.temp.mkdir(exist_ok=True)
@@ -50,10 +55,17 @@ class Checkout:
         repo.git("remote", "add", "origin", f"{self.server}/{repository}")
         repo.git("config", "--local", "gc.auto", "0")
         undo = self.configure_token(repo)
-        depth = [f"--depth={self.fetch_depth}"] if self.fetch_depth else []
         there = ref.replace("refs/heads/", "refs/remotes/origin/").replace("refs/pull/", "refs/remotes/pull/")
-        repo.git("-c", "protocol.version=2", "fetch", "-q", "--no-tags", *depth, "origin", f"+{ref}:{there}")
-        start = ["-B", ref.removeprefix("refs/heads/"), there] if there.startswith("refs/remotes/origin/") else [there]
+        wanted = f"+{ref if ref.startswith('refs/tags/') else commit or ref}:{there}" if ref else commit
+        fetch = ["-c", "protocol.version=2", "fetch", "-q", "--no-tags"]
+        if self.fetch_depth:
+            repo.git(*fetch, f"--depth={self.fetch_depth}", "origin", wanted)
+        else:
+            more = [] if there.startswith(BRANCHES) else [wanted]
+            repo.git(*fetch, "origin", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", *more)
+        if commit and there.startswith(BRANCHES) and repo.git("rev-parse", there) != commit:  # it has moved since
+            repo.git(*fetch, "origin", wanted)
+        start = ["-B", ref.removeprefix("refs/heads/"), there] if there.startswith(BRANCHES) else [there or commit]
         repo.git("checkout", "-q", "--force", *start)
         if not self.persist_credentials:
             for each in undo:

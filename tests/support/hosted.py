@@ -85,7 +85,7 @@ class Ci:
                 repo.git("sparse-checkout", "set", "--no-cone", "docs")
         if first:
             first(Repo(self.workspace))
-        installed(temp, inputs)
+        installed(temp, inputs, event)
         told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs), **(environ or {})).environ
         others = self.cache.actions | {"actions/setup-python": setup_python, "actions/upload-artifact": self._upload}
         finished = Runner(temp, self.workspace, told, others, token=TOKEN).run(action, **inputs)

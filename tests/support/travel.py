@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -270,15 +270,22 @@ class GitServer:
         return self.url.replace("://", f"://{user}@")
 
 
+Gate = Callable[[str, str], int]
+"""With which status a request is refused, by its path with the query and its `Authorization`; 0: it
+is not.
+"""
+
+
 @contextlib.contextmanager
-def git_server(folder: Path, *, user: str = "", password: str = "") -> Iterator[GitServer]:
+def git_server(folder: Path, *, user: str = "", password: str = "", gate: Gate | None = None) -> Iterator[GitServer]:
     """git's own `http-backend` for the repositories in the folder; everybody may push, or only who
-    says user and password.
+    says user and password, or whom the `gate` lets through.
     """
     wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+    ask = gate or (lambda _, given: 401 if wanted and given.replace("basic", "Basic") != wanted else 0)
     with local_http.serving(_Backend) as server:
         found = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
-        server.folder, server.wanted, server.seen = folder, wanted, found.seen  # type: ignore[attr-defined]
+        server.folder, server.gate, server.seen = folder, ask, found.seen  # type: ignore[attr-defined]
         yield found
 
 
@@ -294,8 +301,8 @@ class _Backend(BaseHTTPRequestHandler):
         if len(said) > 1:  # as GitHub refuses it
             self._answer(400, {"Content-Length": "0"}, b"")
             return
-        if self.server.wanted and given.replace("basic", "Basic") != self.server.wanted:
-            self._answer(401, {"WWW-Authenticate": 'Basic realm="git"', "Content-Length": "0"}, b"")
+        if status := self.server.gate(self.path, given):
+            self._answer(status, {"WWW-Authenticate": 'Basic realm="git"', "Content-Length": "0"}, b"")
             return
         path, _, query = self.path.partition("?")
         environ = {

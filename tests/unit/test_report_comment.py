@@ -15,7 +15,7 @@ from vmrag_link.markdown_text import code
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.comment import MARKER, MOST_LINES, comment
 from vmrag_link.ops.report.comment_data import CommentData, data_of, parse
-from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ReportSummary, ToldChunk
+from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, ListedQuery, ReportSummary, ToldChunk
 
 HEAD = "1a2b3c4d" * 5
 RUN = "https://github.example/them/project/actions/runs/9"
@@ -90,12 +90,17 @@ def test_the_largest_one_has_so_many_lines_and_is_what_may_be_handed_over():
     long = chunk("`x` " * 2000, "n" * 900)
     answers = [change(long, chunk("y" * 5000), query="q" * 900, missing=(f"m{number}",)) for number in range(300)]
     findings = tuple(PinFinding("KNOWLEDGE_DROPPED", "error", HEAD, "", "") for _ in range(300))
-    data = data_of(7, summary(*answers, documents=300, findings=findings), HEAD)
+    found = summary(*answers, documents=300, findings=findings)
+    listed = (ListedQuery("q" * 900, 1),) * 300, (ListedQuery("q", 1),)
+    queries = msgspec.structs.replace(found.queries, total=600, added=listed[0], removed=listed[1])
+    data = data_of(7, msgspec.structs.replace(found, queries=queries), HEAD)
     body = comment(parse(msgspec.json.encode(data)), RUN, of_fork=True)
     assert MOST_LINES - 5 < len(body.splitlines()) <= MOST_LINES
     assert len(body) < 20_000
     assert "295 more questions" in body
-    assert "- and 290 more\n" in body
+    assert "- and 292 more\n" in body
+    assert "- new questions: `q" in body
+    assert " and 297 more\n- removed question: `q`\n" in body
     assert "300 documents differ: 300 added." in body
 
 
@@ -105,6 +110,53 @@ def test_a_report_without_questions_says_so_and_one_without_changes_is_silent():
     assert data_of(7, found, HEAD).speaks
     assert not data_of(7, summary(), HEAD).speaks
     assert said(summary()).startswith(f"{MARKER}\n### This pull request no longer changes")
+
+
+def test_what_a_report_hands_over_is_never_too_much():
+    """The longest texts, in the longest letters."""
+    long = "\U00020000" * 900
+    one, other = chunk(long, long), chunk(long[1:] + "a", f"{long[1:]}b")
+    found = summary(
+        *(change(one, other, query=long, missing=(f"{number}{long}",)) for number in range(60)), documents=60
+    )
+    lines = tuple(msgspec.structs.replace(each, kind="moved", doc_id=long, old_doc_id=long) for each in found.documents)
+    listed = (ListedQuery(long, 1),) * 20
+    queries = msgspec.structs.replace(found.queries, total=80, added=listed, removed=listed)
+    data = data_of(7, msgspec.structs.replace(found, documents=lines, queries=queries), HEAD)
+    assert parse(msgspec.json.encode(data)) == data
+
+
+def test_questions_that_one_file_has_alone_are_named_and_change_no_answer():
+    found = summary(documents=1)
+    queries = ComparedQueries(
+        "q", 2, added=(ListedQuery("why `not`?", 3), ListedQuery("how?", 4)), removed=(ListedQuery("who?", 1),)
+    )
+    body = said(msgspec.structs.replace(found, queries=queries))
+    assert "\n\nNo questions were asked. 2 questions are new, 1 is removed. 1 document differs: 1 added.\n\n" in body
+    assert "\n\n- new questions: ``why `not`?``, `how?`\n- removed question: `who?`\n\n" in body
+    alone = data_of(7, msgspec.structs.replace(summary(), queries=queries), HEAD)
+    assert (alone.answers_in_all, alone.speaks) == (0, False)
+
+
+@pytest.mark.parametrize("more", [{"questions_added": 0}, {"questions_removed": 0}])
+def test_more_questions_than_are_counted_are_refused(more):
+    queries = ComparedQueries("q", 2, added=(ListedQuery("a", 3),), removed=(ListedQuery("b", 1),))
+    data = data_of(7, msgspec.structs.replace(summary(documents=1), queries=queries), HEAD)
+    content = msgspec.json.encode(msgspec.to_builtins(data) | more)
+    with pytest.raises(UsageInvalid, match="more is listed than counted"):
+        parse(content)
+
+
+def test_an_id_that_tells_nothing_has_its_title_beside_it():
+    opaque = "library/0f8fad5b-d9cb-469f-a165-70867728950e"
+    found = summary(change(chunk("a", opaque), chunk("b")), documents=1)
+    line = msgspec.structs.replace(
+        found.documents[0], collection="library", doc_id=opaque.removeprefix("library/"), title="Key `rotation`"
+    )
+    queries = msgspec.structs.replace(found.queries, titles={opaque: "Key `rotation`"})
+    body = said(msgspec.structs.replace(found, documents=(line,), queries=queries))
+    assert f"  - before: ``{opaque} (Key `rotation`)``: `a`\n" in body
+    assert f"- added: ``{opaque} (Key `rotation`)``\n" in body
 
 
 def test_names_that_are_no_utf_8_are_handed_over():

@@ -15,6 +15,7 @@ from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, text
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.report.markdown import markdown
+from vmrag_link.ops.report.rankings import rank_rows
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     FieldChange,
@@ -24,7 +25,6 @@ from vmrag_link.ops.report.records import (
     RevisionList,
     TextChange,
 )
-from vmrag_link.ops.report.wording import rank_rows
 from vmrag_link.worddiff import Piece
 
 OURS = set("html head body h2 h3 p table thead tbody tr th td details summary ins del br".split())
@@ -135,7 +135,7 @@ def test_answers_come_first_then_documents_then_revisions_without_trailers() -> 
     heads = [line.removeprefix("### ") for line in shown.splitlines() if line.startswith("### ")]
     assert heads == [
         "Knowledge",
-        "Golden queries that are answered otherwise",
+        "Golden queries that change",
         "Documents",
         "What differs",
         "Revisions",

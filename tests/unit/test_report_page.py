@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,21 +25,26 @@ from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.word_diff import Words
-from vmrag_link.ops.report import html, wording
+from vmrag_link.ops.report import html, rankings
 from vmrag_link.ops.report.records import (
+    AnswerChange,
     ComparedQueries,
     FieldChange,
     Growth,
     KnowledgeReport,
     KnowledgeSize,
+    ListedQuery,
     QueryChange,
     ReportedCollection,
     ReportedDocument,
     ReportEnd,
     RevisionList,
     TextChange,
+    ToldChunk,
 )
 from vmrag_link.worddiff import Piece
+
+OPAQUE_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 Texts = Callable[[str], str]
 """What stands in a place of a report, by the name of the place."""
@@ -70,6 +76,7 @@ HOSTILE = (
 
 def pages(texts: Texts) -> KnowledgeReport:
     """A report in which everything that a stranger may write is `texts` of where it stands."""
+    opaque = f"{texts('library')}/{OPAQUE_ID}"
     chunks = [RankedChunk(f"{texts('collection')}/{texts('id')}", number, 1 / (number + 1)) for number in range(3)]
     changes = TextChange(
         tuple(Piece(op, f"{op} {texts('text')}") for op in ("equal", "delete", "insert", "omitted")), left_out=7
@@ -89,7 +96,7 @@ def pages(texts: Texts) -> KnowledgeReport:
         3,
         "ranking",
         (chunks[0], chunks[1]),
-        (chunks[1], chunks[2]),
+        (chunks[1], chunks[2], RankedChunk(opaque, 0, 0.1)),
         texts("problem"),
         texts("problem"),
         (texts("missed"),),
@@ -100,7 +107,15 @@ def pages(texts: Texts) -> KnowledgeReport:
         base=texts("base"),
         head=texts("head"),
         queries=ComparedQueries(
-            texts("file"), 9, (query, msgspec.structs.replace(query, change="scores")), "", texts("hint")
+            texts("file"),
+            9,
+            (query, msgspec.structs.replace(query, line=4, change="scores")),
+            "",
+            texts("hint"),
+            answers=(AnswerChange(texts("query"), 3, 2, ToldChunk(texts("says"), "a"), ToldChunk(texts("says"), "b")),),
+            added=(ListedQuery(texts("new query"), 5, (texts("lacking"),)),),
+            removed=(ListedQuery(texts("removed query"), 6),),
+            titles={opaque: texts("known title")},
         ),
         gained=[made],
         lost=RevisionList((made,), 12),
@@ -409,7 +424,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
     before = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 4), ("b", 0), ("a", 5), ("d", 1)))
     after = tuple(RankedChunk(f"c/{name}", chunk, 1.0) for name, chunk in (("a", 5), ("new", 2), ("a", 7), ("a", 9)))
     query = QueryChange("q", 1, "ranking", before, after, "", "", (), ())
-    rows = wording.rank_rows(query, {"c/b": "c/new"})
+    rows = rankings.rank_rows(query, {"c/b": "c/new"})
     assert [each.gone for each in rows] == [False, False, False, True]
     assert [each.was for each in rows] == [(3, True), (2, False), (1, False), None]
     page = written(
@@ -424,7 +439,7 @@ def test_a_chunk_with_another_number_is_compared_with_the_next_one_of_its_docume
 
 def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "SHOWN", 2)
-    monkeypatch.setattr(wording, "PLACES", 3)
+    monkeypatch.setattr(rankings, "PLACES", 3)
     long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
     plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
     worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))
@@ -437,6 +452,77 @@ def test_of_many_queries_the_worst_come_first_and_the_rest_is_counted(monkeypatc
     assert [each.text() for each in found.css("#queries p.note")] == [
         places, places, "1 more query not shown", places, places, "1 more query not shown",
     ]  # fmt: skip
+
+
+def test_answers_come_first_then_documents_then_revisions() -> None:
+    assert [each.text().partition(" ")[0] for each in tree(written(pages(tame))).css("main h2")] == [
+        "Findings", "Golden", "Settings", "Documents", "Revisions", "Growth",
+    ]  # fmt: skip
+
+
+def test_a_revision_is_told_without_its_trailers_and_a_merge_by_what_it_brings() -> None:
+    trailers = "Vmrag-Lost: ab\nVmrag-Base: cd\nVmrag-Theirs: ef"
+    brought = revision(4, f"Add TLS\n\nNote: it is new.\n\n{trailers}\nSigned-off-by: Ada <ada@example.com>")
+    joining = msgspec.structs.replace(
+        revision(3, f"Merge x into y\n\n{trailers}"), parents=("a" * 32, brought.revision)
+    )
+    found = tree(written(report(gained=[joining, brought])))
+    said = [[p.text() for p in each.css("p") if "Ada" not in p.text()] for each in found.css(".history li")]
+    assert said == [["Merge x into y", "brings Add TLS"], ["Add TLS", "Note: it is new."]]
+    assert [p.text() for p in found.css(".end")[1].css("p")] == ["Merge x into y", "brings Add TLS"]
+    assert "Vmrag-" not in found.body.text()
+    assert "Signed-off" not in found.body.text()
+
+
+def test_a_document_whose_id_tells_nothing_is_called_by_its_title() -> None:
+    name = f"library/{OPAQUE_ID}"
+    query = QueryChange("q", 1, "ranking", (), (RankedChunk(name, 2, 1.0), RankedChunk("c/d.md", 0, 0.5)))
+    queries = ComparedQueries("f", 1, (query,), titles={name: "Rotation of keys"})
+    some = [document(1, ("library", OPAQUE_ID), "a", "b", title="Rotation of keys")]
+    found = tree(written(report(some, queries=queries)))
+    assert found.css_first("nav .line bdi").text() == "Rotation of keys"
+    assert found.css_first(".document h4").text() == f"Rotation of keys {name}"
+    assert [each.text() for each in found.css(".hit .name")] == [f"Rotation of keys {name} #2", "c/d.md #0"]
+
+
+def test_what_only_rose_because_another_one_vanished_is_where_it_was() -> None:
+    before, after = (tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in some) for some in ("gxy", "xy"))
+    query = QueryChange("q", 1, "ranking", before, after)
+    marks = tree(written(report(queries=ComparedQueries("f", 1, (query,))))).css(".mark")
+    assert [each.text() for each in marks] == ["gone", "=same place", "=same place"]
+
+
+@pytest.mark.parametrize("change", ["none", "scores"])
+def test_another_text_at_the_same_place_is_an_answer_and_another_score_is_none(change: Any) -> None:
+    chunks = tuple(RankedChunk(f"c/{each}", 0, 1.0) for each in "ab")
+    one = QueryChange("one", 1, change, chunks, chunks)
+    told = AnswerChange("one", 1, 2, ToldChunk("c/b", "before"), ToldChunk("c/b", "after"), below=True)
+    queries = ComparedQueries(
+        "f", 5, (one, msgspec.structs.replace(one, query="two", line=2, change="scores")), answers=(told,)
+    )
+    found = tree(written(report(queries=queries)))
+    assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 5"
+    listed, folded = found.css("#queries > .queries"), found.css("#queries > details .query h3 bdi")
+    assert [each.text() for each in listed[0].css(".mark")] == ["=same place", "≠same place, with another text"]
+    assert listed[0].css_first(".misses").text().strip() == "c/b says something else at place 2."
+    assert [each.text() for each in folded] == ["two"]
+
+
+def test_queries_that_are_new_or_removed_are_named_and_not_compared() -> None:
+    added = (ListedQuery("why?", 3, ("c/d is not the first.",)),)
+    queries = ComparedQueries("f", 2, added=added, removed=(ListedQuery("who?", 4),))
+    found = tree(written(report(queries=queries)))
+    assert [" ".join(each.text().split()) for each in found.css(".listed > li")] == [
+        "New why? line 3 feature: c/d is not the first.",
+        "Removed who? line 4",
+    ]
+    assert found.css_first(".figure:nth-child(3) dd").text() == "0 of 1"
+
+
+def test_hidden_characters_are_told_beside_the_number_of_words() -> None:
+    found = tree(written(report([document(1, ("a", "b"), None, "evil \u202e text")])))
+    [words] = [each for each in found.css(".figure") if each.css_first("dt").text() == "Words"]
+    assert [each.text() for each in words.css("dd")] == ["+3 \u22120", "inserted and deleted; 1 invisible character"]
 
 
 def test_an_inserted_word_is_an_ins_a_deleted_one_a_del() -> None:

@@ -10,14 +10,17 @@ import pytest
 from tests.support.reports import document, report, revision
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.checks.verify_commits import PinFinding
+from vmrag_link.ops.report.rankings import mended, worsened
 from vmrag_link.ops.report.records import (
+    AnswerChange,
     ComparedQueries,
+    ListedQuery,
     QueryChange,
     ReportedCollection,
     ReportSummary,
     RevisionList,
 )
-from vmrag_link.ops.report.wording import mended, verdict, worsened
+from vmrag_link.ops.report.wording import verdict
 
 SOME = [
     document(1, ("a", "new"), None, "x"),
@@ -27,6 +30,10 @@ SOME = [
     document(5, ("c", "gone"), "x", None),
 ]
 WORSE = QueryChange("q", 1, "ranking", (RankedChunk("c/d", 0, 1.0),), (), "", "", (), ("c/d is not the first.",))
+ANSWER = AnswerChange("q", 1, 1, None, None)
+BELOW = AnswerChange("r", 2, 3, None, None, below=True)
+LISTED = ListedQuery("q", 1)
+UNMET = ListedQuery("q", 1, ("c/d is not the first.",))
 SAME = "3 golden queries rank the same chunks in the same order."
 DROPPED = PinFinding("KNOWLEDGE_DROPPED", "error", "ab" * 20, "…", "…")
 BACK = PinFinding("MOVED_BACK", "information", "ab" * 20, "…", "")
@@ -60,15 +67,46 @@ DOCUMENTS = "feature adds 1 document, changes 2, moves 1 and removes 1 in 3 coll
             "good",
             [f"{DOCUMENTS} The settings of 2 collections differ."],
         ),
-        ({"queries": queries(WORSE)}, "bad", ["1 golden query is no longer answered as expected.", DOCUMENTS, "1 of 3 golden queries is answered otherwise."]),
+        ({"queries": queries(WORSE, answers=(ANSWER,))}, "bad", ["1 golden query is no longer answered as expected.", DOCUMENTS, "1 of 3 golden queries is answered otherwise."]),
+        (
+            {"queries": queries(msgspec.structs.replace(WORSE, missed_after=()), answers=(ANSWER, BELOW))},
+            "look",
+            [DOCUMENTS, "1 of 3 golden queries is answered otherwise, 1 more differs further down."],
+        ),
         (
             {"queries": queries(msgspec.structs.replace(WORSE, missed_after=()))},
             "look",
-            [DOCUMENTS, "1 of 3 golden queries is answered otherwise."],
+            [DOCUMENTS, "1 of 3 golden queries ranks other chunks, which say the same."],
+        ),
+        (
+            {"queries": queries(msgspec.structs.replace(WORSE, line=2, change="scores", missed_after=()), answers=(BELOW,))},
+            "look",
+            [DOCUMENTS, "3 golden queries asked: every first answer stays as it is, 1 differs further down."],
+        ),
+        (
+            {"queries": queries(removed=(LISTED, LISTED))},
+            "look",
+            [DOCUMENTS, SAME, "2 golden queries are removed."],
+        ),
+        (
+            {"queries": queries(added=(LISTED, LISTED), removed=(LISTED,))},
+            "look",
+            [DOCUMENTS, "1 golden query ranks the same chunks in the same order.", "2 golden queries are new, 1 is removed."],
+        ),
+        (
+            {"queries": queries(added=(UNMET,), missed=2)},
+            "bad",
+            [
+                "1 new golden query is not answered as expected.",
+                DOCUMENTS,
+                "2 golden queries rank the same chunks in the same order.",
+                "1 golden query is new.",
+                "1 golden query was not answered as expected before, either.",
+            ],
         ),
         ({"queries": queries(msgspec.structs.replace(WORSE, change="scores", missed_after=()))}, "good", [DOCUMENTS, SAME]),
         (
-            {"queries": queries(WORSE, missed=3, outdated="Not compared.")},
+            {"queries": queries(WORSE, missed=3, outdated="Not compared.", answers=(ANSWER,))},
             "bad",
             [
                 "1 golden query is no longer answered as expected.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
+import msgspec
 
 from vmrag_link.cli import answering, output
 from vmrag_link.cli.answering import ranking_lines
@@ -16,7 +17,8 @@ from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
-from vmrag_link.ops.checks.thresholds import Thresholds
+from vmrag_link.ops.checks.thresholds import QualityHistory, Thresholds
+from vmrag_link.ops.commits import deepen
 
 INDENT = "    "
 _SHARE = click.FloatRange(0, 1)
@@ -30,6 +32,7 @@ _SHARE = click.FloatRange(0, 1)
 @click.option("--min-recall", type=_SHARE, help="What share of the expected documents is among the first k chunks.")
 @click.option("--max-regressions", type=click.IntRange(0), help="How many queries may be answered otherwise.")
 @click.option("--base", metavar="REF", help="As regressions only those count that REF answers as expected.")
+@click.option("--history", "past", type=click.IntRange(1), metavar="N", help="How good the last N changes answer, too.")
 @case_options
 def command(
     invocation: Invocation,
@@ -41,6 +44,7 @@ def command(
     min_recall: float | None,
     max_regressions: int | None,
     base: str | None,
+    past: int | None,
     files: CaseFiles,
 ) -> int:
     """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
@@ -48,12 +52,17 @@ def command(
     A query expects documents among its first k chunks (`expect`), a document in the first place
     (`first`), documents in this order (`order`), or the whole recorded answer (`ranking`). Exit
     code 1 if one gets another answer or, with --min-mrr, --min-recall, --max-regressions or --base,
-    if one of these does not hold.
+    if one of these does not hold. --history asks the same of earlier commits, and only shows it.
     """
     files.require(invocation)
     with invocation.workspace() as ws:
         thresholds = Thresholds(min_mrr, min_recall, max_regressions, base)
         report = operation.check_queries(ws, ref=ref, update=update, as_order=as_order, thresholds=thresholds)
+        if past:
+            from vmrag_link.ops.checks.check_history import quality_history
+
+            found = quality_history(ws, ref or "HEAD", limit=past)
+            report = msgspec.structs.replace(report, history=found)
     files.emit(invocation, report, _lines(report, update=update), lambda: cases.of_check(report))
     return 0 if report.passed else FAILED_CHECK
 
@@ -72,7 +81,23 @@ def _lines(report: GoldenReport, *, update: bool) -> Iterator[str]:
     for limit in report.thresholds:
         label, colour = ("holds", "green") if limit.holds else ("below", "red")
         yield f"{_mark(label, colour)}{limit.sentence}"
+    if report.history:
+        yield from _history(report.history)
     yield _verdict(report)
+
+
+def _history(found: QualityHistory) -> Iterator[str]:
+    yield output.style(f"{'commit':9}{'date':12}{'mrr':8}{'recall':8}missed", dim=True)
+    for each in found.commits:
+        start = f"{each.commit[:7]:9}{each.date:12}"
+        if each.problem:
+            yield f"{start}{output.style('not asked', fg='yellow')}: {each.problem}"
+            continue
+        quality = (each.metrics.mrr, each.metrics.recall) if each.metrics else ()
+        numbers = "".join(f"{value:<8.4f}" for value in quality) or f"{'-':8}{'-':8}"
+        yield f"{start}{numbers}{each.missed:<8}{each.subject}"
+    if found.shallow:
+        yield f"Older commits may be missing: this is a shallow clone. {deepen.HINT}"
 
 
 def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:

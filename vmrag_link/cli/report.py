@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
@@ -19,7 +20,8 @@ from vmrag_link.ops.report.ends import NamedEnd
 from vmrag_link.ops.report.files import require_place, write_text
 from vmrag_link.ops.report.gather import gather
 from vmrag_link.ops.report.markdown import markdown
-from vmrag_link.ops.report.records import DocumentLine, QueryChange, ReportSummary, RevisionList
+from vmrag_link.ops.report.rankings import answers_by_line, listed, ranked_name, text_that_differs
+from vmrag_link.ops.report.records import ComparedQueries, DocumentLine, QueryChange, ReportSummary, RevisionList
 from vmrag_link.ops.report.wording import basis, documents_name, grown, pinned_by, told, verdict
 
 _MARKS = {"added": ("A", "green"), "changed": ("M", "yellow"), "moved": ("R", "cyan"), "removed": ("D", "red")}
@@ -42,7 +44,9 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="Write Markdown below 1 MiB, as for a job's summary; - prints it.",
 )
-@click.option("--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: write it as a note there.")
+@click.option(
+    "--gitlab-note", is_flag=True, help="In a job of a GitLab merge request: say there what changes, in a note."
+)
 def command(
     invocation: Invocation, *, base: str, head: str, html: Path | None, summary: Path | None, gitlab_note: bool
 ) -> None:
@@ -57,11 +61,12 @@ def command(
     is built if it is not there. Nothing that is found fails the command: that is for 'vmrag verify'
     and 'vmrag check'.
 
-    --gitlab-note writes with the variable GITLAB_TOKEN, a project's access token with the scope
-    api. One note is kept and edited; none is begun where the knowledge and its answers stay.
+    --gitlab-note says what the Action's comment says, with the variable GITLAB_TOKEN, a project's
+    access token with the scope api. One note is kept and edited; none is begun where documents and
+    answers stay as they are.
     """
     if gitlab_note:
-        from vmrag_link.ops.report import gitlab
+        from vmrag_link.ops.report import comment, comment_data, gitlab
 
         request = gitlab.MergeRequest.of()
     written = html or summary or gitlab_note or invocation.as_json
@@ -82,8 +87,9 @@ def command(
         if summary_file:
             write_text(summary_file, [markdown(report)])
         if gitlab_note:
-            text = markdown(report, limit=gitlab.LIMIT)
-            outcome = request.settle(text, speaks=not report.summary.silent)
+            data = comment_data.data_of(request.number, report.summary, report.summary.head.hash)
+            text = comment.comment(data, request.job_page, request="merge request")
+            outcome = request.settle(text, speaks=data.speaks)
             output.complain(f"The note on the merge request: {outcome}.")
         if printed and invocation.verbosity >= 0:
             output.print_exactly(markdown(report))
@@ -96,9 +102,7 @@ def command(
 def _lines(report: ReportSummary) -> Iterator[str]:
     yield from (output.style(sentence, bold=True) for sentence in verdict(report).sentences)
     yield output.style(basis(report), dim=True)
-    for each in report.queries.changed:
-        if each.change == "ranking":
-            yield from _query(each)
+    yield from _queries(report.queries)
     yield from _documents(report)
     yield from _revisions("+", report.gained)
     yield from _revisions("-", report.lost)
@@ -139,14 +143,24 @@ def _names(line: DocumentLine) -> str:
     return f"{line.old_name} -> {name}" if line.old_name else name
 
 
-def _query(query: QueryChange) -> Iterator[str]:
+def _queries(queries: ComparedQueries) -> Iterator[str]:
+    answers = answers_by_line(queries)
+    for each in listed(queries):
+        yield from _query(each, text_that_differs(answers.get(each.line), queries.titles), queries.titles)
+    for letter, colour, some in (("A", "green", queries.added), ("D", "red", queries.removed)):
+        for query in some:
+            yield f" {output.style(letter, fg=colour)}  golden query: {' '.join(query.query.split())}"
+            yield from (f"{_INDENT}{each}" for each in query.missed)
+
+
+def _query(query: QueryChange, differs: str, titles: Mapping[str, str]) -> Iterator[str]:
     yield f"{output.style('?', fg='magenta')} {' '.join(query.query.split())}"
-    for problem in (query.problem_before, query.problem_after, *query.missed_after):
-        if problem:
-            yield f"{_INDENT}{problem}"
+    for said in (query.problem_before, query.problem_after, *query.missed_after, differs):
+        if said:
+            yield f"{_INDENT}{said}"
     for each in ranking_changes(query.before, query.after):
         if each.rank_before != each.rank_after:
-            yield f"{_INDENT}{each}"
+            yield f"{_INDENT}{replace(each, document=ranked_name(each.document, titles))}"
 
 
 _WIDTH = 60

@@ -222,6 +222,12 @@ def descriptions(places: Places, commits: Iterable[str]) -> dict[str, Descriptio
     return {line[0]: Description(*line[1:]) for line in lines if len(line) > 1}
 
 
+def changing(places: Places, tip: str, pathspecs: Iterable[str], *, limit: int) -> list[str]:
+    """Commits of the first-parent history of `tip` that changed something there, newest first."""
+    options = ("--first-parent", f"--max-count={limit}", tip, "--")
+    return _answer(places, "rev-list", *options, *pathspecs).text.split()
+
+
 def changed_files(places: Places, before: str, after: str) -> list[str]:
     """The paths that differ between two commits, given by their hashes."""
     from vmrag_link.git.console import console  # GitPython takes 170 ms to import

@@ -8,7 +8,7 @@ import stat
 import time
 from pathlib import Path
 
-from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, quoted
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed, quoted
 from vmrag_link.git.configuration import (
     config_section,
     forget_kb_branch,
@@ -157,8 +157,8 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
 def pin_bytes(places: Places) -> bytes | None:
     """At most 8 KiB of the pin: the file, else the index entry, else the blob in HEAD, else None.
 
-    Raises `GitFailed` for anything in its place that is not a file, links included: a pin comes
-    from strangers.
+    Raises `PinMalformed` for anything in its place that is not a file, links included: a pin comes
+    from strangers. `GitFailed`: the file is there, and cannot be read.
     """
     try:
         descriptor = os.open(places.pin, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -185,12 +185,12 @@ def _committed_pin(places: Places) -> bytes | None:
     if kind != "blob":
         raise _not_a_file(f"a {kind}")
     if size > PIN_READ_LIMIT:
-        raise GitFailed(f"{PIN_NAME} has {size} bytes: that is no pin.", hint=f"git log -- {PIN_NAME}")
+        raise PinMalformed(f"{PIN_NAME} has {size} bytes: that is no pin.", hint=f"git log -- {PIN_NAME}")
     return demand(places, "cat-file", "blob", name).stdout
 
 
-def _not_a_file(what: str) -> GitFailed:
-    return GitFailed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"git log -- {PIN_NAME}")
+def _not_a_file(what: str) -> PinMalformed:
+    return PinMalformed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"git log -- {PIN_NAME}")
 
 
 def resolve(places: Places, ref: str) -> str:

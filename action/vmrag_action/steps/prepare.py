@@ -65,8 +65,8 @@ def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: packages.Acc
 
 
 def _pinned(ws: Workspace) -> str | None:
-    data = plumbing.pin_bytes(ws.places)
     try:
+        data = plumbing.pin_bytes(ws.places)
         return migrated.read_pin(ws.places.kb, data).dolt_commit if data is not None else None
     except PinMalformed:
         return None

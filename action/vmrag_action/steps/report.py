@@ -123,7 +123,7 @@ def _say(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
     if not found.empty:
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
     runner.output("documents-changed", found.counts.total)
-    runner.output("queries-changed", found.queries.rankings)
+    runner.output("queries-changed", found.queries.answered_otherwise)
     said = f"{markdown_text.text(foreign)}\n" if foreign else ""
     runner.summarise(markdown(report, limit=markdown_text.LIMIT - len(said.encode())) + said)
 

@@ -72,11 +72,3 @@ def store(runner: Runner, job: WorkflowJob) -> int:
     runner.say(f"The cache gets {size / 1e6:.1f} MB.")
     runner.output("packed", True)
     return 0
-
-
-def unsaved(runner: Runner, _job: WorkflowJob) -> int:
-    """Say that the cache service took nothing. The next run embeds the texts again, which is no
-    failure.
-    """
-    runner.annotate("notice", "The cache was not saved; the next run embeds the texts again.")
-    return 0

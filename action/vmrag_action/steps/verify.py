@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from vmrag_action import findings, inputs
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import plural
+from vmrag_link.ops.checks import cases
 from vmrag_link.ops.checks.verify import dropped_in_landing, verify_between
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.commits import deepen
@@ -19,8 +22,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
         head = inputs.looked_at() or about.head  # what was repaired a moment ago is mended there
         deepen.make_comparable(ws.places, about.base, head)
         report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
-        dropped = _dropped(ws, about)
-    found = [ActionFinding.of_pin(each) for each in (*report.findings, *dropped)]
+        whole = (*report.findings, *_dropped(ws, about))
+    findings.keep_results(job, cases.of_verify(msgspec.structs.replace(report, findings=whole), asked_remote=True))
+    found = [ActionFinding.of_pin(each) for each in whole]
     errors = sum(each.severity == "error" for each in found)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
     looked = f"Looked at {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."

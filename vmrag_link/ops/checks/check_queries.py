@@ -32,6 +32,7 @@ from vmrag_link.ops.checks.golden_file import GoldenAnswer, answers
 from vmrag_link.ops.checks.thresholds import (
     NO_THRESHOLDS,
     GoldenMetrics,
+    QualityHistory,
     ThresholdResult,
     Thresholds,
     measured,
@@ -84,7 +85,8 @@ class GoldenReport(Record, frozen=True):
 
     `outdated`: why recorded rankings were not compared; empty if they were. `ranking`: under what
     the queries were asked; `kb`: where. `metrics`: None where no query names documents.
-    `thresholds`: those that were asked for; they decide in place of single misses.
+    `thresholds`: those that were asked for; they decide in place of single misses. `history`: None
+    where nobody asked for it.
     """
 
     file: str
@@ -96,6 +98,7 @@ class GoldenReport(Record, frozen=True):
     kb: KbBlock
     metrics: GoldenMetrics | None = None
     thresholds: tuple[ThresholdResult, ...] = ()
+    history: QualityHistory | None = None
 
     @property
     def passed(self) -> bool:

@@ -71,13 +71,14 @@ def _read(ws: Workspace) -> bytes:
 
 
 class GoldenAnswer(Record, frozen=True):
-    """`problem`: why the query could not be asked; empty if it could. `texts`: of the chunks in
-    `found`.
+    """`problem`: why the query could not be asked; empty if it could. `texts`, `titles`: of the
+    chunks in `found` and of their documents, empty where there is none.
     """
 
     found: tuple[RankedChunk, ...]
     problem: str = ""
     texts: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
 
 
 def answers(
@@ -93,7 +94,8 @@ def answers(
         for each in asked:
             try:
                 hits = searcher.search(each)
-                found.append(GoldenAnswer(ranked(hits), texts=tuple(hit.text for hit in hits)))
+                texts, titles = (hit.text for hit in hits), (str(hit.metadata.get("title", "")) for hit in hits)
+                found.append(GoldenAnswer(ranked(hits), texts=tuple(texts), titles=tuple(titles)))
             except CollectionMissing as error:
                 found.append(GoldenAnswer((), error.message.rstrip(".")))
             task.advance()

@@ -22,6 +22,28 @@ class GoldenMetrics(Record, frozen=True):
     mrr: float
 
 
+class CommitQuality(Record, frozen=True, omit_defaults=True):
+    """What a commit answers: `missed`, how many queries miss something, or `problem`, why none
+    could be asked. `date`: the author's day.
+    """
+
+    commit: str
+    date: str
+    subject: str
+    missed: int | None = None
+    metrics: GoldenMetrics | None = None
+    problem: str = ""
+
+
+class QualityHistory(Record, frozen=True):
+    """`commits`: newest first. `shallow`: older ones may be missing, because the clone has not the
+    whole history.
+    """
+
+    commits: tuple[CommitQuality, ...]
+    shallow: bool
+
+
 class ThresholdResult(Record, frozen=True):
     """`found` is at least `limit`, of regressions at most."""
 

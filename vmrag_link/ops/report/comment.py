@@ -6,11 +6,12 @@ All sentences are ours, and all that is not is a code span: the data may be a st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import code, link
 from vmrag_link.ops.report.comment_data import CommentAnswer, CommentChunk, CommentData, MissingThing
-from vmrag_link.ops.report.wording import counted
+from vmrag_link.ops.report.wording import answers_that_change, counted, new_and_removed
 
 MARKER = "<!-- vmrag: what agents will be told -->"
 """The first line of every comment of ours, which nobody sees."""
@@ -18,24 +19,32 @@ MARKER = "<!-- vmrag: what agents will be told -->"
 MOST_LINES = 60
 """Of a comment."""
 
-_OPEN, _FOLDED, _DOCUMENTS, _MISSING = 5, 6, 10, 5
+_OPEN, _FOLDED, _NAMED, _DOCUMENTS, _MISSING = 5, 6, 3, 8, 5
 """Of each that a comment shows: no more than `MOST_LINES` in all."""
 
 
-def comment(data: CommentData, run: str, *, of_fork: bool = False) -> str:
-    """Markdown of at most `MOST_LINES` lines. `run`: the address of the job's run, on our own host.
+def comment(
+    data: CommentData,
+    run: str,
+    *,
+    of_fork: bool = False,
+    request: Literal["pull request", "merge request"] = "pull request",
+) -> str:
+    """Markdown of at most `MOST_LINES` lines. `run`: the address of the job's run, on our own host,
+    if it is known.
 
-    `of_fork`: the data come from a job whose workflow a stranger could change.
+    `of_fork`: the data come from a job whose workflow a stranger could change. `request`: what the
+    host calls it.
     """
     if not data.compared:
         title, parts = "What agents will be told cannot be said", []
     elif data.speaks:
-        title = "This pull request changes what agents will be told"
-        parts = [_summary(data), *_answers(data), *_documents(data)]
+        title = f"This {request} changes what agents will be told"
+        parts = [_summary(data), *_answers(data), *_listed(data), *_documents(data)]
     else:
-        title = "This pull request no longer changes what agents will be told"
-        parts = [_summary(data)]
-    basis = f"As of {data.head[:12]}, {link('its run has all of it', run)}."
+        title = f"This {request} no longer changes what agents will be told"
+        parts = [_summary(data), *_listed(data)]
+    basis = ", ".join((f"As of {data.head[:12]}", *([link("its run has all of it", run)] if run else []))) + "."
     if of_fork:
         basis += " That ran in the fork's name: what it says is the fork's word."
     return "\n\n".join((f"{MARKER}\n### {title}", *parts, *_things_missing(data), basis)) + "\n"
@@ -44,24 +53,18 @@ def comment(data: CommentData, run: str, *, of_fork: bool = False) -> str:
 def _summary(data: CommentData) -> str:
     total = data.documents_changed.total
     kinds = [f"{number} {kind}" for kind, number in counted(data.documents_changed)]
-    documents = f"{plural(total, 'document')} {_are(total, 'differs')}: {', '.join(kinds)}."
-    return f"{_questions(data)} {documents if kinds else 'No document differs.'}"
+    documents = f"{plural(total, 'document')} {'differs' if total == 1 else 'differ'}: {', '.join(kinds)}."
+    listed = new_and_removed(data.questions_added, data.questions_removed, "question")
+    return " ".join((_questions(data), *listed, documents if kinds else "No document differs."))
 
 
 def _questions(data: CommentData) -> str:
-    if data.questions is None:
+    if not data.questions:
         return "No questions were asked."
-    below, asked = data.answers_below, plural(data.questions, "question")
+    asked = plural(data.questions, "question")
     if not data.answers_in_all:
         return f"{asked} asked: every answer stays as it is."
-    if not data.answers_changed:
-        return f"{asked} asked: every first answer stays as it is, {below} {_are(below, 'differs')} further down."
-    more = f", {below} more {_are(below, 'differs')} further down" if below else ""
-    return f"{data.answers_changed} of {asked} {_are(data.answers_changed, 'is')} answered otherwise{more}."
-
-
-def _are(number: int, verb: str) -> str:
-    return verb if number == 1 else {"is": "are", "differs": "differ"}[verb]
+    return answers_that_change(data.answers_changed, data.answers_below, asked)
 
 
 def _answers(data: CommentData) -> Iterator[str]:
@@ -94,6 +97,20 @@ def _names(answer: CommentAnswer) -> str:
 
 def _told(chunk: CommentChunk | None) -> str:
     return f"{code(chunk.document)}: {code(chunk.text)}" if chunk else "nothing"
+
+
+def _listed(data: CommentData) -> Iterator[str]:
+    """Questions that are new or removed, in a line each."""
+    lines = [
+        f"- {what} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(code, some[:_NAMED]))}"
+        f"{f' and {total - _NAMED} more' if total > _NAMED else ''}"
+        for what, total, some in (
+            ("new", data.questions_added, data.added),
+            ("removed", data.questions_removed, data.removed),
+        )
+        if some
+    ]
+    yield from ["\n".join(lines)] if lines else []
 
 
 def _documents(data: CommentData) -> Iterator[str]:

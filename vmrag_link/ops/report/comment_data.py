@@ -8,31 +8,37 @@ sentence.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Code
+from vmrag_link.ops.report.rankings import ranked_name
 from vmrag_link.ops.report.records import AnswerChange, DocumentCounts, DocumentKind, ReportSummary, ToldChunk
+from vmrag_link.ops.report.wording import documents_name
 
-MOST_BYTES = 250_000
-"""Of what is handed over."""
+MOST_BYTES = 350_000
+"""Of what is handed over: all of its texts as long as they may be, of four bytes each."""
 
-_KEPT = 50
-"""Answers, documents and things that are missing; of more the numbers are known."""
+_KEPT, _LISTED = 50, 10
+"""Answers, documents and things that are missing; questions that are new or removed. Of more the
+numbers are known.
+"""
 
 _NAME, _QUESTION, _EXCERPT, _BEFORE = 200, 200, 160, 40
 """Characters; `_BEFORE`: of an excerpt, before the first one that differs."""
 
 Hash = Annotated[str, Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 _Name = Annotated[str, Meta(max_length=_NAME)]
+_Question = Annotated[str, Meta(max_length=_QUESTION)]
 _Count = Annotated[int, Meta(ge=0, le=10**9)]
 _Number = Annotated[int, Meta(ge=1, le=2**53)]
 
@@ -49,7 +55,7 @@ class CommentAnswer(Record, frozen=True, forbid_unknown_fields=True):
     expected, and that it had.
     """
 
-    question: Annotated[str, Meta(max_length=_QUESTION)]
+    question: _Question
     place: _Number
     before: CommentChunk | None
     after: CommentChunk | None
@@ -76,9 +82,10 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     """All that a comment on pull request `number` at its commit `head` says.
 
     `compared`: whether there was a report; without one only `missing` says something. `questions`:
-    how many were asked, None if they could not be. Of `answers`, `documents` and `missing` there
-    may be more: `answers_changed`, with those that change below only in `answers_below`,
-    `documents_changed` and `things_missing` count all.
+    how many were asked of both, None if they could not be. Of `answers`, `added`, `removed`,
+    `documents` and `missing` there may be more: `answers_changed`, with those that change below
+    only in `answers_below`, `questions_added`, `questions_removed`, `documents_changed` and
+    `things_missing` count all.
     """
 
     number: _Number
@@ -88,6 +95,10 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     answers_changed: _Count = 0
     answers_below: _Count = 0
     answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_KEPT)] = ()
+    questions_added: _Count = 0
+    added: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
+    questions_removed: _Count = 0
+    removed: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
     documents_changed: DocumentCounts = DocumentCounts()
     documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_KEPT)] = ()
     things_missing: _Count = 0
@@ -105,8 +116,14 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Raises `ValueError` for numbers that are those of no report: a stranger's may be."""
         documents = self.documents_changed
-        numbers = (self.answers_in_all, documents.total, self.things_missing)
-        listed = (len(self.answers), len(self.documents), len(self.missing))
+        listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed)))
+        numbers = (
+            self.answers_in_all,
+            documents.total,
+            self.things_missing,
+            self.questions_added,
+            self.questions_removed,
+        )
         if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
             raise ValueError("a number below zero")
         if any(map(operator.gt, (*listed, self.answers_in_all), (*numbers, self.questions or 0))):
@@ -120,18 +137,21 @@ def data_of(number: int, summary: ReportSummary, head: str) -> CommentData:
     """Those of a report. The answers that lack something, and then the best places, come first."""
     queries = summary.queries
     answers = sorted(queries.answers, key=lambda each: (not each.missing, each.below, each.place))
-    below = sum(each.below for each in answers)
     missing = list(_missing(summary))
     return CommentData(
         number,
         head,
-        questions=None if queries.not_compared else queries.total,
-        answers_changed=len(answers) - below,
-        answers_below=below,
-        answers=tuple(map(_answer, answers[:_KEPT])),
+        questions=None if queries.not_compared else queries.compared,
+        answers_changed=queries.answered_otherwise,
+        answers_below=queries.below,
+        answers=tuple(_answer(each, queries.titles) for each in answers[:_KEPT]),
+        questions_added=len(queries.added),
+        added=tuple(_cut(each.query, _QUESTION) for each in queries.added[:_LISTED]),
+        questions_removed=len(queries.removed),
+        removed=tuple(_cut(each.query, _QUESTION) for each in queries.removed[:_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
-            CommentDocument(each.kind, _cut(each.name, _NAME), _cut(each.old_name, _NAME))
+            CommentDocument(each.kind, _cut(documents_name(each), _NAME), _cut(each.old_name, _NAME))
             for each in summary.documents[:_KEPT]
         ),
         things_missing=len(missing),
@@ -165,8 +185,11 @@ def _missing(summary: ReportSummary) -> Iterator[MissingThing]:
         yield MissingThing("EXPECTED", _cut(name, _NAME))
 
 
-def _answer(change: AnswerChange) -> CommentAnswer:
-    before, after = _excerpts(change.before, change.after)
+def _answer(change: AnswerChange, titles: Mapping[str, str]) -> CommentAnswer:
+    before, after = (
+        each and replace(each, document=_cut(ranked_name(each.document, titles), _NAME))
+        for each in _excerpts(change.before, change.after)
+    )
     return CommentAnswer(
         _cut(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
     )
@@ -184,7 +207,7 @@ def _excerpts(before: ToldChunk | None, after: ToldChunk | None) -> tuple[Commen
 
 
 def _chunk(told: ToldChunk | None, text: str, start: int) -> CommentChunk | None:
-    return CommentChunk(_cut(told.document, _NAME), _excerpt(text, start)) if told else None
+    return CommentChunk(told.document, _excerpt(text, start)) if told else None
 
 
 def _excerpt(text: str, start: int) -> str:

@@ -4,11 +4,12 @@ queries are answered at both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from vmrag_link.errors import (
     ConfigInvalid,
@@ -36,7 +37,14 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import RankedRevision
 from vmrag_link.ops.history.ranges import shown_base
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
-from vmrag_link.ops.report.records import AnswerChange, ComparedQueries, QueryChange, ToldChunk
+from vmrag_link.ops.report.records import (
+    OPAQUE,
+    AnswerChange,
+    ComparedQueries,
+    ListedQuery,
+    QueryChange,
+    ToldChunk,
+)
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -152,40 +160,70 @@ def _pinned(ws: Workspace, commit: str, called: str) -> str | None:
 
 
 def compare_answers(ws: Workspace, places: ComparedPlaces) -> ComparedQueries:
-    """The queries that the head has in its file, asked at both ends, each ranked as its own
+    """The queries that both ends have in their files, asked at both, each ranked as its own
     settings say. What keeps that from being done is said in the result.
     """
+    listed = ComparedQueries(QUERIES_NAME)
     try:
         golden = _golden(ws, places.head)
+        listed = _listed(golden, _golden_before(ws, places) or golden)
         if golden is None:
-            return _not_compared(f"{places.head.name} has no golden queries in {QUERIES_NAME}.")
+            return _not_compared(listed, f"{places.head.name} has no golden queries in {QUERIES_NAME}.")
         for each in (places.head, places.start):
             if not (each.revision or each.names_sources):
-                return _not_compared(f"{each.name} pins no knowledge that could answer.", total=len(golden.queries))
+                return _not_compared(listed, f"{each.name} pins no knowledge that could answer.")
         before, after = _ranked_revision(ws, places.start), _ranked_revision(ws, places.head)
         if before == after:  # one place ranks alike twice
-            return ComparedQueries(QUERIES_NAME, len(golden.queries))
+            return listed
         found = answered_twice(ws, golden, before, after)
     except _REASONS as why:
-        return _not_compared(why.message, why.hint)
-    changes, answers, unexpected = [], [], 0
+        return _not_compared(listed, why.message, why.hint)
+    return _compared(listed, golden, found, (before.retrieval, after.retrieval))
+
+
+def _compared(
+    listed: ComparedQueries,
+    golden: GoldenFile,
+    found: Sequence[tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]],
+    settings: tuple[RetrievalSettings, RetrievalSettings],
+) -> ComparedQueries:
+    """`settings`: those of both sides. What only the head's file has is asked, and not compared."""
+    new = {each.line for each in listed.added}
+    changes, answers, added = [], [], []
+    unexpected = 0
     for query, one, other in found:
-        missed = _list_misses(golden, query, one, before.retrieval), _list_misses(golden, query, other, after.retrieval)
+        missed = _list_misses(golden, query, one, settings[0]), _list_misses(golden, query, other, settings[1])
         unexpected += bool(other.problem or missed[1])
-        if (diff := query_diff(query, one, other)).change != "none":
-            lacked, lacks = map(_sentences, missed)
+        lacked, lacks = map(_sentences, missed)
+        if query.line in new:
+            problem = (f"{other.problem}.",) if other.problem else ()
+            added.append(ListedQuery(query.text, query.line, (*problem, *lacks)))
+            continue
+        diff, changed = query_diff(query, one, other), _answer_change(query, one, other, missed)
+        if changed or diff.change != "none":
             changes.append(QueryChange(**asdict(diff), missed_before=lacked, missed_after=lacks))
-        if changed := _answer_change(query, one, other, missed):
-            answers.append(changed)
+        answers += [changed] if changed else []
     changes.sort(key=lambda each: each.change != "ranking")
-    return ComparedQueries(
-        QUERIES_NAME,
-        len(found),
-        tuple(changes),
+    return replace(
+        listed,
+        changed=tuple(changes),
         missed=unexpected,
-        outdated=outdated(golden, changes_of_ranking(golden, after.retrieval)),
+        outdated=outdated(golden, changes_of_ranking(golden, settings[1])),
         answers=tuple(answers),
+        added=tuple(added),
+        titles=_titles(answer for _, *both in found for answer in both),
     )
+
+
+def _listed(golden: GoldenFile | None, before: GoldenFile | None) -> ComparedQueries:
+    """Which queries there are, and which of them one file has alone."""
+    ours, theirs = (each.queries if each else () for each in (golden, before))
+    return ComparedQueries(QUERIES_NAME, len(ours), added=_without(ours, theirs), removed=_without(theirs, ours))
+
+
+def _without(some: Iterable[GoldenQuery], others: Iterable[GoldenQuery]) -> tuple[ListedQuery, ...]:
+    known = {each.text for each in others}
+    return tuple(ListedQuery(each.text, each.line) for each in some if each.text not in known)
 
 
 def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
@@ -193,6 +231,21 @@ def _golden(ws: Workspace, head: ComparedPlace) -> GoldenFile | None:
     if head.commit:
         return golden_file.load_at(ws, head.commit)
     return golden_file.load(ws).golden if ws.places.queries.exists() else None
+
+
+def _golden_before(ws: Workspace, places: ComparedPlaces) -> GoldenFile | None:
+    """Those of the start. None where nobody knows them: a revision has no files, and of one that
+    cannot be read the head's are asked all the same.
+    """
+    if places.start.commit and places.head.commit:
+        with contextlib.suppress(QueriesInvalid, GitError):
+            return golden_file.load_at(ws, places.start.commit) or GoldenFile(())
+    return None
+
+
+def _titles(answers: Iterable[GoldenAnswer]) -> dict[str, str]:
+    pairs = ((hit.document, title) for each in answers for hit, title in zip(each.found, each.titles, strict=True))
+    return {name: title for name, title in pairs if title and OPAQUE.search(name)}
 
 
 def _ranked_revision(ws: Workspace, place: ComparedPlace) -> RankedRevision:
@@ -238,5 +291,5 @@ def _told(answer: GoldenAnswer) -> Iterator[ToldChunk]:
     return (ToldChunk(each.document, text) for each, text in zip(answer.found, answer.texts, strict=True))
 
 
-def _not_compared(why: str, hint: str = "", *, total: int = 0) -> ComparedQueries:
-    return ComparedQueries(QUERIES_NAME, total, not_compared=why, hint=hint)
+def _not_compared(listed: ComparedQueries, why: str, hint: str = "") -> ComparedQueries:
+    return replace(listed, not_compared=why, hint=hint)

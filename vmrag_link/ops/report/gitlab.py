@@ -1,4 +1,4 @@
-"""The report as the one note of ours on a merge request of GitLab.
+"""The comment on a report as the one note of ours on a merge request of GitLab.
 
 The note is known by its first line, which nobody sees, and by its author. Without the first,
 another note of the same user would be overwritten; without the second, that of a stranger who
@@ -21,10 +21,7 @@ import msgspec
 from vmrag_link import endpoint, env
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
 from vmrag_link.models import Record
-
-MARKER = "<!-- vmrag: report -->"
-LIMIT = 400_000
-"""Bytes of Markdown. GitLab takes a million characters, of which `plain` may need 2.4 for each."""
+from vmrag_link.ops.report.comment import MARKER
 
 PAUSES = (1.0, 5.0)
 _LONGEST_PAUSE = 60.0
@@ -34,8 +31,7 @@ _MOST_BYTES = 110_000_000
 
 _PAGE, _MOST_PAGES = 100, 100
 _NOT_FOUND = 404
-_REFERENCE = re.compile(r"&#(?:35|36|42|58|64|91|126);|&amp;|[!%^](?=\w)")
-"""What the report writes as a character reference, because GitHub minds it, and the others."""
+_REFERENCE = re.compile(r"[#!~%$&^*](?=\w)")
 
 _ALLOWED = (
     "GITLAB_TOKEN: a project access token with the scope api and the role Reporter; a job's own may write no notes"
@@ -74,26 +70,28 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def plain(markdown: str) -> str:
-    """The report with nothing in strangers' texts that GitLab takes for a reference.
+    """The comment with nothing in strangers' texts that GitLab takes for a reference.
 
-    It looks for `@all`, `#1` and addresses after it has rendered the page, where the report's
-    character references are characters again: people would be notified, and other projects' issues
-    would say that they were mentioned. A word joiner, which has no width, keeps them texts.
+    It minds none in a code span, as all of them are, when it has rendered the page. Other programs
+    look for `#1` and `~label` in what is raw, as for `@all`, which `code` keeps apart: a word
+    joiner, which has no width, does so here.
     """
     return _REFERENCE.sub("\\g<0>\u2060", markdown)
 
 
 class MergeRequest(NamedTuple):
-    """The merge request at `url`, in GitLab's API at `api`."""
+    """The merge request at `url`, in GitLab's API at `api`. `job_page`: that of this job."""
 
     api: str
     url: str
     token: str
+    number: int
+    job_page: str
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> MergeRequest:
         """The one of this job. Raises `UsageInvalid`."""
-        api, project, number, token = env.gitlab_job(environ)
+        api, project, number, token, job_page = env.gitlab_job(environ)
         if not (project.isdecimal() and number.isdecimal() and endpoint.is_private(api)):
             raise UsageInvalid(
                 "This is no job of a GitLab merge request, whose API can be asked by https.",
@@ -101,14 +99,15 @@ class MergeRequest(NamedTuple):
             )
         if not token or not token.isascii() or not token.isprintable():
             raise UsageInvalid("The variable GITLAB_TOKEN holds no token.", hint=_ALLOWED)
-        return cls(api, f"{api}/projects/{project}/merge_requests/{number}/notes", token)
+        return cls(api, f"{api}/projects/{project}/merge_requests/{number}/notes", token, int(number), job_page)
 
     def settle(self, markdown: str, *, speaks: bool) -> NoteOutcome:
-        """See that there is one note of ours, with this text; none is begun unless it `speaks`.
+        """See that there is one note of ours, with this text, which begins with `MARKER`; none is
+        begun unless it `speaks`.
 
         Raises `AuthenticationFailed`, `RemoteRejected`, `RemoteUnreachable`.
         """
-        text = f"{MARKER}\n{plain(markdown)}"
+        text = plain(markdown)
         for pause in (*PAUSES, None):
             try:
                 return self._settle(text, speaks=speaks)  # looks again, so that a note is not written twice

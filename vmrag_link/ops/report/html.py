@@ -23,9 +23,10 @@ from vmrag_link import extras, terminal_text
 from vmrag_link.errors import plural
 from vmrag_link.markdown_text import fair_share
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.ops.report import wording
-from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, QueryChange, ReportedDocument, ReportSummary
-from vmrag_link.ops.report.wording import basis, counted, mended, named, verdict, worsened
+from vmrag_link.ops.report import rankings, wording
+from vmrag_link.ops.report.rankings import mended, worsened
+from vmrag_link.ops.report.records import DocumentLine, KnowledgeReport, ReportedDocument, ReportSummary
+from vmrag_link.ops.report.wording import basis, counted, named, verdict
 from vmrag_link.worddiff import Piece
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def page(report: KnowledgeReport) -> Iterator[str]:
     summary = report.summary
     groups = grouped(summary.documents, MOST)
     few = len(summary.documents) <= OPEN
+    queries = rankings.listed(summary.queries)
     stream = (
         _environment()
         .get_template("page.html")
@@ -76,10 +78,12 @@ def page(report: KnowledgeReport) -> Iterator[str]:
             head=named(summary.head),
             groups=groups,
             sections=_sections(groups, report.documents()),
-            queries=sorted(summary.queries.changed, key=_weight),
+            queries=queries,
+            scores=rankings.with_other_scores(summary.queries),
+            answers=rankings.answers_by_line(summary.queries),
             shown=SHOWN,
-            places=wording.PLACES,
-            renamed=wording.renamed(summary),
+            places=rankings.PLACES,
+            renamed=rankings.renamed(summary),
             few=few,
             open=few and _words(summary) <= OPEN_WORDS,
             same_in_terminal=_command(summary),
@@ -124,14 +128,6 @@ def piece_text(piece: Piece) -> str:
     return piece.text.replace("\r\n", "\n")
 
 
-def subject_and_body(message: str) -> tuple[str, str]:
-    """The first line of a message, and what follows; both may be empty, and are cut where they are
-    long.
-    """
-    subject, _, body = message.strip().partition("\n")
-    return _beginning(subject), _beginning(body.strip())
-
-
 def blocks(line: DocumentLine) -> str:
     """Five letters: the share of inserted words (`p`), of deleted ones (`m`), and `n` for the rest
     where little differs.
@@ -142,11 +138,6 @@ def blocks(line: DocumentLine) -> str:
     many = min(_BLOCKS, both)
     plus = round(many * line.words.inserted / both)
     return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
-
-
-def _weight(query: QueryChange) -> tuple[bool, bool]:
-    """Sorts rankings before scores, and first what is no longer as expected."""
-    return query.change != "ranking", not worsened(query)
 
 
 def _words(summary: ReportSummary) -> int:
@@ -184,8 +175,11 @@ def _environment() -> Environment:
         "counted": counted,
         "mended": mended,
         "piece_text": piece_text,
-        "subject_and_body": subject_and_body,
-        "rank_rows": wording.rank_rows,
+        "subject_and_body": wording.subject_and_body,
+        "brought": wording.brought,
+        "telling_title": rankings.telling_title,
+        "text_that_differs": rankings.text_that_differs,
+        "rank_rows": rankings.rank_rows,
         "hidden_suffix": hidden_suffix,
         "worsened": worsened,
         "version": vmrag_link.__version__,

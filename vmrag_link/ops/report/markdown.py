@@ -12,7 +12,17 @@ from vmrag_link.errors import plural
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.markdown_text import LIMIT, beginning, fair_share, paragraph, table, text
 from vmrag_link.ops.history.word_diff import Words, hidden_suffix
+from vmrag_link.ops.report.rankings import (
+    PLACES,
+    answers_by_line,
+    listed,
+    rank_rows,
+    ranked_name,
+    renamed,
+    text_that_differs,
+)
 from vmrag_link.ops.report.records import (
+    AnswerChange,
     DocumentLine,
     FieldChange,
     KnowledgeReport,
@@ -20,17 +30,15 @@ from vmrag_link.ops.report.records import (
     ReportedDocument,
     ReportEnd,
     ReportSummary,
+    RevisionList,
     TextChange,
 )
 from vmrag_link.ops.report.wording import (
-    PLACES,
     basis,
     documents_name,
     grown,
     named,
     pinned_by,
-    rank_rows,
-    renamed,
     told,
     verdict,
     without_revision,
@@ -86,8 +94,8 @@ def markdown(report: KnowledgeReport, *, limit: int = LIMIT) -> str:
 def _head(summary: ReportSummary, room: int) -> str:
     first, *others = verdict(summary).sentences
     rows = [
-        ("Before", _end(summary.start)),
-        ("After", _end(summary.head)),
+        ("Before", _end(summary.start, summary.lost)),
+        ("After", _end(summary.head, summary.gained)),
         ("Documents", grown(summary.size.documents)),
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _words(summary.words)),
@@ -103,12 +111,13 @@ def _head(summary: ReportSummary, room: int) -> str:
     return f"## {text(_beginning(first))}\n\n{said}{table('Knowledge', ('', ''), rows, limit=room, level=3)}"
 
 
-def _end(end: ReportEnd) -> str:
+def _end(end: ReportEnd, found: RevisionList) -> str:
     if end.revision is None:
         return f"{named(end)}: {without_revision(end)}"
-    subject = end.revision.message.strip().partition("\n")[0]
     by = pinned_by(end.revision)
-    return f"{named(end)}, revision {end.revision.revision[:12]}: {subject}" + (f"\npinned by {by}" if by else "")
+    return f"{named(end)}, revision {end.revision.revision[:12]}: {told(end.revision, found)}" + (
+        f"\npinned by {by}" if by else ""
+    )
 
 
 def _findings(summary: ReportSummary, room: int) -> str:
@@ -127,25 +136,36 @@ def _revisions(summary: ReportSummary, room: int) -> Iterator[str]:
 
 
 def _queries(summary: ReportSummary, room: int) -> str:
-    changed = [each for each in summary.queries.changed if each.change == "ranking"]
-    names = renamed(summary)
-    rows = [(f"{each.query}\n(line {each.line})", *_rankings(each, names)) for each in changed]
-    return _table("Golden queries that are answered otherwise", ("Query", "Before", "After"), rows, room)
+    queries, names = summary.queries, renamed(summary)
+    answers = answers_by_line(queries)
+    rows = [
+        (f"{each.query}\n(line {each.line})", *_rankings(each, answers.get(each.line), names, queries.titles))
+        for each in listed(queries)
+    ]
+    new = [("new", each.query, "\n".join(each.missed)) for each in queries.added]
+    removed = [("removed", each.query, "") for each in queries.removed]
+    return (
+        _table("Golden queries that change", ("Query", "Before", "After"), rows, room * 3 // 4)
+        + _table("Golden queries that are new or removed", ("", "Query", "What it lacks"), [*new, *removed], room // 4)
+    )  # fmt: skip
 
 
-def _rankings(query: QueryChange, names: Mapping[str, str]) -> tuple[str, str]:
+def _rankings(
+    query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], titles: Mapping[str, str]
+) -> tuple[str, str]:
     rows = rank_rows(query, names)
-    before = (_place(row.place, row.before, "gone" if row.gone else "") for row in rows if row.before)
-    after = (_place(row.place, row.after, row.mark) for row in rows if row.after)
+    before = (_place(row.place, row.before, "gone" if row.gone else "", titles) for row in rows if row.before)
+    after = (_place(row.place, row.after, row.mark, titles) for row in rows if row.after)
+    differs = filter(None, [text_that_differs(answer, titles)])
     return (
         "\n".join((*_lacks(query.problem_before, query.missed_before), *before, *_more(query.before))),
-        "\n".join((*_lacks(query.problem_after, query.missed_after), *after, *_more(query.after))),
+        "\n".join((*_lacks(query.problem_after, query.missed_after), *differs, *after, *_more(query.after))),
     )
 
 
-def _place(place: int, chunk: RankedChunk, mark: str) -> str:
+def _place(place: int, chunk: RankedChunk, mark: str, titles: Mapping[str, str]) -> str:
     said = f" {mark}" if mark not in ("", "=") else ""
-    return f"{place}. {chunk.document} #{chunk.chunk} ({chunk.score:g}){said}"
+    return f"{place}. {ranked_name(chunk.document, titles)} #{chunk.chunk} ({chunk.score:g}){said}"
 
 
 def _lacks(problem: str, missed: Sequence[str]) -> Iterator[str]:

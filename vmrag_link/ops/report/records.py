@@ -8,8 +8,9 @@ A report whose documents are read one by one, as often as somebody asks.
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
 import msgspec
@@ -28,6 +29,9 @@ DocumentKind = Literal["added", "changed", "moved", "removed"]
 KINDS: tuple[DocumentKind, ...] = ("added", "changed", "moved", "removed")
 
 """`ranking`: other chunks or another order; `scores`: those alone."""
+OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+"""Ids that tell a person nothing: those of libraries, issue logs, agents."""
+
 _IN_MEMORY = 8 * 1024 * 1024
 """Bytes of documents; more of them lie in a file without a name."""
 
@@ -45,6 +49,11 @@ class ReportEnd(Record, frozen=True):
     commit: str | None
     revision: PinnedRevision | None
     files: bool = False
+
+    @property
+    def hash(self) -> str:
+        """Of the commit, or of the revision."""
+        return self.commit or (self.revision.revision if self.revision else "")
 
 
 class RevisionList(Record, frozen=True):
@@ -155,7 +164,8 @@ class ReportedCollection(Record, frozen=True):
 
 
 class QueryChange(QueryDiff, frozen=True):
-    """A golden query whose answer differs. `line`: in the file of queries.
+    """A golden query whose answer differs; `change` is `none` where only a text does. `line`: in
+    the file of queries.
 
     `problem_…`: why it could not be asked there; empty if it could. `missed_…`: what the file
     expects of the answer and that one lacks, as sentences.
@@ -191,14 +201,26 @@ class AnswerChange(Record, frozen=True):
     below: bool = False
 
 
+class ListedQuery(Record, frozen=True):
+    """A golden query that one of both files has, by its text. `line`: in that file. `missed`: what
+    a new one expects, and its answer lacks, as sentences.
+    """
+
+    query: str
+    line: int
+    missed: tuple[str, ...] = ()
+
+
 class ComparedQueries(Record, frozen=True):
     """The golden queries at both places.
 
     `not_compared`: why they were not asked, as a sentence, with what helps in `hint`; both empty if
-    they were. `changed`: rankings first, then those of which only scores differ. `missed`: how many
-    are not answered as expected at the head, as `vmrag check` counts there; `outdated` as it says.
-    `answers`: those that say something else; the ranking of such a query may be the same, as its
-    chunks are known by their numbers.
+    they were. `changed`: rankings first, then those of which only scores or texts differ. `missed`:
+    how many are not answered as expected at the head, as `vmrag check` counts there; `outdated` as
+    it says. `answers`: those that say something else; the ranking of such a query may be the same,
+    as its chunks are known by their numbers. `added`, `removed`: those that the head's file has and
+    the start's has not, and the other way round, which are not compared; none where one of both is
+    a revision, which has no files. `titles`: of ranked documents whose ids are `OPAQUE`.
     """
 
     file: str
@@ -209,10 +231,22 @@ class ComparedQueries(Record, frozen=True):
     missed: int = 0
     outdated: str = ""
     answers: tuple[AnswerChange, ...] = ()
+    added: tuple[ListedQuery, ...] = ()
+    removed: tuple[ListedQuery, ...] = ()
+    titles: Mapping[str, str] = {}
 
     @property
-    def rankings(self) -> int:
-        return sum(each.change == "ranking" for each in self.changed)
+    def compared(self) -> int:
+        return self.total - len(self.added)
+
+    @property
+    def answered_otherwise(self) -> int:
+        """At their first place, or in what they expect: those that change `below` are not."""
+        return len(self.answers) - self.below
+
+    @property
+    def below(self) -> int:
+        return sum(each.below for each in self.answers)
 
 
 class ReportSummary(Record, frozen=True):
@@ -251,11 +285,6 @@ class ReportSummary(Record, frozen=True):
     def empty(self) -> bool:
         """No knowledge changes."""
         return not self.documents and not self.collections and not self.files
-
-    @property
-    def silent(self) -> bool:
-        """Nothing that a reviewer would want to be told."""
-        return self.empty and not (self.queries.rankings or self.findings or self.gained.total or self.lost.total)
 
 
 class FullReport(Record, frozen=True):

@@ -1,28 +1,26 @@
 """What a report says alike in the terminal, in Markdown and in HTML.
 
-That is how ends, revisions and sizes are named, the verdict in a few sentences for people who read
-nothing else, and both rankings of a golden query, place by place.
+That is how ends, revisions and sizes are named, and the verdict in a few sentences for people who
+read nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from vmrag_link.errors import enumerated, plural, quoted, shortened
-from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import PinFinding
 from vmrag_link.ops.history.log import PinnedRevision
 from vmrag_link.ops.report.ends import MERGE_BASE
+from vmrag_link.ops.report.rankings import listed, ranked_name, worsened
 from vmrag_link.ops.report.records import (
     ComparedQueries,
     DocumentCounts,
     DocumentLine,
     Growth,
-    QueryChange,
     ReportEnd,
     ReportSummary,
     RevisionList,
@@ -32,11 +30,8 @@ Tone = Literal["good", "look", "bad"]
 
 VERBS = {"added": "adds", "changed": "changes", "moved": "moves", "removed": "removes"}
 _SHORT = 12
-_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
-"""Of libraries, issue logs, agents."""
-
-PLACES = 20
-"""Of a ranking that are shown; `k` may be 1,000."""
+_TRAILERS = re.compile(r"(?:\A|\n\n)(?:[A-Za-z]\w*(?:-\w+)+: .*(?:\n|\Z))+\Z")
+"""`Signed-off-by: …`, `Vmrag-Base: …`: with a hyphen, as `Note: …` is a sentence."""
 
 
 class ReportVerdict(Record, frozen=True):
@@ -54,22 +49,12 @@ def verdict(summary: ReportSummary) -> ReportVerdict:
     changed = _documents(summary)
     answers = _answers(summary.queries)
     given_up = [each for each in summary.findings if each.code == "LOSS_ACCEPTED"]
-    answered_otherwise = bool(summary.queries.rankings or summary.queries.hint)
-    look = bool(given_up or summary.words.hidden or summary.lost.total) or answered_otherwise
+    doubtful = bool(listed(summary.queries) or summary.queries.removed or summary.queries.hint)
+    look = bool(given_up or summary.words.hidden or summary.lost.total) or doubtful
     files = tuple(_files(summary))
     about = (*_hidden(summary), *files, *_lost(summary), *answers, *_verification(summary))
     told = (*wrong, *_given_up(given_up), changed, *about)
     return ReportVerdict("bad" if wrong else "look" if look else "good", told)
-
-
-def worsened(query: QueryChange) -> bool:
-    """The answer lacks something that is expected, or could not be had, and was right before."""
-    return _lacks_after(query) and not _lacks_before(query)
-
-
-def mended(query: QueryChange) -> bool:
-    """The other way round."""
-    return _lacks_before(query) and not _lacks_after(query)
 
 
 def counted(counts: DocumentCounts) -> list[tuple[str, int]]:
@@ -78,20 +63,14 @@ def counted(counts: DocumentCounts) -> list[tuple[str, int]]:
     return [(kind, number) for kind, number in found if number]
 
 
-def _lacks_before(query: QueryChange) -> bool:
-    return bool(query.problem_before or query.missed_before)
-
-
-def _lacks_after(query: QueryChange) -> bool:
-    return bool(query.problem_after or query.missed_after)
-
-
 def _wrong(summary: ReportSummary) -> Iterator[str]:
     errors = [each for each in summary.findings if each.level == "error"]
     if errors:
         yield f"vmrag verify finds {plural(len(errors), 'error')}: {_join(sorted({each.code for each in errors}))}."
     if worse := sum(map(worsened, summary.queries.changed)):
         yield f"{plural(worse, 'golden query')} {'is' if worse == 1 else 'are'} no longer answered as expected."
+    if unmet := sum(bool(each.missed) for each in summary.queries.added):
+        yield f"{plural(unmet, 'new golden query')} {'is' if unmet == 1 else 'are'} not answered as expected."
 
 
 def _given_up(findings: Sequence[PinFinding]) -> Iterator[str]:
@@ -132,20 +111,41 @@ def _lost(summary: ReportSummary) -> Iterator[str]:
 def _answers(queries: ComparedQueries) -> Iterator[str]:
     if queries.not_compared and (queries.hint or queries.total):  # else there are none
         yield queries.not_compared
-    elif queries.rankings:
-        differ = "are" if queries.rankings > 1 else "is"
-        yield f"{queries.rankings} of {plural(queries.total, 'golden query')} {differ} answered otherwise."
     elif queries.answers:
-        are = "is" if len(queries.answers) == 1 else "are"
-        yield f"{len(queries.answers)} of {plural(queries.total, 'golden query')} {are} answered by another text at the same places."
-    elif queries.total and not queries.not_compared:
-        yield f"{plural(queries.total, 'golden query')} rank{'s' if queries.total == 1 else ''} the same chunks in the same order."
-    before = queries.missed - sum(map(worsened, queries.changed))
+        yield answers_that_change(queries.answered_otherwise, queries.below, plural(queries.compared, "golden query"))
+    elif ranked := len(listed(queries)):
+        many = plural(queries.compared, "golden query")
+        yield f"{ranked} of {many} {'ranks' if ranked == 1 else 'rank'} other chunks, which say the same."
+    elif queries.compared and not queries.not_compared:
+        many = plural(queries.compared, "golden query")
+        yield f"{many} {'ranks' if queries.compared == 1 else 'rank'} the same chunks in the same order."
+    yield from new_and_removed(len(queries.added), len(queries.removed), "golden query")
+    unmet = sum(bool(each.missed) for each in queries.added)
+    before = queries.missed - sum(map(worsened, queries.changed)) - unmet
     if before > 0:
         was = "was" if before == 1 else "were"
         yield f"{plural(before, 'golden query')} {was} not answered as expected before, either."
     if queries.outdated:
         yield queries.outdated
+
+
+def answers_that_change(changed: int, below: int, asked: str) -> str:
+    """`asked`: how many there are of what, such as `12 questions`. One of both numbers is none."""
+    differ = "differs" if below == 1 else "differ"
+    if not changed:
+        return f"{asked} asked: every first answer stays as it is, {below} {differ} further down."
+    more = f", {below} more {differ} further down" if below else ""
+    return f"{changed} of {asked} {'is' if changed == 1 else 'are'} answered otherwise{more}."
+
+
+def new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
+    """`1 golden query is new, 2 are removed.`, if there are any."""
+    parts = [(number, what) for number, what in ((added, "new"), (removed, "removed")) if number]
+    said = [
+        f"{number if place else plural(number, noun)} {'is' if number == 1 else 'are'} {what}"
+        for place, (number, what) in enumerate(parts)
+    ]
+    yield from [f"{', '.join(said)}."] if said else []
 
 
 def _verification(summary: ReportSummary) -> Iterator[str]:
@@ -174,9 +174,7 @@ def documents_name(line: DocumentLine) -> str:
     """Of a document as it is now; that of a file says so, and an id that tells a person nothing has
     its title beside it.
     """
-    if line.file:
-        return f"{line.name} (file)"
-    return f"{line.name} ({shortened(line.title)})" if line.title and _OPAQUE.search(line.doc_id) else line.name
+    return f"{line.name} (file)" if line.file else ranked_name(line.name, {line.name: line.title})
 
 
 def basis(summary: ReportSummary) -> str:
@@ -204,13 +202,21 @@ def grown(growth: Growth) -> str:
 
 def told(revision: PinnedRevision, found: RevisionList) -> str:
     """What a revision is: its message without the trailers; of a merge, what it brings, too."""
-    subject = next(iter(revision.message.strip().splitlines()), "")
+    return "\n".join(filter(None, (subject_and_body(revision.message)[0], brought(revision, found))))
+
+
+def subject_and_body(message: str) -> tuple[str, str]:
+    """The first line of a message, and what follows without the trailers."""
+    subject, _, body = message.strip().partition("\n")
+    return subject, _TRAILERS.sub("", body.strip()).strip()
+
+
+def brought(revision: PinnedRevision, found: RevisionList) -> str:
+    """What a merge brings, by the subjects of what is in the list; empty for other revisions."""
     known = {each.revision: each for each in found.shown}
-    brought = [known[each] for each in revision.parents[1:] if each in known]
-    if not brought:
-        return subject
-    names = enumerated([shortened(next(iter(each.message.strip().splitlines()), each.short)) for each in brought])
-    return f"{subject}\nbrings {names}"
+    tips = [known[each] for each in revision.parents[1:] if each in known]
+    names = [shortened(subject_and_body(each.message)[0] or each.short) for each in tips]
+    return f"brings {enumerated(names)}" if names else ""
 
 
 def pinned_by(revision: PinnedRevision) -> str:
@@ -220,83 +226,3 @@ def pinned_by(revision: PinnedRevision) -> str:
     newest, *others = revision.commits
     more = f", and {len(others)} more" if others else ""
     return f"{newest.commit[:_SHORT]} {newest.subject}{more}"
-
-
-class Was(NamedTuple):
-    """Where a chunk of the new ranking was in the old one: itself (`same_chunk`), or another one of
-    its document.
-    """
-
-    place: int
-    same_chunk: bool
-
-
-class RankRow(NamedTuple):
-    """What stands at a place of two rankings. `gone`: the old one's is in the new one no more.
-    `made_room`: how many of those that stood above where the new one was are gone.
-    """
-
-    place: int
-    before: RankedChunk | None
-    gone: bool
-    after: RankedChunk | None
-    was: Was | None
-    made_room: int = 0
-
-    @property
-    def climbed(self) -> int:
-        """Places up; below zero, down. What only moved up because others vanished did not climb."""
-        if self.was is None:
-            return 0
-        up = self.was.place - self.place
-        return max(0, up - self.made_room) if up > 0 else up
-
-    @property
-    def mark(self) -> str:
-        """How the new one got here: `new`, `▲ 2`, `▼ 1`, `=`, or `≈` by another chunk."""
-        if self.was is None:
-            return "new"
-        if self.climbed:
-            return f"{'▲' if self.climbed > 0 else '▼'} {abs(self.climbed)}"
-        return "=" if self.was.same_chunk else "≈"
-
-
-def renamed(summary: ReportSummary) -> dict[str, str]:
-    """The new names of moved documents."""
-    return {each.old_name: each.name for each in summary.documents if each.old_name}
-
-
-def rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
-    """The first `PLACES` of both rankings side by side. `renamed`: new names of moved documents.
-
-    A document's chunks have other numbers as soon as it grows at its beginning, so what has no
-    chunk of the same number is compared with the next one of its document.
-    """
-    was = _matches(query, renamed)
-    kept = {each.place for each in was.values()}
-    both = zip_longest(query.before[:PLACES], query.after[:PLACES])
-    return [
-        RankRow(place, before, place not in kept, after, was.get(place), _made_room(was.get(place), kept))
-        for place, (before, after) in enumerate(both, start=1)
-    ]
-
-
-def _made_room(was: Was | None, kept: Container[int]) -> int:
-    return sum(place not in kept for place in range(1, was.place)) if was else 0
-
-
-def _matches(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, Was]:
-    """By place in the new ranking."""
-    old = {place: (renamed.get(each.document, each.document), each.chunk) for place, each in enumerate(query.before, 1)}
-    new = {place: (each.document, each.chunk) for place, each in enumerate(query.after, 1)}
-    found: dict[int, Was] = {}
-    for same_chunk in (True, False):
-        waiting: dict[object, list[int]] = {}
-        for place, key in old.items():
-            waiting.setdefault(key if same_chunk else key[0], []).append(place)
-        for place, key in new.items():
-            if place not in found and (places := waiting.get(key if same_chunk else key[0])):
-                found[place] = Was(places.pop(0), same_chunk)
-        taken = {each.place for each in found.values()}
-        old = {place: key for place, key in old.items() if place not in taken}
-    return found

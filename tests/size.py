@@ -1,0 +1,129 @@
+"""How big the program is: `python tests/size.py`, and with `--walks` through how many of its files
+one command goes.
+
+Lines of code are lines that hold a token, docstrings apart: comments and blanks are free.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = ("vmrag_link", "mcp_server", "hooks", "action")
+TOOLSETS = ROOT / "vmrag_link" / "toolsets"
+VMRAG = Path(sys.executable).with_name("vmrag")
+
+_EMPTY = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+
+# In each process: the files whose functions are called, not those that are only imported.
+_TRACE = f"""
+import atexit, os, sys, threading
+if folder := os.environ.get("VMRAG_WALK"):
+    seen = set()
+    def called(frame, event, _):
+        if event == "call" and frame.f_code.co_flags & 1:
+            seen.add(frame.f_code.co_filename)
+    def write():
+        ours = tuple(os.path.join({str(ROOT)!r}, each, "") for each in {PROGRAM!r})
+        with open(os.path.join(folder, str(os.getpid())), "w") as file:
+            file.writelines(f"{{each}}\\n" for each in seen if each.startswith(ours))
+    leave = os._exit
+    def left(code):
+        write()
+        leave(code)
+    os._exit = left
+    atexit.register(write)
+    threading.setprofile(called)
+    sys.setprofile(called)
+"""
+
+
+def code_lines(source: bytes) -> int:
+    text = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    tokens = (each for each in tokenize.tokenize(io.BytesIO(source).readline) if each.type not in _EMPTY)
+    return len({line for each in tokens for line in range(each.start[0], each.end[0] + 1)} - text)
+
+
+def counted() -> str:
+    lines, files = Counter[str](), Counter[str]()
+    for path in (path for each in PROGRAM for path in (ROOT / each).rglob("*.py")):
+        part = "toolsets" if TOOLSETS in path.parents else "core"
+        lines[part] += code_lines(path.read_bytes())
+        files[part] += 1
+    parts = ", ".join(f"{part} {lines[part]} in {files[part]}" for part in ("core", "toolsets"))
+    return f"{lines.total()} lines of code in {files.total()} files ({parts})"
+
+
+def walks(folder: Path) -> Iterator[tuple[str, int]]:
+    """Command → through how many files it goes, in a small repository with documents and hooks."""
+    (folder / "trace").mkdir()
+    (folder / "trace" / "sitecustomize.py").write_text(_TRACE)
+    named = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environ = (
+        os.environ | named | {"HOME": str(folder), "PYTHONPATH": str(folder / "trace"), "VMRAG_INDEX_CHROMA": "off"}
+    )
+    top = folder / "project"
+    (top / "docs").mkdir(parents=True)
+    for number in range(3):
+        (top / "docs" / f"page{number}.md").write_text(f"# Page {number}\n\nA kettle in the garden.\n")
+
+    def run(*arguments: str, into: Path | None = None) -> None:
+        command = [VMRAG, *arguments[1:]] if arguments[0] == "vmrag" else [*arguments]
+        traced = environ | ({"VMRAG_WALK": str(into)} if into else {})
+        subprocess.run(command, cwd=top, env=traced, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def walk(name: str, *arguments: str) -> tuple[str, int]:
+        into = folder / name
+        into.mkdir()
+        run(*arguments, into=into)
+        return name, len({line for each in into.iterdir() for line in each.read_text().splitlines()})
+
+    run("git", "init", "-q", "-b", "main")
+    run("vmrag", "init", "-q")
+    run("vmrag", "import", "-q", "docs", "--collection", "handbook")
+    run("vmrag", "commit", "-q", "-m", "one")
+    run("git", "add", "-A")
+    run("git", "commit", "-q", "-m", "one")
+    run("git", "switch", "-q", "-c", "topic")
+    (top / "docs" / "page0.md").write_text("# Another page\n")
+    yield walk("import", "vmrag", "import", "-q", "docs", "--collection", "handbook")
+    yield walk("commit", "vmrag", "commit", "-q", "-m", "two")
+    run("git", "commit", "-q", "-a", "-m", "two")
+    # Hooks start Python with -P -E, so that nothing of the checkout counts: here something must.
+    interpreter = top / ".git" / "vmrag" / "interpreter"
+    wrapper = folder / "python"
+    wrapper.write_text(f'#!/bin/sh\nshift 2\nexec "{interpreter.read_text().strip()}" "$@"\n')
+    wrapper.chmod(0o755)
+    interpreter.write_text(f"{wrapper}\n")
+    yield walk("checkout", "git", "switch", "-q", "main")
+    yield walk("query", "vmrag", "query", "kettle")
+    yield walk("verify", "vmrag", "verify", "topic")
+
+
+if __name__ == "__main__":
+    print(counted())
+    if "--walks" in sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as scratch:
+            print("files whose functions run:", ", ".join(f"{name} {count}" for name, count in walks(Path(scratch))))
