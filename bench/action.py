@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
-from vmrag_action.cache_policy import LAYOUT
+from vmrag_action.packages import LAYOUT
 from vmrag_link.ops.index import portable
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace

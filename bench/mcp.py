@@ -147,8 +147,8 @@ def library(repo: Path) -> float:
 
 def modules(repo: Path) -> str:
     """What the first query of a server imports."""
-    from vmrag_mcp.call_progress import CallProgress
     from vmrag_mcp.options import Chosen, selection
+    from vmrag_mcp.process import CallProgress
     from vmrag_mcp.session import Behaviour, Session
 
     session, chosen = Session(repo, Behaviour()), selection(Chosen())

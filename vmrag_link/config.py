@@ -16,26 +16,23 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from vmrag_link import env, settings_file
-from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way
+from vmrag_link import env
+from vmrag_link.errors import ConfigInvalid, enumerated, in_the_way, nearest
 from vmrag_link.formats import require_program
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.file import SettingEntry
+from vmrag_link.settings.flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
+from vmrag_link.settings.keys import CORE, KEYS, SECTIONS, Key, Schema
 from vmrag_link.settings_docs import documentation, template
-from vmrag_link.settings_file import SettingEntry
-from vmrag_link.settings_flaws import EXAMPLE_OF_SOURCES, EXAMPLE_OF_SOURCES_IN_JSON
-from vmrag_link.settings_keys import CORE, KEYS, SECTIONS, Key, Schema
-from vmrag_link.suggest import nearest
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
 
 AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
-
-WITHOUT_EFFECT = {"index.keep": "index.keep_mb"}
-"""Settings of earlier versions that are accepted, and what there is instead."""
 
 _REQUIRES = "requires"
 _IN_GIT = "vmrag"  # the section of git config, whose keys are no settings of the file
@@ -126,9 +123,6 @@ def load(
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
         found |= {name: _added_up(keys[name], item, found.get(name)) for name, item in source.items()}
-    for name, instead in WITHOUT_EFFECT.items():
-        if name in found:
-            warnings.append(f"{found[name].place.label}: {name} has no effect any more; see {instead}.")
     config = _built(found, schema.struct)
     if isinstance(config, Config):
         _require_overlap(config, found)
@@ -195,7 +189,7 @@ def _built(found: Mapping[str, _Found], struct: type[Record]) -> Record:
 def _from_environment(environ: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, _Found]:
     found = {}
     for key in keys.values():
-        text = env.setting(key.variable, environ)
+        text = env.value(key.variable, environ)
         if text is not None:
             hint = f"unset {key.variable}"
             if key.list_of:
@@ -227,8 +221,7 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     judge.
     """
     names = {key.git_name: key.name for key in KEYS.values() if key.in_git}
-    useful = [name for name, key in names.items() if key not in WITHOUT_EFFECT]
-    near = {name: nearest(name, useful, cutoff=0.9) for name in overrides if name not in names}
+    near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 

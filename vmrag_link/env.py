@@ -54,7 +54,7 @@ def gitlab_job(environ: Mapping[str, str] = os.environ) -> tuple[str, str, str, 
 
 
 SETTING_PREFIX = "VMRAG_"
-"""A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
+"""A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP_MB=8` for `index.keep_mb`."""
 
 SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
 """The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
@@ -211,14 +211,6 @@ def git_settings(
     return found
 
 
-def ssh_command(environ: Mapping[str, str] = os.environ) -> str | None:
-    return environ.get(SSH_COMMAND) or None
-
-
-def ssh_program(environ: Mapping[str, str] = os.environ) -> str | None:
-    return environ.get(SSH_PROGRAM) or None
-
-
 MERGE_HEADS = "GITHEAD_"
 """`git merge` and `git pull` set `GITHEAD_<commit>` to the name of each head that they merge."""
 
@@ -335,11 +327,6 @@ def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(SWITCH) == "0"
 
 
-def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The index of the git commit under way; None if there is none."""
-    return environ.get(COMMIT_INDEX) or None
-
-
 def framework(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What git told the framework that runs this hook, under its names without `PRE_COMMIT_`."""
     return {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
@@ -373,19 +360,8 @@ def debug(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def setting_variable(key: str) -> str:
-    """`index.keep` → `VMRAG_INDEX_KEEP`."""
+    """`index.keep_mb` → `VMRAG_INDEX_KEEP_MB`."""
     return SETTING_PREFIX + key.replace(".", "_").upper()
-
-
-def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The text that the environment gives for the setting of this variable; an empty one counts as
-    absent.
-    """
-    return environ.get(variable) or None
-
-
-def settings_from(environ: Mapping[str, str] = os.environ) -> str | None:
-    return environ.get(SETTINGS_FROM) or None
 
 
 def without_services(environ: Mapping[str, str] = os.environ) -> bool:
@@ -396,16 +372,8 @@ def strict(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(STRICT, "") not in ("", "0")
 
 
-def repository(environ: Mapping[str, str] = os.environ) -> str | None:
-    return environ.get(REPOSITORY) or None
-
-
-def client_project(environ: Mapping[str, str] = os.environ) -> str | None:
-    return environ.get(CLIENT_PROJECT) or None
-
-
-def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The value of a variable that a person has named, and that is no setting."""
+def value(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """What one variable says; an empty one counts as absent."""
     return environ.get(name) or None
 
 

@@ -44,7 +44,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,6 +85,14 @@ def first_of(names: Sequence[str], most: int) -> str:
     """At most so many of the names, and how many there are beside: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def nearest(name: str, there: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The most similar of the names, None if none is similar enough (`difflib`'s ratio, 0 to 1)."""
+    import difflib  # only where something is wrong already
+
+    found = difflib.get_close_matches(name, list(there), n=1, cutoff=cutoff)
+    return found[0] if found else None
 
 
 class VmragError(Exception):
@@ -724,6 +732,16 @@ def file_failures() -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+def no_collection(name: str, there: Sequence[str]) -> CollectionMissing:
+    near = nearest(name, there)
+    return CollectionMissing(
+        f"There is no collection {name!r}." + (f" Is it {near!r}?" if near else ""),
+        hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
+        collection_name=name,
+        collections=list(there),
+    )
 
 
 def no_space(folder: Path) -> FileFailed:

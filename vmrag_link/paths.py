@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -393,3 +393,19 @@ def size_of(folder: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             total += path.stat().st_size if path.is_file() else 0
     return total
+
+
+FileStamp = tuple[int, int, int, int]
+
+
+def file_stamp(path: Path) -> FileStamp | None:
+    """Another one after the file was written to, or replaced as git does; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks for several
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:
+    return tuple(map(file_stamp, paths))

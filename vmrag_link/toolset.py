@@ -22,7 +22,7 @@ from vmrag_link.models import Record
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from vmrag_link.settings_keys import Schema
+    from vmrag_link.settings.keys import Schema
 
 CONTRACT = 1
 """Raised when a toolset that was written for an earlier one would not work any more."""
@@ -100,7 +100,7 @@ class InstalledToolsets(Record, frozen=True):
 
     def schemas(self) -> list[Schema]:
         """The settings of each toolset that has some."""
-        from vmrag_link.settings_keys import of_sections  # most of what asks for toolsets has no use for them
+        from vmrag_link.settings.keys import of_sections  # most of what asks for toolsets has no use for them
 
         return [
             of_sections({section: each.load(reference) for section, reference in each.settings.items()})

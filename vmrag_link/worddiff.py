@@ -4,18 +4,50 @@ Lines are compared first, words within the lines that changed. Both are aligned 
 stands in both texts in the same order, and by difflib (quadratic) only between such anchors, where
 little is left. What one difference may cost is bounded: when that is used up, what is left between
 two anchors is one deletion and one insertion.
+
+Merges by line use the first two functions, too: whatever changes an answer of theirs changes
+`merging.text.VERSION`.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice, takewhile
+from operator import eq
 from typing import Literal
 
 import msgspec
 
-from vmrag_link.alignment import common_ends, longest_chain
+
+def common_ends(left: Sequence[str], right: Sequence[str]) -> tuple[int, int]:
+    """How many elements both begin with, and how many both end with after those."""
+    head = sum(takewhile(bool, map(eq, left, right)))
+    rest = min(len(left), len(right)) - head
+    tail = sum(takewhile(bool, islice(map(eq, reversed(left), reversed(right)), rest)))
+    return head, tail
+
+
+def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience
+    sorting). Of several, always the same one.
+    """
+    ends: list[int] = []  # the lowest end of a chain of each length …
+    holders: list[int] = []  # … and the pair it belongs to
+    before: list[int] = []
+    for number, (_, value) in enumerate(pairs):
+        length = bisect_left(ends, value)
+        before.append(holders[length - 1] if length else -1)
+        ends[length : length + 1] = [value]
+        holders[length : length + 1] = [number]
+    chain = []
+    at = holders[-1] if holders else -1
+    while at >= 0:
+        chain.append(pairs[at])
+        at = before[at]
+    return chain[::-1]
+
 
 Op = Literal["equal", "delete", "insert", "omitted"]
 

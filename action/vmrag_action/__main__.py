@@ -10,7 +10,14 @@ from vmrag_action import failures
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
-STEPS = ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment", "store")
+STEPS = {
+    **{
+        each: f"{each}:run"
+        for each in ("prepare", "repair", "update", "sync", "verify", "check", "link", "report", "comment")
+    },
+    "store": "sync:store",
+}
+"""Module and function of each step."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +42,8 @@ def _run(runner: Runner, argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0] not in STEPS:
         raise UsageInvalid(f"A step is one of {', '.join(STEPS)}.", hint="python -m vmrag_action sync")
     job = WorkflowJob.of()
-    code: int = importlib.import_module(f"vmrag_action.steps.{argv[0]}").run(runner, job)
+    module, _, function = STEPS[argv[0]].partition(":")
+    code: int = getattr(importlib.import_module(f"vmrag_action.steps.{module}"), function)(runner, job)
     return code
 
 

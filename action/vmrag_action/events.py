@@ -25,7 +25,7 @@ import msgspec
 
 from vmrag_action import payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
-from vmrag_link import env, settings_file
+from vmrag_link import env
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
@@ -33,6 +33,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.ops.commits import deepen
 from vmrag_link.paths import CONFIG_NAME, Places
+from vmrag_link.settings import file as settings_file
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
@@ -97,7 +98,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         raise payload.unreadable("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve(places, "HEAD")
     ends = _Ends(None, at) if _is_another(event, environ, places) else _ends(event, environ, places)
-    given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
+    given = env.value(env.SETTINGS_FROM, environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
         deepen.bring(places, [ends.settings_from], files=True)
         # A partial clone fetches the file itself now: later steps may have no way in.

@@ -1,25 +1,74 @@
-"""The few calls of GitHub's REST API.
+"""The few calls of GitHub's REST API, and the input `token`, with which git gets in, too.
 
-`GITHUB_API_URL` says where it is, a company's own server included. What it answers is read by
+`GITHUB_API_URL` says where the API is, a company's own server included. What it answers is read by
 types. The token goes to that address alone, never in the clear, and into no message.
+
+actions/checkout keeps its token for git in the work tree, unless `persist-credentials: false` says
+otherwise. Only then git uses the input. It reaches git in the environment of a step's processes:
+no file and no command line holds it.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from vmrag_action import payload
 from vmrag_action.payload import PullRequest
-from vmrag_link import endpoint
+from vmrag_link import endpoint, env
 from vmrag_link.endpoint import NoAnswer
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
+from vmrag_link.git import credentials
 from vmrag_link.models import Record
+from vmrag_link.paths import Places
+
+
+def forms(secret: str) -> tuple[str, ...]:
+    """Everything that the log must mask: the token, and what stands for it in a header."""
+    secret = secret.strip()
+    return (secret, _basic(secret)) if secret else ()
+
+
+def environment(places: Places, secret: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables with which git gets in at GITHUB_SERVER_URL.
+
+    Empty where it does already, where there is no token, and for a server to which the token would
+    travel in the clear.
+    """
+    secret, server = secret.strip(), env.github_server(environ)
+    if not secret or not _is_origin(server) or not endpoint.is_private(server) or credentials.known(places, server):
+        return {}
+    header = f"AUTHORIZATION: basic {_basic(secret)}"  # as actions/checkout says it
+    return env.git_settings(above=[(f"http.{server}/.extraheader", header)], environ=environ)
+
+
+def safe_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables with which git works in the repository around a folder, and in no other one,
+    although another user owns it: a container's workspace is the runner's.
+    """
+    folder = folder.resolve()
+    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    return env.git_settings(above=[("safe.directory", str(top))], environ=environ)
+
+
+def _is_origin(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and server == f"{parts.scheme}://{parts.netloc}" and "@" not in server
+
+
+def _basic(secret: str) -> str:
+    return base64.b64encode(f"x-access-token:{secret}".encode()).decode()
+
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _NOT_FOUND = 404

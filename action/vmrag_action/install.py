@@ -26,7 +26,7 @@ from typing import NamedTuple
 if __name__ == "__main__":  # isolated: nothing is looked for beside this file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from vmrag_action import cache_policy, packages
+from vmrag_action import packages
 
 UV_BY_HASH = packages.ROOT / ".ci" / "uv.txt"
 OLDEST_UV = (0, 5)
@@ -138,10 +138,10 @@ def choose(environ: Mapping[str, str]) -> None:
     there = _marked(folder) == chosen.digest
     if not there:
         shutil.rmtree(folder, ignore_errors=True)
-    readable = cache_policy.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
+    readable = packages.access(environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False).read
     _output(environ, "restore", readable and not there and not chosen.version)
     if not chosen.version:
-        keys = cache_policy.keys_of_packages(environ, chosen.digest)
+        keys = packages.keys_of_packages(environ, chosen.digest)
         _output(environ, "path", str(folder))
         _output(environ, "key", keys.key)
         _output(environ, "restore-keys", "\n".join(keys.prefixes))

@@ -22,7 +22,7 @@ from vmrag_link.paths import Places
 
 def check() -> bool:
     """Whether the pin that is to be committed stops the commit."""
-    index = env.commit_index()
+    index = env.value(env.COMMIT_INDEX)
     places = plumbing.locate(Path.cwd())
     hook = "pre-merge-commit" if env.merge_heads() else "pre-commit"
     if index and installer.runs_here(places, hook):

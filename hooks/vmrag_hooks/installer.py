@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.ways import Ways, chosen_place, refuse, ways_to
-from vmrag_link.errors import HooksRefused, UsageInvalid
+from vmrag_link.errors import HooksRefused, UsageInvalid, nearest
 from vmrag_link.git import hook_config, pin_merge, plumbing, sidecar_repo
 from vmrag_link.git import hooks as found
 from vmrag_link.git.hook_config import HOOKS
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.settings import HookPlace
-from vmrag_link.suggest import nearest
 
 
 class InstallReport(Record, frozen=True):

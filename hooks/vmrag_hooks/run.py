@@ -69,9 +69,9 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
         except TooMuch:
             return _hand_over(workspace)
         if mode == "foreground" and workspace.config.index.chroma == "wait":
-            from vmrag_link.ops.follow import chroma  # rarely needed, and a checkout waits for imports
+            from vmrag_link.ops.follow import sync
 
-            guarded(lambda: chroma.wait_if_set(workspace), say=said.append)
+            guarded(lambda: sync.wait_if_set(workspace), say=said.append)
         return said
     finally:
         workspace.close()

@@ -19,9 +19,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from vmrag_link.errors import JsonInvalid, UsageInvalid, shortened
+from vmrag_link.errors import JsonInvalid, UsageInvalid, nearest, shortened
 from vmrag_link.models import Record, json_from_user
-from vmrag_link.suggest import nearest
 
 Warn = Callable[[str, str], None]
 """Takes the code and the sentence of a warning."""

@@ -17,9 +17,8 @@ from mcp.shared.exceptions import MCPError
 
 from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
-from vmrag_link.file_stamp import file_stamps
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, file_stamps
 
 POLL_SECONDS = 1.0
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated
+from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid, enumerated, nearest
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
-from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, catalogue, tools_within, toolsets
 
 KEYWORDS = ("default", "all")

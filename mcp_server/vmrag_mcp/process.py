@@ -2,7 +2,8 @@
 
 The standard streams are taken away before anything is imported that could print: standard output is
 the client's, and people read standard error. The end comes at once, whatever threads do: operations
-can be killed anywhere, so nothing that was stored is lost.
+can be killed anywhere, so nothing that was stored is lost. A call that a client gives up ends where
+it reports its progress.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from vmrag_link import proc, terminal_text
 from vmrag_link.errors import INTERRUPTED, OK
+from vmrag_link.progress import Task
 
 _WATCH_SECONDS = 0.5
 
@@ -107,3 +110,56 @@ class Wire:
 def _private_copy(descriptor: int) -> int:
     """A copy that no child inherits."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_STANDARD)
+
+
+Report = Callable[[int, int, str], None]
+"""Takes the steps done, the steps known so far, and a description; in the call's thread."""
+
+
+class Cancelled(BaseException):
+    """The client gave the call up. No error: nothing that catches errors may take it for one."""
+
+
+class CallProgress:
+    """What a call under way reports. Raises `Cancelled` from where the work can be stopped.
+
+    Steps are counted over all pieces of work, those within others included: what is done never
+    falls, whatever the pieces expected.
+    """
+
+    def __init__(self, report: Report | None = None) -> None:
+        self.cancelled = threading.Event()
+        self.notes: list[str] = []
+        self._report = report
+        self._done = self._total = 0
+
+    @contextlib.contextmanager
+    def task(self, description: str, total: int) -> Iterator[Task]:
+        self._total += total
+        task = _CallTask(self, description)
+        task.advance(0)
+        yield task
+        left = total - task.done
+        self._done, self._total = self._done + max(left, 0), self._total - min(left, 0)
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def count(self, steps: int, description: str) -> None:
+        """Steps of a piece of work. Raises `Cancelled`."""
+        self._done += steps
+        if self.cancelled.is_set():
+            raise Cancelled
+        if self._report:
+            self._report(self._done, max(self._done, self._total), description)
+
+
+class _CallTask:
+    def __init__(self, progress: CallProgress, description: str) -> None:
+        self._progress, self._description = progress, description
+        self.done = 0
+
+    def advance(self, steps: int = 1) -> None:
+        self.done += steps
+        self._progress.count(steps, self._description)

@@ -37,20 +37,8 @@ def tools_of_module(name: str, package: str) -> Iterator[ToolInfo]:
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
-        yield ToolInfo(
-            function.__name__,
-            having,
-            name,
-            declared.effect,
-            about,
-            schema,
-            declared.idempotent,
-            declared.on_read_only,
-            declared.alias_of,
-            declared.includes,
-            declared.by_argument,
-            declared.short,
-        )
+        same = {each: getattr(declared, each) for each in ToolInfo.__struct_fields__ if hasattr(declared, each)}
+        yield ToolInfo(name=function.__name__, toolsets=having, module=name, description=about, schema=schema, **same)
 
 
 def catalogue_json(package: str) -> bytes:

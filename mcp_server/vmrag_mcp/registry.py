@@ -110,56 +110,37 @@ class ToolInfo(Record, frozen=True, omit_defaults=True):
 
 
 class ToolDeclaration(Record, frozen=True):
-    """What `tool` says of a function."""
+    """What `tool` says of a function.
+
+    `founds`: the tool works where there is no knowledge base yet; `of_files`: there it answers from
+    the files of sources, if there are any. `on_read_only`: a server that is read-only has it, too,
+    and it changes no documents then. `of_server`: it is about the server itself, works in any
+    place, and takes the `EnabledTools` and what the person agreed to instead of a `Call`. More is
+    as in `ToolInfo`.
+    """
 
     effect: str
-    idempotent: bool
-    founds: bool
-    of_files: bool
-    on_read_only: bool
-    of_server: bool
-    alias_of: str
-    includes: tuple[str, ...]
-    by_argument: dict[str, str]
-    short: str
+    idempotent: bool = False
+    founds: bool = False
+    of_files: bool = False
+    on_read_only: bool = False
+    of_server: bool = False
+    alias_of: str = ""
+    includes: tuple[str, ...] = ()
+    by_argument: dict[str, str] = msgspec.field(default_factory=dict)
+    short: str = ""
 
 
-def tool(
-    effect: str,
-    *,
-    idempotent: bool = False,
-    founds: bool = False,
-    of_files: bool = False,
-    on_read_only: bool = False,
-    of_server: bool = False,
-    alias_of: str = "",
-    includes: tuple[str, ...] = (),
-    by_argument: Mapping[str, str] | None = None,
-    short: str = "",
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def tool(effect: str, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of its module's toolsets. Its docstring is what clients read.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
-    of `results`. `founds`: the tool works where there is no knowledge base yet; `of_files`: there
-    it answers from the files of sources, if there are any. `on_read_only`: a server that is
-    read-only has it, too, and it changes no documents then. `of_server`: it is about the server
-    itself, works in any place, and takes the `EnabledTools` and what the person agreed to instead
-    of a `Call`. `alias_of`, `includes`, `by_argument`, `short`: as in `ToolInfo`.
+    of `results`. `more`: as in `ToolDeclaration`.
     """
+    declared = ToolDeclaration(effect, **more)
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = ToolDeclaration(
-            effect,
-            idempotent,
-            founds,
-            of_files,
-            on_read_only,
-            of_server,
-            alias_of,
-            includes,
-            dict(by_argument or {}),
-            short,
-        )
+        function.__dict__["declared"] = declared
         return function
 
     return mark

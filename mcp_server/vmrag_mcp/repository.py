@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link import config, env
+from vmrag_link import trust as agreements
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, belongs_to_nobody
 from vmrag_link.settings import Config
-from vmrag_link.trust import agreements
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Behaviour, ProcessState, Session
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -36,9 +36,9 @@ def find(repository: Path | None) -> Place:
         here = Path.cwd()
     except FileNotFoundError:
         here = Path("/")
-    if given := repository or env.repository():
+    if given := repository or env.value(env.REPOSITORY):
         return Place(here / Path(given).expanduser(), outright=True)
-    if project := env.client_project():
+    if project := env.value(env.CLIENT_PROJECT):
         return Place(here / project)
     return Place(here, named=False)
 

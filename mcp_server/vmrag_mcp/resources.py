@@ -10,9 +10,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from vmrag_link.conversion import formats
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.models import At, Collection, Document, Record, json_text
-from vmrag_link.suggest import no_collection
 from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import RESOURCES
 from vmrag_mcp.session import Call

@@ -22,11 +22,11 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link import __version__
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
-from vmrag_mcp.call_progress import CallProgress, Report
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.confirmation import MOST_QUESTIONS, ask, earlier_answers, with_confirmation
 from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import Call, Session

@@ -10,29 +10,33 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from vmrag_link import terminal_text
+from vmrag_link import trust as agreements
 from vmrag_link.engines import opening
 from vmrag_link.errors import UsageError, VmragError, system_failure
-from vmrag_link.file_stamp import file_stamps
 from vmrag_link.git import configuration
 from vmrag_link.models import Record
-from vmrag_link.trust import agreements
+from vmrag_link.paths import file_stamps
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.auto_commit import Unsent
-from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.ops.documents.writing import Landed
     from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
+
+
+R = TypeVar("R")
 
 
 class Behaviour(Record, frozen=True):
@@ -115,6 +119,16 @@ class Call:
         """`why` the index did not follow what was stored; empty if it did."""
         if why:
             self.warn("INDEX_PENDING", why)
+
+    def stored(self, done: Landed[R]) -> R:
+        """The report of what was stored; a warning says why the index did not follow."""
+        self.pending(done.pending)
+        return done.report
+
+    def read(self, found: tuple[R, Standing]) -> R:
+        """What was read; the answer's `kb` says where."""
+        report, self._standing = found
+        return report
 
     def warn_of_push(self) -> None:
         """What the next push would not take along, or the last one did not. Asks no network."""

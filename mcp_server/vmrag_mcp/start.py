@@ -118,7 +118,7 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
         if asked.allow_remote or asked.token_env or asked.origins:
             raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
         return None, None
-    token = env.secret(asked.token_env or env.TOKEN)
+    token = env.value(asked.token_env or env.TOKEN)
     if asked.token_env and not token:
         raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
     found = address(asked.http)

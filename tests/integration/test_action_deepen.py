@@ -12,7 +12,7 @@ from tests.support.events import checkout
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.travel import git_server
-from vmrag_action import token
+from vmrag_action import github_api
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
 from vmrag_link.ops.commits import deepen
@@ -145,7 +145,7 @@ def test_the_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monk
                 deepen.make_comparable(there, base, head)
             assert "fetch-depth: 0" in caught.value.hint
             monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
-        for name, value in token.environment(there, TOKEN).items():
+        for name, value in github_api.environment(there, TOKEN).items():
             monkeypatch.setenv(name, value)
         deepen.make_comparable(there, base, head)
         assert is_comparable(there, base, head)

@@ -14,16 +14,16 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action import work
+from vmrag_action import findings
 from vmrag_action.events import Comparison, comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import env
+from vmrag_link import trust as agreements
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.ops.commits import deepen
-from vmrag_link.trust import agreements
 
 
 class Host:
@@ -191,7 +191,7 @@ def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkey
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     job = WorkflowJob.of({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
-    with work.opened(Runner(), job):
+    with findings.opened(Runner(), job):
         assert not os.environ.keys() & {*env.SERVICE_KEYS}
 
 

@@ -13,7 +13,7 @@ from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.repos import Repo, make_repo
 from tests.support.templates import copy_tree
 from tests.support.travel import Clone, GitServer, git_server
-from vmrag_action import token
+from vmrag_action import github_api
 from vmrag_link import env
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import plumbing
@@ -47,9 +47,9 @@ def test_it_is_used_where_a_checkout_kept_nothing(
         plumbing.locate(repo.top)
     inside = repo.top / "docs"
     inside.mkdir()
-    os.environ.update(token.safe_directory(inside))
+    os.environ.update(github_api.safe_directory(inside))
     places = plumbing.locate(repo.top)
-    added = token.environment(places, f" {TOKEN}\n")
+    added = github_api.environment(places, f" {TOKEN}\n")
     assert bool(added) is not persist
     os.environ.update(added)
     host.seen.clear()
@@ -98,7 +98,7 @@ def test_it_is_used_only_where_git_has_nothing_of_its_own(
     repo = make_repo(tmp_path / "repo")
     for key, value in settings.items():
         repo.git("config", key, value)
-    added = token.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
+    added = github_api.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
     assert added == (env.git_settings(above=[(f"http.{SERVER}/.extraheader", HEADER)], environ={}) if used else {})
 
 
@@ -117,14 +117,14 @@ def test_it_is_used_only_where_git_has_nothing_of_its_own(
 )
 def test_no_other_place_gets_it(server: str, home: Path, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
-    assert token.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": server}) == {}
+    assert github_api.environment(plumbing.locate(repo.top), TOKEN, {"GITHUB_SERVER_URL": server}) == {}
 
 
 def test_an_empty_token_is_none(home: Path, tmp_path: Path) -> None:
     repo = Repo(make_repo(tmp_path / "repo").top)
-    assert token.environment(plumbing.locate(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER}) == {}
-    assert token.forms("\n") == ()
-    assert token.forms(TOKEN) == (TOKEN, basic(TOKEN))
+    assert github_api.environment(plumbing.locate(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER}) == {}
+    assert github_api.forms("\n") == ()
+    assert github_api.forms(TOKEN) == (TOKEN, basic(TOKEN))
 
 
 def test_what_the_environment_says_already_stays() -> None:

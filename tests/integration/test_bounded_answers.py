@@ -18,8 +18,7 @@ from vmrag_link import endpoint
 from vmrag_link.embedding import registry
 from vmrag_link.errors import EmbeddingFailed, RemoteUnreachable
 from vmrag_link.settings import EmbeddingSettings
-from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, Message
-from vmrag_link.toolsets.compounding.settings import LlmSettings
+from vmrag_link.toolsets.compounding.chat_model import ChatFailed, ChatModel, LlmSettings, Message
 
 SECONDS = 1
 MOST = 1_000_000

@@ -16,10 +16,10 @@ from tests.support import chroma_server, paid, terminal
 from tests.support.chroma_server import Fault, Network, Request
 from tests.support.mcp import Tools
 from tests.support.paid import another_machine, paid_texts, share
+from vmrag_link import trust as trusted
 from vmrag_link.chroma_server.client import ChromaClient
 from vmrag_link.chroma_server.server import CLOUD, ServerLimits
 from vmrag_link.settings import ChromaSettings
-from vmrag_link.trust import services as trusted
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -17,7 +17,7 @@ from vmrag_link import proc
 from vmrag_link.git import hook_config, hooks, plumbing
 from vmrag_link.ops.status.cautions import cautions
 from vmrag_mcp import resources
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.process import CallProgress
 
 shared, world = people.shared, people.world
 template, project = terminal.template, terminal.project

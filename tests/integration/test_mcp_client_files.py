@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support import terminal
-from vmrag_mcp.clients import entries, install, settings_file
+from vmrag_mcp.clients import install, settings_file
 from vmrag_mcp.clients.settings_file import SettingsFile, TextRefused
 from vmrag_mcp.clients.table import CLIENTS
 
@@ -55,7 +55,7 @@ def arguments(name: str, personal: bool) -> list[str]:
 
 
 def read(path: Path, name: str) -> dict:
-    return entries.EDITORS[CLIENTS[name].format].read(path.read_text())
+    return install.EDITORS[CLIENTS[name].format].read(path.read_text())
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

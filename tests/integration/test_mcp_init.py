@@ -16,7 +16,7 @@ from tests.support.chroma import needs_chroma
 from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
-from vmrag_link import settings_edit
+from vmrag_link import settings_docs
 from vmrag_link.chroma import bindings
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
@@ -215,21 +215,23 @@ def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
     ("before", "after"),
     [
         ("", 'remote: "x"\n'),
-        ("index.keep: 3", 'index.keep: 3\nremote: "x"\n'),
+        ("index.keep_mb: 3", 'index.keep_mb: 3\nremote: "x"\n'),
         ("index:\r\n  keep: 3\r\n", 'index:\r\n  keep: 3\r\nremote: "x"\r\n'),
-        ("# one\nremote: git+file:///a  # why\nindex.keep: 3\n", '# one\nremote: "x"  # why\nindex.keep: 3\n'),
+        ("# one\nremote: git+file:///a  # why\nindex.keep_mb: 3\n", '# one\nremote: "x"  # why\nindex.keep_mb: 3\n'),
         ('remote: "git:"\n', 'remote: "x"\n'),
         ("remote: 'x' # as it is\n", "remote: 'x' # as it is\n"),
     ],
 )
 def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
-    assert settings_edit.with_value(before.encode(), "remote", "x").decode() == after
+    assert settings_docs.with_value(before.encode(), "remote", "x").decode() == after
 
 
-@pytest.mark.parametrize("text", ["{index.keep: 3}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep: 3\n...\n"])
+@pytest.mark.parametrize(
+    "text", ["{index.keep_mb: 3}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"]
+)
 def test_a_file_into_which_no_line_can_be_written_says_which_one(text):
     with pytest.raises(ConfigInvalid) as raised:
-        settings_edit.with_value(text.encode(), "remote", "x")
+        settings_docs.with_value(text.encode(), "remote", "x")
     assert raised.value.hint.endswith('remote: "x"')
 
 

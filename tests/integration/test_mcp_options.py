@@ -13,10 +13,10 @@ from tests.support import terminal
 from tests.support.mcp_process import finished, served
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
 from vmrag_link.settings import McpSettings
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
-from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import CORE, catalogue, toolsets
 from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.transport import http

@@ -20,7 +20,7 @@ from vmrag_link.embedding import registry
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection, Document, content_hash
-from vmrag_mcp.call_progress import CallProgress, Cancelled
+from vmrag_mcp.process import CallProgress, Cancelled
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -18,8 +18,8 @@ from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, Tool
 from tests.support import terminal
 from tests.support.mcp import ALL, Tools
 from vmrag_mcp import server
-from vmrag_mcp.call_progress import CallProgress, Cancelled
 from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.process import CallProgress, Cancelled
 from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link import trust as agreements
 from vmrag_link.config import Loaded
 from vmrag_link.embedding.registry import NOTHING
 from vmrag_link.errors import ConfigInvalid, UsageInvalid, VmragError
@@ -16,8 +17,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.ops.setup import trust as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import KEYS
-from vmrag_link.trust import agreements, services
+from vmrag_link.settings.keys import KEYS
 from vmrag_link.workspace import Workspace
 
 BASE = """\
@@ -179,6 +179,6 @@ def test_no_service_is_permitted_where_the_environment_says_none(repo, monkeypat
     places = plumbing.locate(repo.top)
     agreements.add_service(places, "openai")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
-    assert {"ollama", "openai"} <= services.permitted(places, loaded(repo)).services
+    assert {"ollama", "openai"} <= agreements.permitted(places, loaded(repo)).services
     monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
-    assert services.permitted(places, loaded(repo)) == NOTHING
+    assert agreements.permitted(places, loaded(repo)) == NOTHING

@@ -12,10 +12,10 @@ import pytest
 from tests.support import terminal
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
+from vmrag_link import trust as agreements
 from vmrag_link.git import plumbing
-from vmrag_link.toolsets.compounding.settings import LlmSettings
-from vmrag_link.trust import agreements, services
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_link.toolsets.compounding.chat_model import LlmSettings
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Behaviour, Session
 
 template, project = terminal.template, terminal.project
@@ -346,7 +346,7 @@ def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project,
 
 
 def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
-    monkeypatch.setattr(services, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
+    monkeypatch.setattr(agreements, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
 
 

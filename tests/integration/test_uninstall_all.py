@@ -7,9 +7,9 @@ import pytest
 from tests.support import people, terminal
 from tests.support.people import World
 from tests.support.terminal import Project
+from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.git import hook_config, plumbing
-from vmrag_link.trust import agreements
 
 shared, world, newcomer = people.shared, people.world, people.newcomer
 template, project = terminal.template, terminal.project

@@ -12,7 +12,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import isolate
 from tests.support.terminal import new_project, opened
 from tests.support.unversioned import SETTING, holding, kept, think
-from vmrag_mcp.call_progress import CallProgress
+from vmrag_mcp.process import CallProgress
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -6,7 +6,7 @@ import re
 import sys
 
 from tests.operations.table import TABLE, Follows, Operation
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 
 HOOKS = {
     "post-checkout": "brings knowledge and index to the pin",

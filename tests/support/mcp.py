@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.terminal import Project
-from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import NOTHING, Behaviour, Session
 
 ALL = Chosen(toolsets="all")

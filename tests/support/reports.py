@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import worddiff
-from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.pinned_by import GitCommit
+from vmrag_link.ops.history.log import GitCommit, PinnedRevision
 from vmrag_link.ops.history.word_diff import total, words_of
 from vmrag_link.ops.report.gather import line_of
 from vmrag_link.ops.report.records import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmrag_link.env import SWITCH
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 
 DATE = "2026-01-02T03:04:05+00:00"
 

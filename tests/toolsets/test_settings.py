@@ -10,7 +10,7 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link import config, toolset
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.settings_keys import KEYS, of_sections
+from vmrag_link.settings.keys import KEYS, of_sections
 
 template, project = terminal.template, terminal.project
 

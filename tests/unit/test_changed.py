@@ -12,9 +12,9 @@ from tests import changed
     [
         ("vmrag_link/toolsets/thinking/think.py", "toolsets/thinking/test_thinking.py", "toolsets/libraries/test_libraries.py"),
         ("vmrag_link/toolsets/libraries/tools.json", "toolsets/libraries/test_libraries.py", "unit/test_pin.py"),
-        ("vmrag_link/cli/blame.py", "integration/test_document_history.py", "unit/test_pin.py"),
+        ("vmrag_link/cli/diff.py", "integration/test_document_history.py", "unit/test_pin.py"),
         ("vmrag_link/conversion/child/markup_text.py", "toolsets/libraries/test_libraries.py", "unit/test_pin.py"),
-        ("action/vmrag_action/token.py", "e2e/test_action.py", "integration/test_merge_ops.py"),
+        ("action/vmrag_action/github_api.py", "e2e/test_action.py", "integration/test_merge_ops.py"),
         ("docs/mcp.md", "integration/test_mcp_options.py", "integration/test_merge_ops.py"),
         ("tests/support/chroma.py", "integration/test_chroma_contract.py", "unit/test_pin.py"),
         ("tests/unit/test_pin.py", "unit/test_pin.py", "unit/test_plan.py"),

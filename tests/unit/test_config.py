@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vmrag_link import config, settings
 from vmrag_link.errors import ConfigInvalid, ProgramTooOld
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import KEYS, SECTIONS
+from vmrag_link.settings.keys import KEYS, SECTIONS
 
 ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
@@ -80,7 +80,7 @@ def test_the_defaults_are_these():
         },
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
-        "index": {"keep_mb": 500, "keep": 4, "chroma": "auto", "store_documents": True},
+        "index": {"keep_mb": 500, "chroma": "auto", "store_documents": True},
         "chroma": {
             "mode": "embedded",
             "url": "",
@@ -152,21 +152,6 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest():
 )
 def test_the_environment_precedes_git_config_which_precedes_the_file(sources, keep):
     assert load("index:\n  keep_mb: 1\n", **sources).config.index.keep_mb == keep
-
-
-@pytest.mark.parametrize(
-    ("given", "place"),
-    [
-        ({"text": "engine: doltlite\nindex:\n  keep: 9\n"}, ".vmrag.yaml, line 3"),
-        ({"overrides": {"vmrag.index.keep": "9"}}, "git config vmrag.index.keep"),
-        ({"environ": {"VMRAG_INDEX_KEEP": "9"}}, "environment variable VMRAG_INDEX_KEEP"),
-    ],
-    ids=["file", "git config", "environment"],
-)
-def test_the_former_number_of_spares_is_accepted_and_a_warning_says_where_it_has_no_effect(given, place):
-    loaded = load(**given)
-    assert loaded.config == Config(index=settings.IndexSettings(keep=9))
-    assert loaded.warnings == [f"{place}: index.keep has no effect any more; see index.keep_mb."]
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
@@ -340,32 +325,32 @@ BOMB = "a: &a [x, x]\n" + "".join(
     [
         ("retreival:\n  k: 3\n", 1, "there is no setting 'retreival'; the nearest is retrieval"),
         ("\nretrieval:\n  kk: 3\n", 3, "there is no setting 'retrieval.kk'; the nearest is retrieval.k"),
-        ("keep: 3\n", 1, "the nearest is index.keep"),
+        ("keep_mb: 3\n", 1, "the nearest is index.keep_mb"),
         ("index:\n  store-documents: true\n", 2, "the nearest is index.store_documents"),
         ("plugins: 3\n", 1, "there is no setting 'plugins'"),
         ("retreival.foo: 3\n", 1, "there is no setting 'retreival.foo'"),
         ("chunk:\n  size: 3\n", 2, "the nearest is chunking.size"),
         ("7: x\n", 1, "there is no setting '7'"),
         ('"\\e[31m": x\n', 1, "there is no setting '\\x1b[31m'"),
-        ("index:\n  keep: lots\n", 2, "index.keep must be a whole number from 0 to 1000; found 'lots'"),
-        ("index:\n  keep: '4'\n", 2, "found the text '4' in quotes"),
-        ("index:\n  keep: 4.0\n", 2, "found '4.0'"),
-        ("index:\n  keep: 010\n", 2, "found '010'"),
-        ("index:\n  keep: 0x10\n", 2, "found '0x10'"),
-        ("index:\n  keep: 1_0\n", 2, "found '1_0'"),
-        ("index:\n  keep: -1\n", 2, "found '-1'"),
-        ("index:\n  keep: ٤\n", 2, "found '٤'"),
-        ("index:\n  keep: " + "9" * 5000 + "\n", 2, "index.keep must be"),
-        ("index:\n  keep:\n", 2, "found nothing"),
-        ("index:\n  keep: ~\n", 2, "found nothing"),
-        ("index:\n  keep: true\n", 2, "found 'true'"),
-        ("index:\n  keep: [4]\n", 2, "'index.keep' holds a list"),
-        ("index:\n  keep:\n    deep: 4\n", 2, "'index.keep' holds a section"),
-        ("index.keep:\n  deep: 4\n", 1, "index.keep must be a whole number from 0 to 1000; found a section"),
+        ("index:\n  keep_mb: lots\n", 2, "index.keep_mb must be a whole number from 0 to 1000000; found 'lots'"),
+        ("index:\n  keep_mb: '4'\n", 2, "found the text '4' in quotes"),
+        ("index:\n  keep_mb: 4.0\n", 2, "found '4.0'"),
+        ("index:\n  keep_mb: 010\n", 2, "found '010'"),
+        ("index:\n  keep_mb: 0x10\n", 2, "found '0x10'"),
+        ("index:\n  keep_mb: 1_0\n", 2, "found '1_0'"),
+        ("index:\n  keep_mb: -1\n", 2, "found '-1'"),
+        ("index:\n  keep_mb: ٤\n", 2, "found '٤'"),
+        ("index:\n  keep_mb: " + "9" * 5000 + "\n", 2, "index.keep_mb must be"),
+        ("index:\n  keep_mb:\n", 2, "found nothing"),
+        ("index:\n  keep_mb: ~\n", 2, "found nothing"),
+        ("index:\n  keep_mb: true\n", 2, "found 'true'"),
+        ("index:\n  keep_mb: [4]\n", 2, "'index.keep_mb' holds a list"),
+        ("index:\n  keep_mb:\n    deep: 4\n", 2, "'index.keep_mb' holds a section"),
+        ("index.keep_mb:\n  deep: 4\n", 1, "index.keep_mb must be a whole number from 0 to 1000000; found a section"),
         (
             "index: 4\n",
             1,
-            "index is a section with the keys index.keep_mb, index.keep, index.chroma, index.store_documents",
+            "index is a section with the keys index.keep_mb, index.chroma, index.store_documents",
         ),
         ("index:\n- keep: 4\n", 1, "index is a section with the keys"),
         ("retrieval.k: 0\n", 1, "from 1 to 1000"),
@@ -403,8 +388,8 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ('embedding.model_path: "a\\nb"\n', 1, "embedding.model_path must be text; found 'a\\nb'"),
         ("chunking:\n  size: 100\n  overlap: 100\n", 3, "must be less than chunking.size; 100 is not less than 100"),
         ("chunking:\n  size: 50\n", 2, "50 is not less than 50"),
-        ("index.keep: 1\nindex.keep: 1\n", 2, "'index.keep' stands there twice"),
-        ("index:\n  keep: 1\nindex.keep: 2\n", 3, "'index.keep' stands there twice"),
+        ("index.keep_mb: 1\nindex.keep_mb: 1\n", 2, "'index.keep_mb' stands there twice"),
+        ("index:\n  keep_mb: 1\nindex.keep_mb: 2\n", 3, "'index.keep_mb' stands there twice"),
         ("index: {}\nhooks: {}\nindex: {}\n", 3, "'index' stands there twice"),
         ("engine: &x doltlite\n", 1, "anchors and aliases"),
         ("hooks:\n  quiet: *x\n", 2, "anchors and aliases"),
@@ -423,7 +408,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("index:\n\tkeep: 4\n", 2, "is not YAML"),
         ("engine: doltlite\n index: 4\n", 2, "is not YAML"),
         ("engine: 'doltlite\n", 1, "is not YAML"),
-        ("index: {keep: 4\n", 1, "is not YAML"),
+        ("index: {keep_mb: 4\n", 1, "is not YAML"),
         ("engine: @x\n", 1, "is not YAML"),
         ("%YAML 9.9\n---\n{}\n", 1, "is not YAML"),
         ("[" * 60_000, 1, "`key: value`"),
@@ -456,11 +441,11 @@ def test_a_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, p
     [
         ("remote: git:\n", 'remote: "git:"'),
         ("index:\n\tkeep: 4\n", "spaces instead of the tab"),
-        ("index.kep: 4\n", "Write `index.keep`"),
+        ("index.kep: 4\n", "Write `index.keep_mb`"),
         ("hooks:\n  on-dirty: warn\n", "Write `on_dirty`, or"),
         ("hooks:\n  on_dirty: no\n", "Write `on_dirty: warn`"),
         ("hooks:\n  store-documents: true\n", "Write `index.store_documents` at the beginning of a line"),
-        ("index.keep: x\n", "Write `index.keep: 4`"),
+        ("index.keep_mb: x\n", "Write `index.keep_mb: 500`"),
         ("auto_pin: no\n", "Write `auto_pin: true`"),
         ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
     ],
@@ -474,14 +459,14 @@ def test_an_unknown_key_carries_the_nearest_one_for_programs():
         "file": ".vmrag.yaml",
         "line": 1,
         "key": "index.kep",
-        "nearest": "index.keep",
+        "nearest": "index.keep_mb",
     }
 
 
 def test_a_bad_value_in_the_environment_names_the_variable():
-    error = refusal(environ={"VMRAG_INDEX_KEEP": "lots"})
-    assert error.message.startswith("environment variable VMRAG_INDEX_KEEP: index.keep must be a whole number")
-    assert error.hint == "unset VMRAG_INDEX_KEEP"
+    error = refusal(environ={"VMRAG_INDEX_KEEP_MB": "lots"})
+    assert error.message.startswith("environment variable VMRAG_INDEX_KEEP_MB: index.keep_mb must be a whole number")
+    assert error.hint == "unset VMRAG_INDEX_KEEP_MB"
 
 
 def test_a_bad_value_in_git_config_names_the_key():
@@ -522,7 +507,7 @@ def test_any_mixture_of_yaml_loads_or_is_refused(text):
 
 def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
     monkeypatch.delattr(yaml, "CSafeLoader")
-    assert load("index: {keep: 1}\n").config.index.keep == 1
+    assert load("index: {keep_mb: 1}\n").config.index.keep_mb == 1
     assert refusal("engine: &x doltlite\n").details["line"] == 1
     assert refusal("index:\n\tkeep: 4\n").details["line"] == 2
     assert refusal("engine: !!python/name:os.system\n").details["line"] == 1

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.templates import build_once
-from vmrag_link.demo import library, narration, pages, story
-from vmrag_link.demo.narration import AnswerChunk, Move
+from vmrag_link.demo import library, pages, story
 from vmrag_link.demo.pages import DocEntry
+from vmrag_link.demo.story import AnswerChunk, Move
 from vmrag_link.errors import FileFailed
 
 SOURCE = '''
@@ -222,16 +222,16 @@ def found(*places: str) -> list[AnswerChunk]:
 
 
 def test_answers_are_compared_by_documents():
-    compared = narration.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
+    compared = story.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
     assert (compared.came, compared.went, compared.moved, compared.reworded) == (("d",), ("b",), (), ())
     assert not compared.equal
 
 
 def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
-    compared = narration.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
+    compared = story.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 
 
 def test_a_document_found_by_another_text_is_told():
-    assert narration.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
-    assert narration.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal
+    assert story.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
+    assert story.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal

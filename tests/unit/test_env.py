@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vmrag_link import env
-from vmrag_link.settings_keys import KEYS
+from vmrag_link.settings.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
 OWN = {
@@ -42,10 +42,10 @@ def test_a_settings_variable_follows_from_its_name():
 
 
 @pytest.mark.parametrize(
-    ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP": ""}, None), ({"VMRAG_INDEX_KEEP": "8"}, "8")]
+    ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP_MB": ""}, None), ({"VMRAG_INDEX_KEEP_MB": "8"}, "8")]
 )
 def test_an_empty_variable_counts_as_absent(environ, text):
-    assert env.setting(KEYS["index.keep"].variable, environ) == text
+    assert env.value(KEYS["index.keep_mb"].variable, environ) == text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from vmrag_link import config, settings_edit
+from vmrag_link import config, settings_docs
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.settings import Config, SourceSettings
 
@@ -25,7 +25,7 @@ def loaded(text: bytes) -> Config:
     [b"", b"# a comment\n", b"retrieval:\n  k: 5", b"retrieval:\r\n  k: 5\r\n", config.template().encode()],
 )
 def test_the_file_states_the_sources_and_what_it_stated(before):
-    after = settings_edit.with_sources(before, SOURCES)
+    after = settings_docs.with_sources(before, SOURCES)
     assert after.startswith(before)
     assert loaded(after) == msgspec.structs.replace(loaded(before), sources=SOURCES)
     assert (b"\r\n" in after) == (b"\r\n" in before)
@@ -35,9 +35,9 @@ def test_the_file_states_the_sources_and_what_it_stated(before):
 @pytest.mark.parametrize("before", [b"{retrieval: {k: 5}}\n", b"sources: []\n", b"retrieval:\n  k: [\n"])
 def test_a_file_that_cannot_take_them_is_refused(before):
     with pytest.raises(ConfigInvalid):
-        settings_edit.with_sources(before, SOURCES)
+        settings_docs.with_sources(before, SOURCES)
 
 
 def test_without_sources_nothing_is_written():
-    assert settings_edit.with_sources(b"k", ()) == b"k"
-    assert settings_edit.sources_section(()) == ""
+    assert settings_docs.with_sources(b"k", ()) == b"k"
+    assert settings_docs.sources_section(()) == ""

@@ -10,7 +10,7 @@ import pytest
 
 from vmrag_link.errors import LimitExceeded
 from vmrag_link.settings import SourceSettings
-from vmrag_link.settings_flaws import pathspec_flaw
+from vmrag_link.settings.flaws import pathspec_flaw
 from vmrag_link.sources import attributes as attributes_module
 from vmrag_link.sources import rules, selection
 from vmrag_link.sources.attributes import FOR_LISTING, FOR_STORING, TreeAttributes

@@ -64,9 +64,7 @@ TOPICS = {
         "push": "Push the knowledge that the code pins.",
         "adopt": "Take the knowledge that a fork's code pins.",
     },
-    "Agents and tests": {
-        "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
-    },
+    "Agents and tests": {"mcp": "Serve the knowledge to agents (MCP), or tell a client of the server."},
     "This machine": {
         "install": "Install the git hooks.",
         "uninstall": "Remove the git hooks.",
@@ -83,13 +81,19 @@ COMMANDS = {name: line for commands in TOPICS.values() for name, line in command
 
 MODULES = {
     "import": "import_",
-    "rm": "remove",
-    "list": "list_",
     "help": "help_",
-    "links": "link.links",
     "completion": "help_.completion",
+    "path": "help_.path",
+    "add": "documents.add",
+    "rm": "documents.remove",
+    "restore": "documents.restore",
+    "list": "documents.list_",
+    "export": "documents.export",
+    "blame": "diff.blame",
     "branch": "merge.branch",
-    "sync": "pin.sync",
+    "migrate": "gc.migrate",
+    "uninstall": "install.uninstall",
+    **{name: f"pin.{name}" for name in ("commit", "sync", "link", "links")},
     **{name: f"remote.{name}" for name in ("clone", "fetch", "pull", "push", "adopt")},
 }
 """The module of a command that is not called like it; `MODULE.FUNCTION` where several share one."""

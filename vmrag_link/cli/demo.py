@@ -19,7 +19,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.demo import play as demo
 from vmrag_link.demo import story
-from vmrag_link.demo.narration import SILENT, Compared, QueryAnswer
+from vmrag_link.demo.story import SILENT, Compared, QueryAnswer
 from vmrag_link.errors import FileFailed, UsageInvalid
 
 FAILED = 3

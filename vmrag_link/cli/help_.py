@@ -1,4 +1,4 @@
-"""`vmrag help` and `vmrag completion`."""
+"""`vmrag help`, `completion` and `path`: what there is, and where it lies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from vmrag_link import terminal_text
-from vmrag_link.cli import commands
+from vmrag_link.cli import commands, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
@@ -46,3 +46,27 @@ def completion(invocation: Invocation, *, shell: str) -> None:
         raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
     script = found(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
     invocation.emit({"shell": shell, "script": script}, terminal_text.lines(script))
+
+
+@vmrag_command("path")
+@click.argument("what", type=click.Choice(["kb", "index", "chroma"]), default="kb")
+@click.option("--working", is_flag=True, help="A Chroma store that holds the uncommitted documents, too.")
+def path(invocation: Invocation, *, what: str, working: bool) -> None:
+    """Print where the knowledge base, the index, or the Chroma store for other clients lies.
+
+    Chroma's store follows the index; `vmrag path chroma` waits for it. It holds the pinned
+    documents, is never changed, and stays for an hour at least after it was asked for. Collections
+    have their own names there; Chroma takes none of two characters, so those have a hash behind it.
+    """
+    from vmrag_link.ops.index import paths
+
+    with invocation.workspace() as ws:
+        report = paths.paths(ws, with_chroma=what == "chroma" or working, working=working)
+    if what == "chroma":
+        lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
+    else:
+        lines = [report.kb if what == "kb" else report.index or ""]
+    if what == "chroma" or invocation.as_json or invocation.verbosity < 0:
+        invocation.emit(report, lines)
+    else:
+        output.print_exactly(f"{lines[0]}\n")  # a script takes it as it is

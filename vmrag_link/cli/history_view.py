@@ -14,8 +14,7 @@ from vmrag_link.errors import first_of, plural
 from vmrag_link.models import ChangeKind
 from vmrag_link.ops.history.diff import FileCounts
 from vmrag_link.ops.history.file_history import FileCommit
-from vmrag_link.ops.history.log import PinnedRevision
-from vmrag_link.ops.history.pinned_by import GitCommit
+from vmrag_link.ops.history.log import GitCommit, PinnedRevision
 from vmrag_link.ops.history.word_diff import Detail, DocumentDiff, FieldDiff, WordDiff, Words, hidden_suffix
 
 if TYPE_CHECKING:

@@ -75,11 +75,7 @@ class ImportRequest(Record, frozen=True):
 @click.option(
     "--sitemap", "of_site", is_flag=True, help="The URL is that of a site's sitemap: take the pages it names."
 )
-@click.option(
-    "--most",
-    type=click.IntRange(1),
-    help="With --sitemap: how many pages at the most.",
-)
+@click.option("--most", type=click.IntRange(1), help="With --sitemap: how many pages at the most.")
 def command(
     invocation: Invocation,
     *,
@@ -182,7 +178,7 @@ def command(
 def _object(metadata: str | None) -> Mapping[str, Any] | None:
     if metadata is None:
         return None
-    from vmrag_link.cli.add import metadata_object  # few imports give some
+    from vmrag_link.cli.texts import metadata_object  # few imports give some
 
     return metadata_object(metadata)
 

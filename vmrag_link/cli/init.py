@@ -10,7 +10,7 @@ from typing import get_args
 import click
 
 from vmrag_hooks import installer, shim_files
-from vmrag_link import settings_edit
+from vmrag_link import settings_docs
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
@@ -146,7 +146,7 @@ def _agrees(invocation: Invocation, found: Sequence[SourceSettings]) -> bool:
     if not invocation.attended:
         return False
     output.print_lines(["These files can be documents of each commit, without being stored; in .vmrag.yaml:"])
-    output.print_lines(f"  {line}" for line in settings_edit.sources_section(found).splitlines())
+    output.print_lines(f"  {line}" for line in settings_docs.sources_section(found).splitlines())
     return output.agrees("Let them be documents?", default=True)
 
 
@@ -159,7 +159,7 @@ def _sources(report: operation.InitReport) -> Iterator[str]:
 
 def _offered(report: operation.InitReport) -> Iterator[str]:
     yield f"Files of the repository could be documents of each commit; in {CONFIG_NAME}:"
-    yield from (f"  {line}" for line in settings_edit.sources_section(report.proposed).splitlines())
+    yield from (f"  {line}" for line in settings_docs.sources_section(report.proposed).splitlines())
 
 
 def _nothing_to_propose(ws: Workspace) -> str:
@@ -178,7 +178,7 @@ def _no_sources(ws: Workspace) -> AlreadyInitialized | NothingSelected:
         return NothingSelected(f"{message}.", hint=hint)
     code = any(each.kind == "code" for each in ws.config.sources)
     found = [] if code else [each for each in sources_report.unnamed(ws).sources if each.kind == "code"]
-    section = settings_edit.sources_section(found).partition("\n")[2].rstrip("\n")
+    section = settings_docs.sources_section(found).partition("\n")[2].rstrip("\n")
     if not section:
         return AlreadyInitialized(f"{CONFIG_NAME} names sources already.", hint="vmrag sources")
     return AlreadyInitialized(

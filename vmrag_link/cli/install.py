@@ -1,17 +1,23 @@
-"""`vmrag install`."""
+"""`vmrag install` and `uninstall`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from vmrag_hooks import installer
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import VmragError, quoted
+from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
 from vmrag_link.git.hooks import LEFTHOOK_LOCAL
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.workspace import Workspace, reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.setup.removal import RemovalReport
 
 
 @vmrag_command("install")
@@ -96,3 +102,86 @@ def _arrived(ws: Workspace) -> list[str]:
     except VmragError as error:
         return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []
+
+
+@vmrag_command("uninstall")
+@click.option("--worktree", is_flag=True, help="Only for this work tree, after `vmrag install --worktree`.")
+@click.option("--hooks", metavar="NAME,…", help="Remove only these.")
+@click.option("--force", is_flag=True, help="Also from a hooks directory outside of the repository.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also the merge driver and its attribute, settings, what you agreed to, the server in the files of MCP clients, and the "
+    "knowledge base, if it is pushed.",
+)
+@click.option(
+    "--discard-knowledge", "discard", is_flag=True, help="With --all: also knowledge that only this machine has."
+)
+def uninstall(
+    invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool, everything: bool, discard: bool
+) -> None:
+    """Remove the git hooks and put back what was there before. The knowledge base stays, but for
+    --all.
+
+    --all removes nothing where something would be lost, and says what.
+    """
+    if worktree and hooks is not None:
+        raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")
+    if everything and (worktree or hooks is not None):
+        raise UsageInvalid("--all takes all hooks, of all work trees.", hint="vmrag uninstall --all")
+    if discard and not everything:
+        raise UsageInvalid("--discard-knowledge needs --all.", hint="vmrag uninstall --all")
+    names = installer.parse_hooks(hooks)
+    if not everything:
+        with invocation.workspace() as ws:
+            report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=False)
+        invocation.emit(report, _hooks(report))
+        return
+    from vmrag_link.cli import mcp
+    from vmrag_link.ops.setup import removal
+    from vmrag_mcp.clients import uninstall as clients
+
+    with invocation.workspace(warn=False) as ws:
+        losses = removal.require_saved(ws, discard=discard)
+        report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
+        removed = removal.remove(ws, losses)
+        files = clients.uninstall_all(ws.places.top, everywhere=False)
+    lines = [*_hooks(report), *_everything(report, removed)]
+    lines += [line for each in files.clients for line in mcp.uninstalled(each)]
+    lines += mcp.refusals(files.refused)
+    invocation.emit({"hooks": report, "everything": removed, "clients": files}, lines)
+
+
+def _hooks(report: installer.UninstallReport) -> Iterator[str]:
+    if report.elsewhere:
+        yield "The hooks do nothing in this work tree any more; others use them."
+    else:
+        yield f"Removed from {report.folder}: {', '.join(report.removed)}" if report.removed else "Nothing to remove."
+    yield from (f"The {name} hook that was there before is back." for name in report.restored)
+    if report.kept:
+        yield f"These are the team's, and do nothing here any more: {', '.join(report.kept)}"
+
+
+def _everything(hooks: installer.UninstallReport, report: RemovalReport) -> Iterator[str]:
+    parts = ["the merge driver"] if hooks.driver else []
+    parts += [plural(len(report.settings), "setting of git's configuration")] if report.settings else []
+    parts += ["what you agreed to"] if report.agreed else []
+    parts += [f"the knowledge base and its indexes in {report.knowledge}"] if report.knowledge else []
+    if parts:
+        yield f"Removed {', '.join(parts)}"
+    changed = [*report.changed, *hooks.scripts]
+    if changed:
+        files = " ".join(map(quoted, changed))
+        yield f"Taken out of the work tree: {', '.join(changed)}"
+        yield f"Next, if the team gives it up as well: git add -A -- {files} && git commit -m 'Remove vmrag'"
+        yield f"   or, if you alone do: git stash push -- {files}"
+    if report.kept:
+        yield f"{', '.join(report.kept)} stays: it has settings that were never committed."
+    if report.pin != "kept":
+        back = "names again what HEAD pins" if report.pin == "restored" else "is gone"
+        yield f".dolt-version {back}: nobody has what it named, and it was not committed."
+    elif report.lost and report.lost.pin:
+        yield ".dolt-version stays, and names knowledge that is gone: git rm .dolt-version (before others miss it)"
+    elif report.knowledge:
+        yield ".dolt-version stays: it names the knowledge of this code, which `vmrag clone` brings back."

@@ -15,8 +15,7 @@ import click
 from vmrag_link import __version__, env, startup
 from vmrag_link.cli import commands, output
 from vmrag_link.cli.common import common_options
-from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, system_failure
-from vmrag_link.suggest import nearest
+from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, nearest, system_failure
 
 
 class LazyGroup(click.Group):

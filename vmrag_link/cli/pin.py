@@ -1,21 +1,66 @@
-"""`vmrag pin` and `vmrag sync`."""
+"""`vmrag commit`, `pin`, `sync`, `link` and `links`: which knowledge belongs to which code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
 from vmrag_link.paths import PIN_NAME
 
 if TYPE_CHECKING:
+    from vmrag_link.models import Link
     from vmrag_link.ops.follow.losses import AcceptedLoss
     from vmrag_link.ops.follow.pin import FirstPin, PinCommandReport
     from vmrag_link.sync.apply import SyncReport
+
+
+@vmrag_command("commit")
+@click.option("-m", "--message", required=True, help="What changed in the knowledge.")
+@click.option(
+    "-a",
+    "--all",
+    "all_files",
+    is_flag=True,
+    help="First read changed files again, and remove the documents of files that git deleted.",
+)
+@click.option("--author", help="'Name <email>', or one of both; by default git's.")
+def commit(invocation: Invocation, *, message: str, all_files: bool, author: str | None) -> int:
+    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
+    it for 'git commit'.
+
+    With -a, as 'git commit -a' does it with files: what 'vmrag import' would take of changed files
+    goes into the same revision, and documents go whose file git deleted or does not track any more,
+    unless they were edited. New files are not imported.
+    """
+    from vmrag_link.ops.branches import commit as operation
+
+    with invocation.workspace() as ws:
+        run = operation.commit_all if all_files else operation.commit
+        report = run(ws, message, author=author)
+        invocation.warn_of_hooks(ws)
+    lines: list[str] = []
+    if report.files:
+        from vmrag_link.cli.import_ import known_lines  # with libraries and pages of the web
+
+        lines += known_lines(report.files, invocation)
+    lines += [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]
+    if report.pin is None:
+        lines.append("Not pinned (auto_pin is off). Next: vmrag pin")
+    elif report.staged:
+        lines.append('Pinned in .dolt-version, which is staged. Next: git commit -m "…"')
+    else:
+        lines.append("Pinned in .dolt-version, but another git command holds the index. Next: git add .dolt-version")
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    invocation.emit(report, lines)
+    return FAILED_CHECK if report.pin and not report.staged else 0
 
 
 @vmrag_command("pin")
@@ -131,3 +176,73 @@ def _sync_lines(report: SyncReport) -> list[str]:
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
         )
     return lines + chroma
+
+
+@vmrag_command("link")
+@click.option(
+    "--repo", type=click.Path(path_type=Path), default=Path(), help="The repository of the commit; may be bare."
+)
+@click.option("--git-commit", default="HEAD", show_default=True, help="The commit to link.")
+@click.option("--bidirectional", is_flag=True, help="Let the link file name the revision, too, and stage it.")
+@click.option(
+    "--link-file",
+    default=PIN_NAME,
+    show_default=True,
+    help="The link file, relative to the top of the work tree; the name of a new one ends so, too.",
+)
+def link(invocation: Invocation, *, repo: Path, git_commit: str, bidirectional: bool, link_file: str) -> int:
+    """Link a code commit to the revision of the knowledge that this work tree stands at."""
+    from vmrag_link.ops.links import link as operation
+
+    with invocation.workspace() as ws:
+        report = operation.link(
+            ws,
+            git_repo_path=invocation.directory / repo,
+            git_commit=git_commit,
+            bidirectional=bidirectional,
+            link_file=link_file,
+        )
+    for warning in report.warnings:
+        output.complain(warning.message, "warning:")
+    lines = [f"Linked {report.link.git_commit[:10]} to revision {report.link.dolt_commit[:7]}."]
+    written = report.bidirectional
+    if written.staged:
+        lines.append(f'{written.link_file} names it and is staged. Next: git commit -m "…"')
+    invocation.emit(report, lines)
+    return FAILED_CHECK if written.enabled and link_file and not written.staged and not report.warnings else 0
+
+
+@vmrag_command("links")
+@click.argument("action", type=click.Choice(["list", "show", "rebuild"]), default="list")
+@click.argument("ref", required=False)
+@click.option("--revision", help="list: only the commits that are linked to this revision.")
+def links(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
+    """Show which revision of the knowledge belongs to which code commit, or derive that from git's
+    history again.
+    """
+    if (action == "show") != (ref is not None) or (revision and action != "list"):
+        raise UsageInvalid(
+            "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
+        )
+    from vmrag_link.ops.links import links as table
+
+    with invocation.workspace() as ws:
+        if action == "rebuild":
+            rebuilt = table.rebuild(ws)
+            said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
+            invocation.emit(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
+        elif ref:
+            link = table.show(ws, ref)
+            invocation.emit(link, [_link_line(link)])
+        else:
+            report = table.links(ws, revision=revision)
+            invocation.emit(report, [_link_line(each) for each in report.links] or ["No links yet."])
+
+
+def _link_line(link: Link) -> str:
+    parts = [output.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
+    if link.git_branch:
+        parts.append(link.git_branch)
+    if link.superseded_by:
+        parts.append(f"superseded by {link.superseded_by[:10]}")
+    return "  ".join(parts)

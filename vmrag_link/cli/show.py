@@ -46,7 +46,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
                     f"{found.collection}/{found.doc_id} is a document; --stat and --name-only are about a revision.",
                     hint="vmrag log COLLECTION/DOC --stat",
                 )
-            _document(invocation, ws, found, raw=raw)
+            _show_document(invocation, ws, found, raw=raw)
         elif invocation.as_json:
             (report,) = found.history.reports(history_view.DETAILS[form or "text"])
             invocation.emit(report)
@@ -54,7 +54,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
             invocation.page(ws, _revision(found, form or "text"))
 
 
-def _document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
+def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
     if invocation.as_json or invocation.verbosity < 0:
         invocation.emit(report)
         return

@@ -11,8 +11,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, enumerated, first_of, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.status import status as operation
-from vmrag_link.ops.status.changes import PendingChanges, Unpushed
-from vmrag_link.ops.status.sources import SourcesStatus
+from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, Unpushed
 from vmrag_link.sync.chroma_sharing import SharingState
 from vmrag_link.sync.chroma_state import ChromaState
 

@@ -18,11 +18,12 @@ from vmrag_link.documents import export_paths
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import programs
 from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.models import text_of
+from vmrag_link.models import json_from_user, text_of
 from vmrag_link.workspace import Workspace
 
 _PLAIN = re.compile(r"\.[A-Za-z0-9]{1,10}")
 _DEFAULT_SUFFIX = ".md"
+_METADATA = """--metadata '{"team": "core", "year": 2024}'"""
 
 
 def suffix_of(conflict: Conflict) -> str:
@@ -84,6 +85,17 @@ def written_text(ws: Workspace, name: str) -> str:
     if text is None or not text.strip():
         raise UsageInvalid("No text was written, so nothing is stored.", hint="-m TEXT or -F FILE gives it, too")
     return text
+
+
+def metadata_object(text: str) -> dict[str, Any]:
+    """What `--metadata` holds. Raises `UsageInvalid`."""
+    try:
+        value = json_from_user(text)
+    except ValueError as error:
+        raise UsageInvalid(f"--metadata {error}.", hint=_METADATA) from None
+    if not isinstance(value, dict):
+        raise UsageInvalid("--metadata is not a JSON object.", hint=_METADATA)
+    return value
 
 
 def warn_pending(why: str) -> None:

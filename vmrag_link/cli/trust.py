@@ -12,7 +12,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid
 from vmrag_link.ops.setup import trust as operation
 from vmrag_link.ops.setup.trust import TrustReport, Value
-from vmrag_link.trust.agreements import Agreements
+from vmrag_link.trust import Agreements
 
 
 @vmrag_command("trust")

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from vmrag_link.demo import library, story
-from vmrag_link.demo.narration import AnswerChunk, Compared, Narrator, QueryAnswer, compare
 from vmrag_link.demo.pages import ModulePage, pages
 from vmrag_link.demo.stage import PAGES, Stage, Step
+from vmrag_link.demo.story import AnswerChunk, Compared, Narrator, QueryAnswer, compare
 from vmrag_link.models import Record
 from vmrag_link.progress import Progress
 

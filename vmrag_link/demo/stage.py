@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link import env, proc
-from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage
+from vmrag_link.demo.story import Narrator
 from vmrag_link.errors import DemoFailed, GitFailed
 from vmrag_link.models import Record
 from vmrag_link.paths import Places

@@ -16,10 +16,9 @@ import msgspec
 
 from vmrag_link.embedding.base import SERVICES, Model, Vector, featureless, require_unicode
 from vmrag_link.embedding.static import MiniLmModel, StaticModel
-from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
+from vmrag_link.errors import EmbeddingMismatch, UsageInvalid, nearest
 from vmrag_link.models import Collection, Record
 from vmrag_link.settings import EmbeddingSettings
-from vmrag_link.suggest import nearest
 
 LOCAL = ("default", "hash", "minilm")
 NAMES = (*LOCAL, *SERVICES)

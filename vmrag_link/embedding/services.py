@@ -24,7 +24,7 @@ from vmrag_link.embedding.base import SERVICES, Model, Vector, extra_missing, fe
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import EmbeddingSettings
-from vmrag_link.settings_flaws import SERVICE_MODEL
+from vmrag_link.settings.flaws import SERVICE_MODEL
 
 WINDOW = 4000
 """Characters that every usual model takes: 8,000 tokens, where a character can be two tokens."""
@@ -173,7 +173,7 @@ class ServiceModel(Model):
         variable = self._service.key
         if not self._keyed:
             return None
-        key = (env.secret(variable) or "").strip() if variable else ""
+        key = (env.value(variable) or "").strip() if variable else ""
         if variable and not key and self._own:
             raise self._failure(
                 f"wants a key, and {variable} is not set", hint=_export_hint(variable), variable=variable
@@ -187,7 +187,7 @@ class ServiceModel(Model):
     def _refusal(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
-            if not self._keyed and env.secret(variable):
+            if not self._keyed and env.value(variable):
                 return self._key_kept_back(variable, error.status)
             reason = f"refuses the key in {variable}" if key else f"wants a key, and {variable} is not set"
             return self._failure(reason, hint=_export_hint(variable), variable=variable, status=error.status)

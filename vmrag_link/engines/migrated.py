@@ -16,8 +16,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import EngineName, engine_of
-from vmrag_link.file_stamp import FileStamp, file_stamp
-from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.paths import PIN_NAME, FileStamp, file_stamp, write_atomically
 from vmrag_link.pin import Pin
 
 _HEADER = "vmrag-migrated 1"

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from vmrag_link import env
-from vmrag_link.file_stamp import FileStamp, file_stamps
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.models import Record
-from vmrag_link.paths import Places
+from vmrag_link.paths import FileStamp, Places, file_stamps
 
 T = TypeVar("T")
 Stamp = tuple[object, ...]

@@ -168,9 +168,9 @@ def _ssh(found: Sequence[Setting], *, ask: bool) -> dict[str, str]:
     Another program in its place is left alone.
     """
     configured = [each.value for each in found if each.key == _SSH]
-    command = env.ssh_command() or (configured[-1] if configured else None)
+    command = env.value(env.SSH_COMMAND) or (configured[-1] if configured else None)
     if command is None:
-        command = "" if env.ssh_program() else "ssh"
+        command = "" if env.value(env.SSH_PROGRAM) else "ssh"
     if not _starts_ssh(command):
         return {}
     return {env.SSH_COMMAND: f"{command} {_TIMEOUTS}{'' if ask else ' -o BatchMode=yes'}"}

@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple
 from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.pin_merge import merge_bases
 from vmrag_link.git.refs import BRANCHES, busy
 from vmrag_link.git.refs import pins as pins_in
 from vmrag_link.git.run import demand, git
 from vmrag_link.models import Record
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.paths import PIN_NAME, FileStamp, Places, file_stamp
 
 Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
 

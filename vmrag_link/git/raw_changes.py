@@ -21,10 +21,9 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.errors import GitFailed
-from vmrag_link.file_stamp import FileStamp, file_stamp
 from vmrag_link.git.beside import fields, look, require_fewer
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, sweep_temporaries
+from vmrag_link.paths import FileStamp, Places, file_stamp, sweep_temporaries
 
 MOST_FILES = 200_000
 """In one list."""

@@ -9,14 +9,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vmrag_link.errors import FilterInvalid, QueriesInvalid, enumerated
+from vmrag_link.errors import FilterInvalid, QueriesInvalid, enumerated, nearest
 from vmrag_link.golden.queries import UPDATE, GoldenFile, GoldenQuery, RankedChunk, Recording
 from vmrag_link.pin_values import shown
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.query import Mode
-from vmrag_link.suggest import nearest
-from vmrag_link.yaml_events import YamlRefused, decode
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, parse, plain
+from vmrag_link.yaml_tree import (
+    MappingEntry,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    YamlRefused,
+    decode,
+    parse,
+    plain,
+)
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_QUERIES = 5000

@@ -15,8 +15,7 @@ import msgspec
 from vmrag_link.errors import QueriesInvalid
 from vmrag_link.golden.file import MAX_BYTES, read
 from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
-from vmrag_link.yaml_events import decode
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, SequenceNode, parse
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, SequenceNode, decode, parse
 
 RankedChunks = tuple[RankedChunk, ...]
 

@@ -17,8 +17,8 @@ from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Literal
 
-from vmrag_link.alignment import common_ends, longest_chain
 from vmrag_link.models import Record
+from vmrag_link.worddiff import common_ends, longest_chain
 
 VERSION = "lines-1"
 """Names matcher and algorithm in the revisions that they make."""

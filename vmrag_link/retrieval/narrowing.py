@@ -12,9 +12,8 @@ from typing import Literal
 from vmrag_link.code import languages
 from vmrag_link.code.grammars import CLASSES, GRAMMAR_RULES
 from vmrag_link.conversion import formats
-from vmrag_link.errors import UsageInvalid, shortened
+from vmrag_link.errors import UsageInvalid, nearest, shortened
 from vmrag_link.models import Record
-from vmrag_link.suggest import nearest
 
 CODE, DOCUMENT = "code", "document"
 

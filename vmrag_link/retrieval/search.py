@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import UsageInvalid, unusable
+from vmrag_link.errors import UsageInvalid, no_collection, unusable
 from vmrag_link.index import view
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.index.reader import HeldChunk, IndexReader
@@ -22,7 +22,6 @@ from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query, QueryVectors, similarity
 from vmrag_link.retrieval.ranker import Asked, Ranker
-from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache

@@ -20,9 +20,8 @@ import msgspec
 
 from vmrag_link.conversion.formats import by_suffix, decode
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.file_stamp import FileStamp
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import FileStamp, write_atomically
 from vmrag_link.sources.rules import NOTEBOOK
 
 

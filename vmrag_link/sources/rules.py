@@ -2,7 +2,7 @@
 paths, modes, attributes and sizes, and by the pathspecs of `sources`.
 
 A path alone says it before git tracks the file, and after it is gone. A reason completes `PATH is
-left out: it …`. Strangers write pathspecs; `settings_flaws.pathspec_flaw` says which are accepted.
+left out: it …`. Strangers write pathspecs; `settings.flaws.pathspec_flaw` says which are accepted.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import GitBusy
-from vmrag_link.file_stamp import file_stamp
 from vmrag_link.git import beside, configuration, raw_changes
 from vmrag_link.git.refs import head
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, file_stamp
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import readable, rules
 from vmrag_link.sources.disk import Disk

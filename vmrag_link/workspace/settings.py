@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link import env, settings_keys
+from vmrag_link import env
+from vmrag_link import trust as trusted
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.config import Loaded
 from vmrag_link.engines.dolt.access import DoltAccess
@@ -20,8 +21,8 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Collection, Record
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
+from vmrag_link.settings import keys as settings_keys
 from vmrag_link.sync.chroma_state import ChromaStores
-from vmrag_link.trust import agreements as trusted
 
 if TYPE_CHECKING:
     from vmrag_link.chroma.check import Vectors
@@ -90,9 +91,9 @@ class WorkspaceSettings:
     @cached_property
     def permission(self) -> Permission:
         """Which embedding services may be asked."""
-        from vmrag_link.trust import services
+        from vmrag_link import trust as agreements
 
-        return services.permitted(self._places, self.loaded)
+        return agreements.permitted(self._places, self.loaded)
 
 
 # What embeds is imported where it is used: going back to a view that is there takes a tenth of
@@ -155,9 +156,7 @@ class WorkspaceChroma(NamedTuple):
         """The Chroma server through which indexes are shared, if there is one."""
         if self.settings.config.chroma.mode == "embedded":
             return None
-        from vmrag_link.trust import services
-
-        return services.server(self.settings.loaded)
+        return trusted.server(self.settings.loaded)
 
     @property
     def sharing(self) -> Sharing:

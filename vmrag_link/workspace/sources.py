@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vmrag_link import __version__, permissions
+from vmrag_link import trust as trusted
 from vmrag_link.engines import opening
 from vmrag_link.engines.limits import MEGABYTE
 from vmrag_link.engines.migrated import read_pin
@@ -36,7 +37,6 @@ from vmrag_link.index.views import Views
 from vmrag_link.models import Document, canonical_json
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.settings import Config, SourceSettings
-from vmrag_link.trust import agreements as trusted
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:

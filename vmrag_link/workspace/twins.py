@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vmrag_link import trust as trusted
 from vmrag_link.errors import ConfigInvalid, GitFailed, GitReferenceMissing, ServerUnreachable
 from vmrag_link.models import WITHOUT_FILES, At
 from vmrag_link.models import Collection as CollectionRow
-from vmrag_link.trust import agreements as trusted
 
 # Each checkout imports this module, and hardly one needs what is imported below.
 

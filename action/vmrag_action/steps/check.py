@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmrag_action import findings, work
+from vmrag_action import findings
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.golden.queries import UPDATE, Miss
@@ -13,9 +13,9 @@ from vmrag_link.ops.checks.check_queries import GoldenReport, check_queries
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
+    with findings.opened(runner, job) as ws:
         report = check_queries(ws)
-    work.keep_results(job, cases.of_check(report))
+    findings.keep_results(job, cases.of_check(report))
     found = [*_outdated(report), *_missed(report)]
     verdict = f"{report.missed} missed something" if report.missed else "all as expected"
     return findings.report(runner, "Golden queries", found, f"Golden queries: {len(report.queries)}; {verdict}.")

@@ -18,7 +18,7 @@ import struct
 import zipfile
 import zlib
 
-from vmrag_action import findings, inputs, payload, token
+from vmrag_action import findings, github_api, inputs, payload
 from vmrag_action.comments import CommentApi
 from vmrag_action.payload import CompletedRun, HostedRepository, OfPullRequest, OfWorkflowRun, PullRequest
 from vmrag_action.runner import Runner, WorkflowJob
@@ -45,7 +45,7 @@ _SAID = {
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     secret = inputs.token()
-    for form in token.forms(secret):
+    for form in github_api.forms(secret):
         runner.mask(form)
     api = CommentApi.of(secret)
     if job.event == inputs.COMPLETED:

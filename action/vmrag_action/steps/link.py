@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import events, findings, inputs, work
+from vmrag_action import events, findings, inputs
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
@@ -14,9 +14,9 @@ from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import deepen
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.links import share
+from vmrag_link.ops.links import links as linking
 from vmrag_link.ops.publish.push import publish_to
-from vmrag_link.ops.remotes import destinations, shared_links
+from vmrag_link.ops.remotes import destinations, fetch
 from vmrag_link.ops.remotes.fetch import fetch_from
 from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.workspace import Workspace
@@ -36,7 +36,7 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     the remote has the links of all in the end. Raises `RemoteEmpty`, `PinMissing`, `PinMalformed`,
     `PinRevisionMissing`, and as `ops.remotes.fetch.fetch`.
     """
-    found = share.pins(ws.places, tip, without=without)
+    found = linking.pins_to_share(ws.places, tip, without=without)
     if not found:
         return LinksPushed(0, 0)
     lazy_fetch.pinned_at(ws, tip)  # brings the knowledge base, where there is none
@@ -44,9 +44,9 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     changed = set()
     for each in places:
         fetch_from(ws, each)  # links alone are no knowledge base
-        done = publish_to(ws, each, PublishRequest({}, links=share.rows(ws, found, branch=branch)))
+        done = publish_to(ws, each, PublishRequest({}, links=linking.rows_of(ws, found, branch=branch)))
         changed |= {link.git_commit for link in done.links}
-        shared_links.take_in(ws, each)
+        fetch.take_in_links(ws, each)
     return LinksPushed(len(found), len(changed))
 
 
@@ -56,8 +56,8 @@ TITLE = "Links of the code commits"
 def run(runner: Runner, job: WorkflowJob) -> int:
     """Whoever may not write has pushed nothing, and a tag has nothing that no branch has."""
     runner.output("linked", 0)
-    with work.opened(runner, job) as ws:
-        about = work.compared(ws)
+    with findings.opened(runner, job) as ws:
+        about = findings.compared(ws)
         if not (about.trusted and job.ref.startswith(BRANCHES)):
             return findings.nothing_to_do(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
         if not events.is_own(os.environ, ws.places):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import cache_policy, inputs, install, work
+from vmrag_action import findings, inputs, install, packages
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
 from vmrag_link.engines import migrated
@@ -31,9 +31,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     if comments_alone:  # nothing is checked out
         runner.output("comment", True)
         return OK
-    with work.opened(runner, job) as ws:
-        about = work.compared(ws)
-        variables = work.variables(about)
+    with findings.opened(runner, job) as ws:
+        about = findings.compared(ws)
+        variables = findings.variables(about)
         runner.export(variables)
         env.add(variables)
         ws.reload_settings()
@@ -41,7 +41,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.annotate("warning", warning)
         if not about.trusted:
             runner.annotate("notice", _UNTRUSTED)
-        access = cache_policy.access(os.environ, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        access = packages.access(os.environ, inputs.caching(), saves=inputs.saves_cache() and about.saves)
         runner.output("save-packages", access.write)
         _cache(runner, job, ws, access)
     for mode in inputs.MODES:  # at the end: what runs next does so even where this step fails
@@ -49,16 +49,16 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return OK
 
 
-def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy.Access) -> None:
+def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: packages.Access) -> None:
     """Without a pin there is nothing to cache; the step that needs the pin says what is wrong."""
-    folder = cache_policy.folder(job.temp)
+    folder = packages.folder(job.temp)
     remove(folder)  # of an earlier use in this job
     revision = _pinned(ws)
     useful = revision is not None and "sync" in inputs.modes()
     runner.output("restore", useful and access.read)
     runner.output("save", useful and access.write)
     if revision and useful:
-        found = cache_policy.keys(os.environ, ws.config, revision)
+        found = packages.keys(os.environ, ws.config, revision)
         runner.output("cache-path", str(folder))
         runner.output("cache-key", found.key)
         runner.output("restore-keys", "\n".join(found.prefixes))

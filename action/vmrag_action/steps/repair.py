@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-from vmrag_action import events, failures, findings, inputs, payload, work
+from vmrag_action import events, failures, findings, inputs, payload
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
@@ -42,10 +42,10 @@ class _Offer(NamedTuple):
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     runner.output("repaired", False)
-    with work.opened(runner, job) as ws:
+    with findings.opened(runner, job) as ws:
         if reason := _nothing_to_do(ws):
             return _idle(runner, job, reason)
-        about = work.compared(ws)
+        about = findings.compared(ws)
         report = _repair(ws, about)
         if report.tip is None:
             return _idle(runner, job, f"the branch {report.branch} is gone.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vmrag_action import failures, findings, inputs, payload, work
+from vmrag_action import failures, findings, inputs, payload
 from vmrag_action.events import Comparison
 from vmrag_action.payload import OfPullRequest
 from vmrag_action.runner import PIN, Runner, WorkflowJob
@@ -60,8 +60,8 @@ _LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", P
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
-        about = work.compared(ws)
+    with findings.opened(runner, job) as ws:
+        about = findings.compared(ws)
         if about.base is None:
             return findings.nothing_to_do(runner, job, "report", TITLE, "there is no base to compare with.")
         try:

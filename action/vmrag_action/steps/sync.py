@@ -1,19 +1,19 @@
-"""`mode: sync`: the index stands at the pin, verified."""
+"""`mode: sync`: the index stands at the pin, verified; and what the cache gets of it afterwards."""
 
 from __future__ import annotations
 
-from vmrag_action import cache_policy, failures, inputs, work
+from vmrag_action import failures, findings, inputs, packages
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
-from vmrag_link.ops.index.portable import Provided, provide
+from vmrag_link.ops.index.portable import Provided, pack, provide
 from vmrag_link.workspace import Workspace
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
+    with findings.opened(runner, job) as ws:
         try:
-            provided = provide(ws, cache_policy.folder(job.temp))
+            provided = provide(ws, packages.folder(job.temp))
         except VmragError as error:
             return _out_of_sync(runner, error)
         _report(runner, ws, provided)
@@ -63,3 +63,12 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
         return OK
     failures.annotate(runner, error)
     return error.exit_code
+
+
+def store(runner: Runner, job: WorkflowJob) -> int:
+    """Write what the cache is to hold: the vectors."""
+    with findings.opened(runner, job) as ws:
+        size = pack(ws, packages.folder(job.temp))
+    runner.say(f"The cache gets {size / 1e6:.1f} MB.")
+    runner.output("packed", True)
+    return 0

@@ -18,7 +18,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import events, failures, findings, inputs, payload, work
+from vmrag_action import events, failures, findings, inputs, payload
 from vmrag_action.github_api import GitHub
 from vmrag_action.payload import OfPullRequest, PullRequest
 from vmrag_action.runner import Level, Runner, WorkflowJob
@@ -51,7 +51,7 @@ class BranchLine(NamedTuple):
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
+    with findings.opened(runner, job) as ws:
         if reason := _nothing_to_do(ws, job):
             runner.output("updated", 0)
             return findings.nothing_to_do(runner, job, "update", TITLE, reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_action import findings, inputs, work
+from vmrag_action import findings, inputs
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
@@ -17,13 +17,13 @@ from vmrag_link.workspace import Workspace
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with work.opened(runner, job) as ws:
-        about = work.compared(ws)
+    with findings.opened(runner, job) as ws:
+        about = findings.compared(ws)
         head = inputs.looked_at() or about.head  # what was repaired a moment ago is mended there
         deepen.make_comparable(ws.places, about.base, head)
         report = verify_between(ws, about.base, head, base_name=about.base_name, fork=about.fork)
         whole = (*report.findings, *_dropped(ws, about))
-    work.keep_results(job, cases.of_verify(msgspec.structs.replace(report, findings=whole), asked_remote=True))
+    findings.keep_results(job, cases.of_verify(msgspec.structs.replace(report, findings=whole), asked_remote=True))
     found = [ActionFinding.of_pin(each) for each in whole]
     errors = sum(each.severity == "error" for each in found)
     verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"

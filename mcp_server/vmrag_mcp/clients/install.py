@@ -1,13 +1,17 @@
 """Put this server into the files of MCP clients: which entry belongs into which file of which
-client.
+client, and one entry in the text of such a file, found, put there, made right, and taken out.
+
+What an editor wrote is read again before it counts: it must mean what was there before, but for
+the entry.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,10 +22,21 @@ from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_mcp.clients import entries, server_command, settings_file
+from vmrag_mcp.clients import server_command, settings_file
+from vmrag_mcp.clients.json_editor import JsonEditor
+from vmrag_mcp.clients.line_editors import TomlEditor, YamlEditor
 from vmrag_mcp.clients.server_command import ServerEntry
-from vmrag_mcp.clients.settings_file import InstallReceipt, SettingsFile, TextRefused, writing
-from vmrag_mcp.clients.table import CLIENTS, McpClient
+from vmrag_mcp.clients.settings_file import (
+    Addition,
+    Editor,
+    Entry,
+    InstallReceipt,
+    SettingsFile,
+    TextRefused,
+    not_built_so,
+    writing,
+)
+from vmrag_mcp.clients.table import CLIENTS, FileFormat, McpClient
 from vmrag_mcp.options import Flags
 
 Scope = Literal["project", "person"]
@@ -48,7 +63,7 @@ class Installation(NamedTuple):
         written = {self.client.section: {self.wanted.name: self.wanted.value}}
         text = json.dumps(written, ensure_ascii=False)
         if self.client.format in ("toml", "yaml"):
-            text = entries.rendered(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
+            text = rendered(self.client.format, self.client.section, self.wanted.name, self.wanted.value)
         return UsageInvalid(
             f"{self.file.label} is left as it is: {why}.",
             hint=f"Write this into it: {text.strip()}",
@@ -145,7 +160,7 @@ def configuration(directory: Path, name: str | None, flags: Flags, scope: Scope 
         made = {"mcpServers": {wanted.name: wanted.value}}
         return ClientConfiguration(made, json.dumps(made, indent="  ", ensure_ascii=False))
     _, client, _, wanted = locate(places, name, scope, flags)
-    text = entries.rendered(client.format, client.section, wanted.name, wanted.value)
+    text = rendered(client.format, client.section, wanted.name, wanted.value)
     return ClientConfiguration({client.section: {wanted.name: wanted.value}}, text.removesuffix("\n"))
 
 
@@ -195,8 +210,8 @@ def install_all(directory: Path, flags: Flags, scope: Scope | None = None) -> Cl
 def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
     key, client, file, wanted = installation
     before = file.read()
-    text = entries.decode(before)
-    there = entries.find(client.format, text, client.section, wanted.name)
+    text = decode(before)
+    there = find(client.format, text, client.section, wanted.name)
     report = ClientInstallReport(
         key,
         file.label,
@@ -209,7 +224,7 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
         next_step=client.next_step,
     )
     if there is None:
-        after, added = entries.with_entry(client.format, text, client.section, wanted.name, wanted.value)
+        after, added = with_entry(client.format, text, client.section, wanted.name, wanted.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace(before, after.encode())
         settings_file.keep_receipt(
@@ -222,10 +237,88 @@ def _install(installation: Installation, flags: Flags) -> ClientInstallReport:
     values = server_command.changed_values(client.shape, there, wanted, flags)
     if not values:
         return msgspec.structs.replace(report, server=there)
-    after = entries.with_values(client.format, text, client.section, wanted.name, values)
+    after = with_values(client.format, text, client.section, wanted.name, values)
     file.replace(before, after.encode())
     server = {**there, **values}
     receipt = settings_file.find_receipt(file.target, wanted.name)
     if receipt and receipt.entry == there:  # nobody else changed it
         settings_file.keep_receipt(msgspec.structs.replace(receipt, entry=server))
     return msgspec.structs.replace(report, changed=True, server=server)
+
+
+EDITORS: Mapping[FileFormat, Editor] = {
+    "json": JsonEditor(comments=False),
+    "jsonc": JsonEditor(comments=True),
+    "toml": TomlEditor(),
+    "yaml": YamlEditor(),
+}
+
+
+def decode(content: bytes | None) -> str:
+    """Raises `TextRefused`."""
+    if content is None:
+        return ""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise TextRefused(f"it is not UTF-8: {error}") from None
+    if text.startswith("\ufeff"):
+        raise TextRefused("it begins with a byte order mark")
+    return text
+
+
+def find(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any] | None:
+    """Raises `TextRefused` for a text that is not built as the client's file is."""
+    servers = EDITORS[form].read(text).get(section) or {}
+    there = servers.get(name) if isinstance(servers, dict) else None
+    if not isinstance(servers, dict) or not isinstance(there, dict | None):
+        raise not_built_so(section)
+    return there
+
+
+def with_entry(form: FileFormat, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
+    """Raises `TextRefused`."""
+    after, added = EDITORS[form].add(text, section, name, entry)
+    _require(form, (text, after), section, name, dict(entry))
+    return after, added
+
+
+def with_values(form: FileFormat, text: str, section: str, name: str, values: Entry) -> str:
+    """Raises `TextRefused`."""
+    there = find(form, text, section, name) or {}
+    after = EDITORS[form].change(text, section, name, values)
+    _require(form, (text, after), section, name, {**there, **values})
+    return after
+
+
+def without_entry(form: FileFormat, text: str, section: str, name: str, added: Addition | None) -> str:
+    """Raises `TextRefused`."""
+    after = EDITORS[form].remove(text, section, name, added)
+    _require(form, (text, after), section, name, None)
+    return after
+
+
+def rendered(form: FileFormat, section: str, name: str, entry: Entry) -> str:
+    """What belongs into a file that has nothing else."""
+    return EDITORS[form].add("", section, name, entry)[0]
+
+
+def _require(form: FileFormat, texts: tuple[str, str], section: str, name: str, entry: Entry | None) -> None:
+    """Raise `TextRefused` unless the second text means what the first does, but for the entry."""
+    before, after = texts
+    wanted = copy.deepcopy(EDITORS[form].read(before))
+    servers = wanted.setdefault(section, {}) or {}
+    servers.pop(name, None)
+    if entry is not None:
+        servers[name] = entry
+    wanted[section] = servers
+    try:
+        found = EDITORS[form].read(after)
+    except TextRefused:
+        found = {}
+    if (found.get(section) or {}) != servers or _others(found, section) != _others(wanted, section):
+        raise TextRefused("it is written in a way in which that entry cannot be edited")
+
+
+def _others(values: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != section}

@@ -14,8 +14,7 @@ import re
 import tomllib
 from typing import Any
 
-from vmrag_link.yaml_events import YamlRefused
-from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, parse, plain
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, YamlRefused, parse, plain
 from vmrag_mcp.clients.settings_file import (
     Addition,
     Entry,

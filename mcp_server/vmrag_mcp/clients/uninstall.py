@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_mcp.clients import entries, server_command, settings_file
+from vmrag_mcp.clients import install, server_command, settings_file
 from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate
 from vmrag_mcp.clients.settings_file import TextRefused, writing
 from vmrag_mcp.clients.table import CLIENTS, McpClient
@@ -84,7 +84,7 @@ def uninstall_all(directory: Path, scope: Scope | None = None, *, everywhere: bo
 def _absent(installation: Installation) -> bool:
     """Whether nothing is to be done: then nothing is locked, either."""
     _, client, file, wanted = installation
-    there = entries.find(client.format, entries.decode(file.read()), client.section, wanted.name)
+    there = install.find(client.format, install.decode(file.read()), client.section, wanted.name)
     return there is None and settings_file.find_receipt(file.target, wanted.name) is None
 
 
@@ -100,8 +100,8 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
     key, client, file, wanted = installation
     report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
     before = file.read()
-    text = entries.decode(before)
-    there = entries.find(client.format, text, client.section, wanted.name)
+    text = install.decode(before)
+    there = install.find(client.format, text, client.section, wanted.name)
     receipt = settings_file.find_receipt(file.target, wanted.name)
     if before is None or there is None:
         settings_file.drop_receipt(file.target, wanted.name)
@@ -111,7 +111,7 @@ def _uninstall(installation: Installation) -> ClientUninstallReport:
         return msgspec.structs.replace(report, kept="foreign")
     if there != receipt.entry if receipt else not server_command.as_installed(client.shape, there, wanted):
         return msgspec.structs.replace(report, kept="changed")
-    after = entries.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
+    after = install.without_entry(client.format, text, client.section, wanted.name, receipt.added if receipt else None)
     if receipt and receipt.new and not after.strip():
         file.delete(before, tuple(map(Path, receipt.folders)))
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from vmrag_link.models import DocumentTable
-from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import by_id
 from vmrag_link.ops.documents.by_id import WholeDocument
+from vmrag_link.ops.documents.collections import TABLES
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
@@ -28,8 +28,7 @@ Table = Annotated[str | None, Given(f"{', '.join(TABLES)}; left out: all")]
 @tool("R", of_files=True, alias_of="chroma_get_documents")
 def get_document(call: Call, *, doc_id: DocId, table: Table = None) -> ToolAnswer[WholeDocument]:
     """Get a whole document by its id: of a library, an issue log, or one about a tool."""
-    found, here = by_id.get(call.ws, doc_id, table)
-    call.stands(here)
+    found = call.read(by_id.get(call.ws, doc_id, table))
     call.quotes([(found.library, found.doc_id)])
     return ToolAnswer(found, message=f"{found.title!r} in {found.library!r}.")
 
@@ -40,8 +39,7 @@ def delete_document(call: Call, *, doc_id: DocId, table: Table = None) -> Delete
     Several of one collection: chroma_delete_documents.
     """
     done = by_id.delete(call.ws, doc_id, table)
-    call.pending(done.pending)
-    gone = done.report
+    gone = call.stored(done)
     return DeleteDocumentResult(
         status="deleted",
         doc_id=gone.doc_id,

@@ -206,8 +206,7 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    call.pending(done.pending)
-    made = done.report
+    made = call.stored(done)
     each = made.collection
     if not made.created and metadata:
         call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
@@ -237,8 +236,7 @@ def chroma_modify_collection(
     """Rename a collection, or replace its metadata; its documents stay."""
     stores.require_stored(call.ws, collection_name)
     landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    call.pending(landed.pending)
-    done = landed.report
+    done = call.stored(landed)
     if done.unapplied:
         call.warn(
             "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
@@ -260,8 +258,7 @@ def chroma_delete_collection(
     """
     stores.require_stored(call.ws, collection_name)
     landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    call.pending(landed.pending)
-    done = landed.report
+    done = call.stored(landed)
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
     count = plural(done.documents, "document")
     return ChromaDeleteCollectionResult(

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
 from vmrag_link.models import At, ChangeKind, Document, HeaderChange, Record, metadata_of
-from vmrag_link.ops.commits.tables import TABLES, table_of
+from vmrag_link.ops.documents.collections import TABLES, table_of
 from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
 from vmrag_link.ops.system import stores

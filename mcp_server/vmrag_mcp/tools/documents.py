@@ -353,9 +353,7 @@ def chroma_update_documents(
     """
     if documents is None and metadatas is None and embeddings is None:
         raise UsageInvalid(
-            "Nothing says what is to change.",
-            hint="Give documents, metadatas or embeddings.",
-            parameter="documents",
+            "Nothing says what is to change.", hint="Give documents, metadatas or embeddings.", parameter="documents"
         )
     _same_length(ids=ids, documents=documents, metadatas=metadatas, embeddings=embeddings)
     nothing = [None] * len(ids)

@@ -122,10 +122,7 @@ def dolt_branches(
         call.warn("STALE_REFS", f"The remote's branches are as of the last fetch: {found.doubt}")
     rows = [results.ListedBranch.of(each) for each in found.branches]
     return results.DoltBranchesResult(
-        current_branch=found.current,
-        branches=rows,
-        total_count=len(rows),
-        message=f"{plural(len(rows), 'branch')}.",
+        current_branch=found.current, branches=rows, total_count=len(rows), message=f"{plural(len(rows), 'branch')}."
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from vmrag_link.models import Record
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.follow.provenance import standing
-from vmrag_mcp.results import DerivedRecord
+from vmrag_mcp.results import DerivedRecord, ToolAnswer
 from vmrag_mcp.session import Call
 
 _COUNTS = {"added": "documents_added", "modified": "documents_modified", "removed": "documents_deleted"}
@@ -27,6 +28,7 @@ class SyncSummary(Stats, frozen=True, rename={"total": "total_changes"}):
 
 
 R = TypeVar("R")
+Report = TypeVar("Report", bound=Record)
 
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:
@@ -38,12 +40,14 @@ def warn(call: Call, *, pending: str, staged: bool) -> None:
 
 def stored_report(call: Call, done: Landed[R]) -> R:
     """The report of what was stored; the answer's `kb` and warnings say where that is."""
-    call.pending(done.pending)
     if not done.versioned:
         call.stands(standing(call.ws.local))
-    return done.report
+    return call.stored(done)
 
 
-def keeping_sentence(call: Call, done: Landed[Any]) -> str:
-    """The end of a message: what becomes of a thought, a chat or evidence that was stored."""
-    return f"{call.tail('dolt_commit keeps it') if done.versioned else '; it stays on this machine, not versioned'}."
+def kept_answer(call: Call, done: Landed[Report], said: str) -> ToolAnswer[Report]:
+    """The answer about a thought, a chat or evidence that was stored. `said` begins its message,
+    whose end is what becomes of that.
+    """
+    kept = call.tail("dolt_commit keeps it") if done.versioned else "; it stays on this machine, not versioned"
+    return ToolAnswer(stored_report(call, done), message=f"{said}{kept}.")

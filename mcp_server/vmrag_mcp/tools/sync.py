@@ -9,9 +9,8 @@ from msgspec import Meta, structs
 
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
-from vmrag_link.ops.commits import tables
-from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.documents import collections
+from vmrag_link.ops.documents.collections import TABLES
 from vmrag_link.ops.follow.provenance import standing
 from vmrag_link.ops.index import index_status, index_sync
 from vmrag_link.ops.index.index_status import CollectionStatus
@@ -73,7 +72,7 @@ def sync_collection(
     identifier: Annotated[str, Given("the collection, the project or the tool")],
 ) -> ToolAnswer[Synced]:
     """Bring the vector index of a collection up to date."""
-    name = tables.collection_name(source_table, identifier)
+    name = collections.collection_name(source_table, identifier)
     report = _synchronize(call)
     row = report.of(call.ws, name)
     if report.failure and report.failed == row.collection:
@@ -95,10 +94,7 @@ def sync_all(call: Call) -> SyncAllResult:
         failed = [SyncFailure(report.failed, report.failure.code, report.failure.message)]
         message = f"The index could not be brought up to date: {report.failure.message}"
     return SyncAllResult(
-        collections=list(report.collections),
-        totals=SyncTotals.of(whole),
-        failed=failed,
-        message=message,
+        collections=list(report.collections), totals=SyncTotals.of(whole), failed=failed, message=message
     )
 
 

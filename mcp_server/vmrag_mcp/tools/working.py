@@ -177,8 +177,7 @@ def dolt_reset(
     return DoltResetResult(
         reset_result=ResetSummary.of(report),
         sync_summary=RestoreSummary(
-            documents_restored=report.changes.added + report.changes.modified,
-            documents_removed=report.changes.removed,
+            documents_restored=report.changes.added + report.changes.modified, documents_removed=report.changes.removed
         ),
         orphaned_commits=[CommitSummary.of(each) for each in report.orphaned],
         message=f"At {report.to_commit[:7]}; {discarded} discarded{left}.",

@@ -16,9 +16,9 @@ from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, canonical_json
 from vmrag_link.toolsets.compounding import answer, doc_types, project, retrieval
+from vmrag_link.toolsets.compounding.changes import NotEditable, with_key
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
 from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan
-from vmrag_link.toolsets.compounding.promotion import NotEditable, with_key
 
 
 @pytest.mark.parametrize(

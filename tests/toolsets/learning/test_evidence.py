@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.toolsets.learning import evidence_records, junit
-from vmrag_link.toolsets.learning import quality_output as quality
-from vmrag_link.toolsets.learning.junit import OutputUnreadable, RunCounts
+from vmrag_link.toolsets.learning import evidence_records, runs
+from vmrag_link.toolsets.learning import quality_checks as quality
+from vmrag_link.toolsets.learning.runs import OutputUnreadable, RunCounts
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 
 
-def run(name: str) -> dict[str, junit.Status]:
-    return junit.parse((DATA / name).read_bytes())
+def run(name: str) -> dict[str, runs.Status]:
+    return runs.parse((DATA / name).read_bytes())
 
 
 def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
@@ -30,8 +30,8 @@ def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
         "test_shapes.test_triangle": "skip",
         "test_shapes.TestText.test_square": "pass",
     }
-    assert junit.counts(before) == RunCounts(8, 4, 1, 2, 1)
-    compared = junit.compare(before, after)
+    assert runs.count(before) == RunCounts(8, 4, 1, 2, 1)
+    compared = runs.compare(before, after)
     assert [each.test_id for each in compared.fixed] == ["test_shapes.test_circle", "test_shapes.test_database"]
     assert compared.regressions == ["test_shapes.test_halve[0]"]
 
@@ -49,7 +49,7 @@ def test_a_real_run_of_pytest_is_read_and_compared_with_the_one_before():
     ],
 )
 def test_other_runners_write_other_files(xml, found):
-    assert junit.parse(xml.encode()) == found
+    assert runs.parse(xml.encode()) == found
 
 
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>'
@@ -63,13 +63,13 @@ OUTSIDE = (
 )
 def test_what_is_no_junit_xml_is_refused_and_entities_are(xml):
     with pytest.raises(OutputUnreadable):
-        junit.parse(xml.encode())
+        runs.parse(xml.encode())
 
 
 def test_a_run_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(junit, "MOST_TESTS", 10)
+    monkeypatch.setattr(runs, "MOST_TESTS", 10)
     with pytest.raises(OutputUnreadable, match="more than 10"):
-        junit.parse(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
+        runs.parse(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.support import notes
 from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
 from tests.support.websites import Website, website
-from vmrag_link.trust import agreements
+from vmrag_link import trust as agreements
 from vmrag_mcp.options import selection
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session

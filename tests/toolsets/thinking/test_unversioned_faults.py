@@ -18,8 +18,8 @@ from tests.support.unversioned import SETTING, kept, think
 from vmrag_link.models import At
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
-from vmrag_link.ops.system import collections
-from vmrag_link.ops.system.collections import entry
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import entry
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -28,7 +28,7 @@ template, project, tools = unversioned.template, unversioned.project, unversione
 THINKER = """
 import sys
 from pathlib import Path
-from vmrag_link.toolsets.thinking import similar
+from vmrag_link.toolsets.thinking import tools as similar
 from vmrag_link.toolsets.thinking.think import NewThought, think
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -154,13 +154,13 @@ def test_a_full_disk_refuses_what_it_has_no_room_for_and_loses_nothing(tools, pr
 
 def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools, project):
     def plan(at: At) -> Planned[None]:
-        collection, new = collections.find_or_new(ws.local, at, collections.EVIDENCE)
+        collection, new = stores.find_or_new(ws.local, at, stores.EVIDENCE)
         rows = [entry(collection.name, f"e{number}", f"evidence {number}", {}) for number in range(230)]
-        return Planned(collections.prepared(ws.local, [collections.Put(collection, new, rows)]), None)
+        return Planned(stores.prepared(ws.local, [stores.Put(collection, new, rows)]), None)
 
     with opened(project) as ws:
         writing.write(ws.local, plan, "test")
-    query = {"collection_name": collections.EVIDENCE, "query_texts": ["evidence 7"], "n_results": 100}
+    query = {"collection_name": stores.EVIDENCE, "query_texts": ["evidence 7"], "n_results": 100}
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
     damaged = [*(project.shared / "local" / "segments").glob("*/keywords.sqlite")]
     assert damaged
@@ -168,7 +168,7 @@ def test_a_damaged_index_and_one_of_what_is_mostly_deleted_are_built_again(tools
         path.write_bytes(path.read_bytes()[:4096])
     assert tools("chroma_query_documents", **query)["ids"][0][0] == "e7"
     gone = [f"e{number}" for number in range(10, 230)]
-    tools("chroma_delete_documents", collection_name=collections.EVIDENCE, ids=gone)
+    tools("chroma_delete_documents", collection_name=stores.EVIDENCE, ids=gone)
     assert sorted(tools("chroma_query_documents", **query)["ids"][0]) == [f"e{number}" for number in range(10)]
 
 

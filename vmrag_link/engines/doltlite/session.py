@@ -13,8 +13,8 @@ from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
-from vmrag_link.file_stamp import file_stamp
 from vmrag_link.models import At, KbBranch, Working
+from vmrag_link.paths import file_stamp
 
 IDLE = 2
 """Connections for reading that stay open: a sync reads both ends of a difference several times."""

@@ -26,8 +26,8 @@ from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handling
-from vmrag_link.ops.commits import revisions, tables
-from vmrag_link.ops.documents import writing
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state, resolve, sides
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
@@ -39,7 +39,7 @@ from vmrag_link.workspace import Workspace, twins
 OnConflict = Literal["keep", "abort", "ours", "theirs"]
 """`keep` leaves the merge open; `abort` changes nothing; a side is taken, and the merge made."""
 ALL = "all"
-_TABLES = (ALL, *tables.TABLES, tables.COLLECTIONS)
+_TABLES = (ALL, *collections.TABLES, collections.COLLECTIONS)
 
 
 class BranchMerge(Record, frozen=True):

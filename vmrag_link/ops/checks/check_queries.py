@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, shortened
+from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, nearest, shortened
 from vmrag_link.golden import rewrite
 from vmrag_link.golden.queries import (
     UPDATE,
@@ -48,7 +48,6 @@ from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
-from vmrag_link.suggest import nearest
 from vmrag_link.workspace import View, Workspace
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.sources import require_whole

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, settings_file
+from vmrag_link import config
 from vmrag_link.engines import migrated
 from vmrag_link.errors import ConfigInvalid, PinMalformed, first_of, plural, quoted
 from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
@@ -19,9 +19,10 @@ from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.stale import StaleDocument
-from vmrag_link.ops.pins import pinning, rules
+from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
 from vmrag_link.pin import Pin
+from vmrag_link.settings import file as settings_file
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace, twins
 
@@ -131,7 +132,7 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
             "vmrag resolve" if undecided else repair,
         )
-        for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
+        for side in pinning.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]
 
 
@@ -140,7 +141,7 @@ def _dropped_beside(ws: Workspace, pin: Pin, before: list[bytes | None]) -> list
     neither the pin nor the files.
     """
     symbolic, sides = ws.trigger().symbolic, [revision for each in before if (revision := _revision(ws, each))]
-    if rules.judged(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
+    if pinning.judged(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
         return []
     beside = lease.beside(ws.places, symbolic)
     if beside is None:

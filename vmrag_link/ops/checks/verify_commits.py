@@ -15,7 +15,7 @@ from vmrag_link.merging import revisions
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, MergeBases
-from vmrag_link.ops.pins import rules
+from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME
 
 Code = Literal[
@@ -130,12 +130,12 @@ class Examination:
         return self._compare(change, read, sides)
 
     def _compare(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
-        if not rules.dropped(self._ancestry, pin, bases=(), sides=sides):
+        if not pinning.dropped(self._ancestry, pin, bases=(), sides=sides):
             return None  # the ordinary case, without asking for merge bases
         moved = self._moved_pins(change)
         if moved is None:
             return None
-        way, lost = rules.judged(self._ancestry, pin, sides=sides, moved=moved)
+        way, lost = pinning.judged(self._ancestry, pin, sides=sides, moved=moved)
         if way == "fine":
             return None
         if way == "dropped":
@@ -254,7 +254,7 @@ class Examination:
         bases = self._bases(self._tip, base)
         if bases is None or head in bases:
             return None  # a pin that did not move takes the other side's
-        if not rules.dropped(self._ancestry, head, bases=bases, sides=[tip]):
+        if not pinning.dropped(self._ancestry, head, bases=bases, sides=[tip]):
             return None
         message = (
             f"{name} has moved its pin to {_short(tip)} since this branch left it, and {_short(head)}, which this branch pins, "

@@ -9,10 +9,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import DocumentMissing, NotInitialized, PinMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import LIBRARY, At, Collection, Document, DocumentTable, Record
-from vmrag_link.ops.commits import tables
-from vmrag_link.ops.commits.tables import DOCUMENTS
-from vmrag_link.ops.documents import named_files, writing
-from vmrag_link.ops.documents.collections import source_read_only
+from vmrag_link.ops.documents import collections, named_files, writing
+from vmrag_link.ops.documents.collections import DOCUMENTS, source_read_only
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -102,7 +100,7 @@ def delete(ws: Workspace, doc_id: str, table: str | None) -> Landed[DeletedDocum
 def _candidates(ws: Workspace, at: At, name: str, table: str | None) -> list[Found]:
     """What of the knowledge base can be meant. Raises `TableMissing`."""
     if table is not None:
-        tables.require(table)
+        collections.require(table)
     return [each for each in _documents_in(ws, at, name) if table in (None, each[1].table)]
 
 

@@ -199,9 +199,7 @@ def _chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
         found = msgspec.convert(whole, type=_Chunking, strict=False)
     except msgspec.ValidationError as error:
         raise UsageInvalid(
-            f"chunking cannot be used: {error}.",
-            hint='For example: {"size": 512, "overlap": 50}',
-            parameter="chunking",
+            f"chunking cannot be used: {error}.", hint='For example: {"size": 512, "overlap": 50}', parameter="chunking"
         ) from None
     chunking = Chunking(found.strategy, found.size, found.overlap)
     require_possible(chunking)

@@ -1,5 +1,5 @@
-"""Which collection a name means, what collections and documents may be called, and what a new
-collection is made of.
+"""Which collection a name means, and which table of documents; what collections and documents may
+be called, and what a new collection is made of.
 """
 
 from __future__ import annotations
@@ -10,16 +10,71 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import clock
 from vmrag_link.documents.import_base import MAX_ID, ROOT, id_problem
-from vmrag_link.errors import CollectionMissing, NameInvalid, SourceReadOnly, UsageInvalid, quoted
-from vmrag_link.models import COMPOUNDING, ISSUES, KNOWLEDGE, LIBRARY, At, Chunking, Collection, Distance
-from vmrag_link.settings_flaws import is_collection_name
-from vmrag_link.suggest import no_collection
+from vmrag_link.engines import logical
+from vmrag_link.errors import (
+    CollectionMissing,
+    NameInvalid,
+    SourceReadOnly,
+    TableMissing,
+    UsageInvalid,
+    enumerated,
+    no_collection,
+    quoted,
+)
+from vmrag_link.models import (
+    COMPOUNDING,
+    ISSUES,
+    KNOWLEDGE,
+    LIBRARY,
+    TABLE_OF_KIND,
+    At,
+    Chunking,
+    Collection,
+    Distance,
+    DocumentTable,
+)
+from vmrag_link.settings.flaws import is_collection_name
 from vmrag_link.sync.target import read_trigger
 from vmrag_link.workspace import ReadableStore, SourceStore, Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.ops.documents import branches
+
+
+DOCUMENTS = "documents"
+COLLECTIONS = "collections"
+"""The settings of collections: rows, but no documents."""
+
+PROJECTS = "projects"
+"""What issue logs belong to: rows, but no documents."""
+
+TABLES = (DOCUMENTS, *TABLE_OF_KIND.values())
+"""All tables with documents."""
+
+
+def table_of(kind: str) -> str:
+    """Where the documents of a collection of this kind are."""
+    return TABLE_OF_KIND.get(kind, DOCUMENTS)
+
+
+def collection_name(table: str, identifier: str) -> str:
+    """The collection that a project, a tool or a collection's name means in a table.
+
+    Raises `TableMissing`.
+    """
+    require(table)
+    kind = next((kind for kind, name in TABLE_OF_KIND.items() if name == table), "")
+    return logical.collection_name(kind, identifier) if kind else identifier
+
+
+def require(table: str) -> DocumentTable:
+    """The table with documents of this name. Raises `TableMissing`."""
+    if table not in TABLES:
+        raise TableMissing(
+            f"There is no table {table!r} with documents.", hint=f"It is one of {enumerated(TABLES)}.", table=table
+        )
+    return table  # type: ignore[return-value]  # one of these
 
 
 def find(ws: ReadableStore, at: At, name: str) -> Collection:

@@ -21,7 +21,7 @@ from vmrag_link.documents.import_base import OUTSIDE, ImportBase, is_below, is_i
 from vmrag_link.documents.seen_files import FileRecord, FileSelection, SeenText
 from vmrag_link.git import listing, refs, versions
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
-from vmrag_link.ops.documents import import_commands, leaving_out
+from vmrag_link.ops.documents import import_reports, leaving_out
 from vmrag_link.ops.documents.earlier_texts import HISTORY_SECONDS, Differing, imported_before, says, says_content
 from vmrag_link.ops.documents.import_reports import FileDifference, Kind
 from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
@@ -96,16 +96,16 @@ def file_changes(ws: Workspace, at: At) -> FileChanges:
                     left.append(folder)
                 else:
                     seen.forget_folder(collection.name, folder)
-            moved, followed = import_commands.of_moved_folders(
+            moved, followed = import_reports.of_moved_folders(
                 ws, base, collection.name, changes, {each: folders[each] for each in left}
             )
             commands += moved
             rest = [each for each in changes if each not in followed]
-            commands += import_commands.of_changes(ws, collection.name, rest, here)
+            commands += import_reports.of_changes(ws, collection.name, rest, here)
             found += sorted(changes, key=lambda each: each.path)
             private |= bool(leaving_out.private(ws.places, base, [source for source, _ in modified], folders))
     if len(commands) > 1 and not private and all(each.stale for each in found):
-        commands = [import_commands.of_all(ws)]
+        commands = [import_reports.of_all(ws)]
     seen.forget_gone(import_base.located(ws.places.top), comparison.asked)
     seen.save()
     return FileChanges(tuple(found), tuple(commands), unknown)

@@ -17,7 +17,7 @@ from vmrag_link.documents.importing import ImportedDocument, Skipped, SourceFile
 from vmrag_link.documents.seen_files import FileRecord
 from vmrag_link.git import listing, refs, versions
 from vmrag_link.models import WITHOUT_FILES, At, ChangeCounts, Collection, DocumentHeader, Working
-from vmrag_link.ops.documents import collections, import_commands, leaving_out, placing, writing
+from vmrag_link.ops.documents import collections, import_reports, leaving_out, placing, writing
 from vmrag_link.ops.documents.earlier_texts import imported_before
 from vmrag_link.ops.documents.file_changes import FileComparison, difference, files_beside
 from vmrag_link.ops.documents.import_files import converter_of
@@ -88,14 +88,7 @@ class _KnownFiles:
     """
 
     def __init__(
-        self,
-        ws: Workspace,
-        at: At,
-        name: str,
-        base: ImportBase,
-        comparison: FileComparison,
-        *,
-        derived: Several[str],
+        self, ws: Workspace, at: At, name: str, base: ImportBase, comparison: FileComparison, *, derived: Several[str]
     ) -> None:
         self._ws, self._at, self._name, self._base, self._seen = ws, at, name, base, comparison.seen
         self._inside = base.recorded != OUTSIDE
@@ -250,9 +243,9 @@ class _KnownFiles:
         # A command that names a folder would take what is edited in it, too.
         paths = [each.path for each in (*known, *known_private, *added)]
         commands = (
-            import_commands.of_files(self._ws, self._name, paths)
+            import_reports.of_files(self._ws, self._name, paths)
             if edited or private
-            else import_commands.of_changes(self._ws, self._name, added, here)
+            else import_reports.of_changes(self._ws, self._name, added, here)
         )
         hidden = tuple(shown_path(self._base, each) for each in sorted(self._hidden))
         return KnownFilesReport((stored,), known, known_private, added, tuple(commands), (), hidden)

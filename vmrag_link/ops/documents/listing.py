@@ -18,6 +18,7 @@ from vmrag_link.errors import (
     IndexFailed,
     NotInitialized,
     PinMissing,
+    no_collection,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunk_counts
@@ -26,7 +27,6 @@ from vmrag_link.ops.documents import reading
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names, known, revparse
 from vmrag_link.ops.history.document_names import DocumentName, DocumentPlace, NamedRows
-from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace, local_store, source_tree
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_tree import FileNames, SourceTree
@@ -34,11 +34,7 @@ from vmrag_link.workspace.source_tree import FileNames, SourceTree
 if TYPE_CHECKING:
     from vmrag_link.ops.history.history import LogStep, Revisions
 
-_MARKS: Mapping[str, Literal["added", "modified"]] = {
-    "added": "added",
-    "modified": "modified",
-    "unmerged": "modified",
-}
+_MARKS: Mapping[str, Literal["added", "modified"]] = {"added": "added", "modified": "modified", "unmerged": "modified"}
 
 
 class DocumentRow(Record, frozen=True):
@@ -136,11 +132,7 @@ def _indexed_files(ws: Workspace, collection: str | None) -> list[DocumentRow] |
             return None
         chunks = chunk_counts(opened.folder)
         return [
-            _row(
-                each,
-                chunks[each.key],
-                _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")),
-            )
+            _row(each, chunks[each.key], _MARKS.get(opened.uncommitted.get(each.collection, {}).get(each.doc_id, "")))
             for each in IndexedRows(opened.folder).headers("", collection=collection)
         ]
 

@@ -18,6 +18,7 @@ from vmrag_link.errors import (
     PinMissing,
     ServerUnreachable,
     UsageInvalid,
+    no_collection,
     quoted,
 )
 from vmrag_link.git import plumbing
@@ -26,7 +27,6 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, standing, viewed, with_sources
 from vmrag_link.ops.history import known, revparse
 from vmrag_link.progress import Task
-from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.worktree import OpenSources

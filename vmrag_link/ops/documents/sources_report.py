@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link import settings_edit
+from vmrag_link import settings_docs
 from vmrag_link.code.languages import EXTRA_HINT
 from vmrag_link.errors import LimitExceeded, NotInitialized, PinMissing
 from vmrag_link.git import listing, plumbing, raw_changes, versions
@@ -84,7 +84,7 @@ def sources_report(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     proposed = ref is None and ws.sources.proposed
     # What is written into the settings file counts for the work tree alone.
     offered = ws.sources.proposals() if proposed or not (config.sources or ref) else ()
-    proposal = settings_edit.sources_section(offered)
+    proposal = settings_docs.sources_section(offered)
     if not config.sources:
         return SourcesReport(commit, (), proposal=proposal)
     stored = ws.stored_collections() if ref is None else ()
@@ -128,7 +128,7 @@ class Unnamed(NamedTuple):
         lines = []
         for each in self.sources:
             beside = next((other for other in named if other.kind == each.kind), None)
-            section = settings_edit.sources_section([each]).splitlines()[1:]
+            section = settings_docs.sources_section([each]).splitlines()[1:]
             paths = section[-2 if each.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {beside.collection}: {paths}"] if beside else section
         return "".join(f"{line}\n" for line in lines)

@@ -51,7 +51,7 @@ def report(ws: Workspace, found: Sequence[StaleDocument], commands: Sequence[str
     """None where there are none. `commands`: what takes the files in, where that is known."""
     if not found:
         return None
-    from vmrag_link.ops.documents import import_commands
+    from vmrag_link.ops.documents import import_reports
 
     names = first_of([f"{each.collection}/{each.doc_id}" for each in found], _NAMED)
     some = "1 document says what its file" if len(found) == 1 else f"{len(found)} documents say what their files"
@@ -59,7 +59,7 @@ def report(ws: Workspace, found: Sequence[StaleDocument], commands: Sequence[str
         paths: dict[str, list[str]] = {}
         for each in found:
             paths.setdefault(each.collection, []).append(each.path)
-        commands = [each for name, some in paths.items() for each in import_commands.of_files(ws, name, some)]
+        commands = [each for name, some in paths.items() for each in import_reports.of_files(ws, name, some)]
     return StaleReport(tuple(found), f"{some} said before: {names}.", " && ".join(commands))
 
 

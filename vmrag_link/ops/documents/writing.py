@@ -134,8 +134,7 @@ def refuse_if_busy(ws: Workspace) -> None:
     apply.wait_for_git(ws.sync_context)
     if pin_conflict.stages(ws.places):
         raise MergeConflict(
-            "The pin is in conflict; what would be written now would take one side.",
-            hint="vmrag resolve",
+            "The pin is in conflict; what would be written now would take one side.", hint="vmrag resolve"
         )
 
 

@@ -10,12 +10,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import (
-    Busy,
-    GitFailed,
-    quoted,
-    shortened,
-)
+from vmrag_link.errors import Busy, GitFailed, quoted, shortened
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import until_unlocked

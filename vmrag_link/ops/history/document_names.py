@@ -24,12 +24,13 @@ from vmrag_link.errors import (
     GitReferenceMissing,
     UsageInvalid,
     VmragError,
+    nearest,
+    no_collection,
     quoted,
 )
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import revparse
-from vmrag_link.suggest import nearest, no_collection
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
 
 EVERYTHING = "."

@@ -1,29 +1,41 @@
-"""The revisions behind a place, with their changes and the git commits that pin them."""
+"""The revisions behind a place, with their changes, and what of the code has them: the git commits
+that pin them, the branches and tags that stand on them.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link.engines.base import Engine, root_of
+from vmrag_link.engines.base import Engine, reserved, root_of
+from vmrag_link.git import history as git_history
+from vmrag_link.git import plumbing, refs
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.history import pinned_by
-from vmrag_link.ops.history.pinned_by import GitCommit
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.workspace import Workspace
 
 if TYPE_CHECKING:
     from vmrag_link.ops.history.ranges import Reach
 
 
+HEAD = "HEAD"
+
+
+class GitCommit(Record, frozen=True):
+    commit: str
+    subject: str
+
+
 class PinnedRevision(RevisionInfo, frozen=True):
     """`commits` of git that introduced a pin on it, newest first; `refs`: what stands on it
-    (`pinned_by.names`).
+    (`names_on`).
     """
 
     commits: tuple[GitCommit, ...]
@@ -79,10 +91,10 @@ def _first(found: RevisionInfo) -> RevisionInfo:
 
 
 def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] = ()) -> list[PinnedRevision]:
-    """The same revisions with what of the code has them. `also`: as in `pinned_by.commits`."""
+    """The same revisions with what of the code has them. `also`: as in `commits_of`."""
     listed = list(found)
     asked = {each.revision for each in listed}
-    commits, names = pinned_by.commits(ws, asked, also=also), pinned_by.names(ws, asked)
+    commits, names = commits_of(ws, asked, also=also), names_on(ws, asked)
     return [
         PinnedRevision(
             **msgspec.structs.asdict(each),
@@ -91,6 +103,39 @@ def pinned(ws: Workspace, found: Iterable[RevisionInfo], *, also: Iterable[str] 
         )
         for each in listed
     ]
+
+
+def commits_of(ws: Workspace, revisions: Collection[str], *, also: Iterable[str] = ()) -> dict[str, list[GitCommit]]:
+    """By revision, the commits of git's refs that introduced a pin on it, newest first; `also`:
+    commits that no ref may have, by full hash, with their ancestors.
+    """
+    pinned: dict[str, str] = {}
+    for pin, introducing in history_pins.read_pins(ws.places, reflogs=False, also=also):
+        if pin.dolt_commit in revisions:
+            pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
+    found: dict[str, list[GitCommit]] = {}
+    for commit, subject in git_history.subjects(ws.places, pinned).items():
+        found.setdefault(pinned[commit], []).append(GitCommit(commit, subject))
+    return found
+
+
+def names_on(ws: Workspace, revisions: Collection[str]) -> dict[str, list[str]]:
+    """By revision, what stands on it: `HEAD`, git's branches, `tag: NAME`, branches of remotes, and
+    `kb: NAME` for a branch of the knowledge base where git's branch of that name pins another one.
+    """
+    head = plumbing.head(ws.places)
+    tips = {HEAD: head.commit, **refs.tips(ws.places)} if head.commit else refs.tips(ws.places)
+    pins = git_history.pins_of(ws.places, {each for each in tips.values() if each})
+    found: dict[str, list[str]] = {}
+    for name, commit in tips.items():
+        pin = parsed(ws.places.kb, pins[commit]) if commit in pins else None
+        if pin and pin.dolt_commit in revisions:
+            found.setdefault(pin.dolt_commit, []).append(name)
+    for branch in ws.engine.branches():
+        there = found.get(branch.head, [])
+        if branch.head in revisions and not reserved(branch.name) and branch.name not in there:
+            found.setdefault(branch.head, []).append(f"kb: {branch.name}")
+    return found
 
 
 def made_between(since: dt.datetime | None = None, until: dt.datetime | None = None) -> Callable[[RevisionInfo], bool]:

@@ -32,6 +32,7 @@ from vmrag_link.errors import (
     RemoteError,
     RevisionAmbiguous,
     RevisionMissing,
+    nearest,
 )
 from vmrag_link.git import remotes
 from vmrag_link.git.refs import COMMIT_NAME
@@ -39,7 +40,6 @@ from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import Standing
-from vmrag_link.suggest import nearest
 from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace

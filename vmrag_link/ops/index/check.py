@@ -143,11 +143,7 @@ def _compare(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
     skipped = set(held.unembedded) | (set(held.definitions) if views.has_given_vectors(folder) else set())
     looked = [
         _compare_collection(
-            ws,
-            folder,
-            each,
-            ws.engine.documents(at, collection=each.name),
-            with_vectors=each.name not in skipped,
+            ws, folder, each, ws.engine.documents(at, collection=each.name), with_vectors=each.name not in skipped
         )
         for each in ws.engine.collections(at)
     ]

@@ -18,7 +18,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import DocumentHeader, Record
 from vmrag_link.ops.documents.collections import find
-from vmrag_link.ops.follow import chroma
+from vmrag_link.ops.follow import sync
 from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
@@ -117,7 +117,7 @@ def bring(ws: Workspace) -> SyncedAll:
         remember(ws, {error.collection: error.message})
         return _nothing_done(ws, error)
     remember(ws, {})
-    chroma.wait_if_set(ws)
+    sync.wait_if_set(ws)
     return report
 
 

@@ -10,15 +10,7 @@ from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops.documents import stale
 from vmrag_link.ops.documents.stale import StaleReport
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
-from vmrag_link.ops.index.packing import (
-    PackableDocument,
-    PackableHit,
-    Packed,
-    PackedPassage,
-    Span,
-    pack,
-    whole_symbol,
-)
+from vmrag_link.ops.index.packing import PackableDocument, PackableHit, Packed, PackedPassage, Span, pack, whole_symbol
 from vmrag_link.ops.index.passage_places import PassagePlaces
 from vmrag_link.ops.index.passages import committed_files, documents_of
 from vmrag_link.ops.index.query import answer, require_query, searching

@@ -158,9 +158,7 @@ def documents_of(
 
 
 def _places(
-    ws: ReadableStore,
-    read: Sequence[tuple[Collection, Document]],
-    committed: Mapping[tuple[str, str], bytes],
+    ws: ReadableStore, read: Sequence[tuple[Collection, Document]], committed: Mapping[tuple[str, str], bytes]
 ) -> dict[tuple[str, str], PassagePlaces]:
     """Those in each document. `committed`: files as they are at the place that is asked."""
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.models import Record
-from vmrag_link.ops.follow import chroma
+from vmrag_link.ops.follow import sync
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.workspace import Workspace
 
@@ -34,5 +34,5 @@ def paths(ws: Workspace, *, with_chroma: bool = False, working: bool = False) ->
         index = str(view.folder)
     store = None
     if with_chroma:
-        store = str(chroma.store_of_working_copy(ws) if working else chroma.wait_for_store(ws, lend=True))
+        store = str(sync.store_of_working_copy(ws) if working else sync.wait_for_store(ws, lend=True))
     return PathsReport(str(ws.places.kb), index, store, TENANT, DATABASE)

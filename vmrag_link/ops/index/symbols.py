@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from vmrag_link.code.languages import LONGEST_SIGNATURE
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import IndexedPiece, Record, pieces_of
 from vmrag_link.ops.follow.provenance import KbBlock, RankedRevision, viewed
@@ -16,7 +16,6 @@ from vmrag_link.ops.index.query import require_readable, searching
 from vmrag_link.retrieval.narrowed import NarrowingFilter, WantedSymbol
 from vmrag_link.retrieval.narrowing import Narrowing, dotted, narrowing, symbol_matcher
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import ReadableStore, View
 
 

@@ -12,7 +12,7 @@ from vmrag_link.git import pin_conflict
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.merging.rows import CELLS
 from vmrag_link.models import Document, Project, Record, Row
-from vmrag_link.ops.commits.tables import COLLECTIONS, PROJECTS
+from vmrag_link.ops.documents.collections import COLLECTIONS, PROJECTS
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.workspace import Workspace
 

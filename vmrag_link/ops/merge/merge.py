@@ -16,7 +16,7 @@ from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import Merged, as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
-from vmrag_link.ops.documents import waiting, writing
+from vmrag_link.ops.documents import branches, writing
 from vmrag_link.ops.documents.writing import Planned, local_changes
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
@@ -89,7 +89,7 @@ def put_aside_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch 
 
 
 def _abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    return next((each for each in waiting.abandoned(ws, target) if each.name == source), None)
+    return next((each for each in branches.abandoned(ws, target) if each.name == source), None)
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:

@@ -129,9 +129,7 @@ def last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) -> Last
 
 
 def _resolve(
-    ws: Workspace,
-    ids: Sequence[str],
-    choose: Callable[[Conflict, Labels], dict[str, Choice]] | None,
+    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict, Labels], dict[str, Choice]] | None
 ) -> ResolveReport:
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):

@@ -50,11 +50,7 @@ def carry(old: Engine, new: Engine, plan: MigrationPlan, notes: Path, progress: 
     left = waiting(todo, plan.parents)
     there, here = Steps(old), Steps(new)
     infos = _infos(old, plan, set(todo))
-    with (
-        progress.task("migrating", total=len(todo)) as task,
-        new.writing("migrate"),
-        _Notes(notes) as written,
-    ):
+    with progress.task("migrating", total=len(todo)) as task, new.writing("migrate"), _Notes(notes) as written:
         for revision in todo:
             first = plan.parents[revision][0]
             if first not in known:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link import pin as pins
-from vmrag_link import settings_edit
+from vmrag_link import settings_docs
 from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, root_of
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
 from vmrag_link.git import plumbing, refs
@@ -113,7 +113,7 @@ def settings_change(ws: Workspace, to: EngineName) -> RewrittenFile:
     """What will become of the settings file. Raises `ConfigInvalid` where no line can be set."""
     require_files(ws.places.config)
     before = ws.places.config.read_bytes() if ws.places.config.exists() else b""
-    return RewrittenFile(before.decode(), settings_edit.with_value(before, "engine", to).decode())
+    return RewrittenFile(before.decode(), settings_docs.with_value(before, "engine", to).decode())
 
 
 def pin_change(ws: Workspace, made: Made) -> RewrittenFile | None:

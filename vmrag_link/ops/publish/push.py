@@ -24,9 +24,9 @@ from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow.recovery import recover
-from vmrag_link.ops.links import share
+from vmrag_link.ops.links import links as linking
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.remotes import destinations, shared_links
+from vmrag_link.ops.remotes import destinations, fetch
 from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.ops.remotes.unpushed import UnpushedPin
 from vmrag_link.sync import chroma_sharing
@@ -71,7 +71,7 @@ def push(
         force=heads if force else (),
         replace_map=force,
         superseded=functools.partial(_former_pins, ws),
-        links=share.of_head(ws) if ws.config.link.share else (),
+        links=linking.of_head(ws) if ws.config.link.share else (),
     )
     places = destinations.to_push(ws, remote)
     try:
@@ -86,7 +86,7 @@ def push(
         ) from error
     if wanted.links:
         for each in places:  # what others shared came with the push
-            shared_links.take_in(ws, each)
+            fetch.take_in_links(ws, each)
     if not branches and not every:
         _require_pinned_there(ws)
     return _report(places, done, uncommitted=bool(own and own.dirty))

@@ -11,7 +11,7 @@ from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
 from vmrag_link.git import sidecar_repo
 from vmrag_link.models import Record
-from vmrag_link.ops.remotes import destinations, revision_map, shared_links
+from vmrag_link.ops.remotes import destinations, fetch, revision_map
 from vmrag_link.ops.remotes.fetch import first_with, nothing_at, take_map
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
@@ -87,7 +87,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
         take_map(ws, source)
     except KnowledgeRefused as error:  # what newer commits pin is here all the same
         ws.progress.note(error.sentence)
-    shared_links.take_in(ws, source)
+    fetch.take_in_links(ws, source)
     return source
 
 

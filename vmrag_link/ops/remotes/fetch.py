@@ -1,17 +1,27 @@
-"""`vmrag fetch`: copy what a remote's knowledge base holds. No branch here moves."""
+"""`vmrag fetch`: copy what a remote's knowledge base holds. No branch here moves.
+
+Links come with it, on its branch `vmrag_links`. Who wrote them may be anybody who can push there.
+The fetch of rows has looked at each by itself (`engines.inspection.require_link`); here they are
+held against git's history.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from vmrag_link import clock
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
-from vmrag_link.models import Record
+from vmrag_link.engines.base import LINKS_BRANCH, reserved
+from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError, SchemaTooNew
+from vmrag_link.git import history, objects
+from vmrag_link.merging.rows import LINK_AUTHOR, link_additions
+from vmrag_link.models import Link, Record
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.commits.revisions import AheadBehind, Distances
 from vmrag_link.ops.pins import history_pins
-from vmrag_link.ops.remotes import destinations, revision_map, shared_links
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.remotes import destinations, revision_map
+from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
@@ -147,7 +157,7 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
         task.advance(1)
         after = peer.heads()
     take_map(ws, address)
-    shared_links.take_in(ws, address)
+    take_in_links(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
@@ -177,3 +187,37 @@ def nothing_at(address: Address) -> RemoteEmpty:
         hint=f"Who has one puts it there: vmrag push; {OF_A_SYNCED_FORK}",
         remote=address.text,
     )
+
+
+def take_in_links(ws: Workspace, address: Address) -> int:
+    """Add the remote's links, as of its last fetch, to ours; returns how many rows changed."""
+    head = ws.engine.remote_heads(address.key).get(LINKS_BRANCH)
+    if head is None:
+        return 0
+    try:
+        there = ws.engine.links(at=head)
+    except SchemaTooNew as error:
+        ws.progress.note(f"The links of {address.text} are left out: {error.message}")
+        return 0
+    fresh = _believable(ws, link_additions(ws.engine.links(), there))
+    if fresh:
+        ws.engine.write_links(fresh, message=f"Take in links from {address.text}", author=LINK_AUTHOR, date=clock.now())
+    return len(fresh)
+
+
+def _believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
+    """Without links of the source `pin` that the tree of their commit denies, if it is here."""
+    asked = [each.git_commit for each in rows if each.source == "pin"]
+    if not asked:
+        return list(rows)
+    missing = set(objects.missing_commits(ws.places, asked))
+    here = [each for each in asked if each not in missing]
+    objects.bring_at(ws.places, here, PIN_NAME)
+    told = {commit: parsed(ws.places.kb, data) for commit, data in history.pins_of(ws.places, here).items()}
+    return [
+        each
+        for each in rows
+        if each.source == "manual"
+        or each.git_commit in missing
+        or ((pin := told.get(each.git_commit)) and pin.dolt_commit == each.dolt_commit)
+    ]

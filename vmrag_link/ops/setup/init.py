@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import clock, config, locks, settings_edit
+from vmrag_link import clock, config, locks, settings_docs
 from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, engine_of, root_of
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
@@ -265,8 +265,8 @@ def _write_settings(ws: Workspace, remote: str, sources: Sequence[SourceSettings
 
 def _settings(remote: str, before: bytes | None = None, sources: Sequence[SourceSettings] = ()) -> bytes:
     text = config.template().encode() if before is None else before
-    text = settings_edit.with_value(text, "remote", remote) if remote else text
-    return settings_edit.with_sources(text, sources)
+    text = settings_docs.with_value(text, "remote", remote) if remote else text
+    return settings_docs.with_sources(text, sources)
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

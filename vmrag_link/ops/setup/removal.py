@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from vmrag_link import config, locks
+from vmrag_link import trust as agreements
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved, root_of
 from vmrag_link.errors import Busy, KnowledgeNotPushed, MergeConflict, RemoteError, plural, quoted
 from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs
@@ -24,7 +25,6 @@ from vmrag_link.ops.setup.init import require_no_links
 from vmrag_link.paths import PIN_NAME, Places, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.transport import connection
-from vmrag_link.trust import agreements
 from vmrag_link.workspace import Workspace, local_store
 
 DISCARD = "vmrag uninstall --all … with --discard-knowledge loses that for good"

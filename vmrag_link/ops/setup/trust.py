@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from vmrag_link import config, env, toolset
+from vmrag_link import trust as agreements
 from vmrag_link.embedding.base import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
-from vmrag_link.settings_keys import CORE
-from vmrag_link.trust import agreements
-from vmrag_link.trust.agreements import Agreements
+from vmrag_link.settings.keys import CORE
+from vmrag_link.trust import Agreements
 from vmrag_link.workspace import Workspace
 
 Value = str | int | bool
@@ -90,7 +90,7 @@ def agree(ws: Workspace, report: TrustReport) -> None:
 
     Raises `UsageInvalid` where a commit's settings stand for the person's agreement.
     """
-    if commit := env.settings_from():
+    if commit := env.value(env.SETTINGS_FROM):
         raise UsageInvalid(
             f"{env.SETTINGS_FROM} lets the settings of commit {commit[:12]} count here, whatever anybody agrees to.",
             hint=f"unset {env.SETTINGS_FROM}",
@@ -105,7 +105,7 @@ def agree_to_own(ws: Workspace) -> bool:
     A file in any commit may be a stranger's: only one that was never committed is the user's own.
     """
     report = examine(ws)
-    if report.agreed or env.settings_from() or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
+    if report.agreed or env.value(env.SETTINGS_FROM) or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
         return False
     agree(ws, report)
     return True

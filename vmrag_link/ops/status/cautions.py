@@ -14,10 +14,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.remotes.unpushed import UnpushedPin, unpushed
 from vmrag_link.workspace import Workspace
 
-_EFFECT = {
-    "pre-push": "a push takes no knowledge along",
-    "post-checkout": "a checkout does not move it",
-}
+_EFFECT = {"pre-push": "a push takes no knowledge along", "post-checkout": "a checkout does not move it"}
 _NAMED = 3
 
 

@@ -17,7 +17,7 @@ from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.documents import stale, waiting
+from vmrag_link.ops.documents import branches, stale
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
@@ -25,8 +25,7 @@ from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.status.cautions import cautions
-from vmrag_link.ops.status.changes import PendingChanges, changes
-from vmrag_link.ops.status.sources import SourcesStatus, sources_status
+from vmrag_link.ops.status.changes import PendingChanges, SourcesStatus, changes, sources_status
 from vmrag_link.ops.system import relocation
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import background, binding, lease
@@ -139,7 +138,7 @@ def status(ws: Workspace, *, with_changes: bool = False) -> StatusReport:
     if found and (outdated := stale.of_changes(ws, found.files)):
         reasons.insert(0, f"warning: {outdated.sentence}")
     if with_changes:
-        reasons += waiting.lines(ws, target)
+        reasons += branches.lines(ws, target)
     if merge and not merge.written:  # what it brings moves the pin, and explains the files
         hint = RESOLVE if state == "drift" else hint
         found = _after_resolve(found) if found else None

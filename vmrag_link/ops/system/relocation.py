@@ -1,22 +1,51 @@
-"""After `system.versioned` was changed: what is not where it says, and moving it there."""
+"""Make the system collections before they are needed, and move them after `system.versioned` was
+changed: what is not where it says.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import plural
 from vmrag_link.models import SYSTEM, At, Collection, Document, Record, Working
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.ops.follow.follow_pin import move_for_reading
-from vmrag_link.ops.system import collections
-from vmrag_link.ops.system.collections import CODEBASE, Put
-from vmrag_link.ops.system.stores import PRIVATE
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import CODEBASE, PRIVATE, Put
 from vmrag_link.workspace import DocumentStore, Workspace, local_store
 
-if TYPE_CHECKING:
-    from vmrag_link.ops.documents.writing import Landed, Planned
+
+class SetupReport(Record, frozen=True):
+    created: list[str]
+    existing: list[str]
+
+
+def setup_collections(ws: Workspace) -> Landed[SetupReport]:
+    """Make those that are not there, each where it is kept. Raises as `writing.write`."""
+    store = stores.for_tools(ws)
+    if store is ws:
+        return _made(ws, stores.SYSTEM_COLLECTIONS)
+    here, there = _made(store, stores.PRIVATE), _made(ws, (stores.CODEBASE,))
+    both = SetupReport([*there.report.created, *here.report.created], [*there.report.existing, *here.report.existing])
+    return there._replace(report=both)
+
+
+def _made(store: DocumentStore, names: Sequence[str]) -> Landed[SetupReport]:
+    def plan(at: At) -> Planned[SetupReport]:
+        chunking = {stores.CODEBASE: stores.ordinary_chunking(store)}
+        found = [stores.find_or_new(store, at, name, chunking=chunking.get(name, stores.WHOLE)) for name in names]
+        puts = [stores.Put(collection, new, ()) for collection, new in found if new]
+        created = [each.collection.name for each in puts]
+        existing = [collection.name for collection, new in found if not new]
+        write = stores.prepared(store, puts) if puts else None
+        return Planned(write, SetupReport(created, existing))
+
+    return writing.write(store, plan, "make the system collections")
+
 
 COMMAND = "vmrag learning move"
 
@@ -121,12 +150,12 @@ def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Plann
 
     puts, kept = [], {}
     for collection, rows in read:
-        found, new = collections.find_or_new(target, at, collection.name)
+        found, new = stores.find_or_new(target, at, collection.name)
         there = {} if new else _documents(target, at, found.name, rows)
         kept[found.name] = {doc_id for doc_id, row in there.items() if not _same(row, rows[doc_id])}
         puts.append(Put(collection if new else found, new, [row for i, row in rows.items() if i not in there]))
     wanted = any(each.new or each.documents for each in puts)
-    return Planned(collections.prepared(target, puts) if wanted else None, kept)
+    return Planned(stores.prepared(target, puts) if wanted else None, kept)
 
 
 def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Planned[None]:

@@ -23,7 +23,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.git.configuration import Mapping
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops.documents import waiting
+from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.upkeep import garbage
@@ -199,7 +199,7 @@ def _branches(ws: Workspace) -> _Branches:
     On a shared server, a branch without an entry here is another repository's.
     """
     mappings = plumbing.kb_mappings(ws.places)
-    living = waiting.living(ws)
+    living = branches.living(ws)
     stale = [each for each in mappings if each not in living]
     deleted = {each.kb_branch for each in stale}
     in_use = {each.kb_branch for each in living} | set(_journaled(ws))
@@ -210,7 +210,7 @@ def _branches(ws: Workspace) -> _Branches:
         elif reserved(each.name) or each.name in in_use or (ws.engine.shared and each.name not in deleted):
             continue
         elif each.dirty:
-            keep.append(KeptBranch(each.name, each.head, "uncommitted", waiting.way_back(ws, target, each)))
+            keep.append(KeptBranch(each.name, each.head, "uncommitted", branches.way_back(ws, target, each)))
         else:
             prune.append(each)
     staying = in_use | {each.name for each in keep}

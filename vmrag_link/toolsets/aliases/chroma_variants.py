@@ -16,11 +16,7 @@ from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents
-from vmrag_mcp.tools.document_results import (
-    ChromaQueryDocumentsResult,
-    DocumentColumns,
-    QueryMatch,
-)
+from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, DocumentColumns, QueryMatch
 from vmrag_mcp.tools.documents import Parts, Texts, paged
 
 SAMPLE = 5
@@ -268,10 +264,7 @@ def _updated(call: Call, name: str, change: DocumentUpdate) -> results.ChromaUpd
     [doc_id] = [*report.ids, *report.unchanged]
     what = f"is changed{call.tail('dolt_commit keeps it')}" if report.ids else "was like that already"
     return results.ChromaUpdateDocumentResult(
-        status="success",
-        documents_updated_request=1,
-        updated_id=doc_id,
-        message=f"Document {doc_id!r} {what}.",
+        status="success", documents_updated_request=1, updated_id=doc_id, message=f"Document {doc_id!r} {what}."
     )
 
 

@@ -48,10 +48,7 @@ class GetLogResult(ToolResult, frozen=True):
 
 @tool("VF", alias_of="dolt_commit")
 def commit(
-    call: Call,
-    *,
-    message: Message,
-    sync: Annotated[bool, Given("bring the index up to date")] = True,
+    call: Call, *, message: Message, sync: Annotated[bool, Given("bring the index up to date")] = True
 ) -> CommitAliasResult:
     """Commit all uncommitted documents. The same as dolt_commit."""
     report = committing.commit(call.ws, message, follow=sync)
@@ -66,10 +63,7 @@ def commit(
 
 @tool("V", includes=("dolt_checkout",))
 def create_branch(
-    call: Call,
-    *,
-    name: str,
-    from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
+    call: Call, *, name: str, from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD"
 ) -> ToolAnswer[BranchPlace]:
     """Make a branch of the knowledge base, and stay on the current one."""
     made = switching.create_branch(call.ws, name, from_)

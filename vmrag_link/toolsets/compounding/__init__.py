@@ -10,5 +10,5 @@ TOOLSET = Toolset(
     commands={
         "ask": ToolsetCommand("Search", "Answer a question from the documents, with citations.", ".ask_command:command")
     },
-    settings={"llm": ".settings:LlmSettings"},
+    settings={"llm": ".chat_model:LlmSettings"},
 )

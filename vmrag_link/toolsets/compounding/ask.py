@@ -16,13 +16,12 @@ from vmrag_link.ops.follow.provenance import KbBlock
 from vmrag_link.retrieval.fusion import Use
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
-from vmrag_link.toolsets.compounding.chat_model import ChatModel
+from vmrag_link.toolsets.compounding.chat_model import ChatModel, LlmSettings
 from vmrag_link.toolsets.compounding.folder import SUFFIX
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
 from vmrag_link.toolsets.compounding.search import Found, IncludedAs, shown_path
-from vmrag_link.toolsets.compounding.settings import LlmSettings
 from vmrag_link.workspace import Workspace
 
 
@@ -93,13 +92,7 @@ class AskReport(Record, frozen=True):
 def report(done: Answered, *notes: str) -> AskReport:
     sources = [
         AskedSource(
-            number,
-            each.path,
-            each.document.title,
-            each.match.score,
-            each.included_as,
-            each.match.excerpt,
-            each.file,
+            number, each.path, each.document.title, each.match.score, each.included_as, each.match.excerpt, each.file
         )
         for number, each in enumerate(done.found.documents, start=1)
     ]

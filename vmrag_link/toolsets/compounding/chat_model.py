@@ -1,4 +1,5 @@
-"""A language model at an address: any server with OpenAI's `/chat/completions`, or Ollama.
+"""A language model at an address: any server with OpenAI's `/chat/completions`, or Ollama; and its
+settings.
 
 Documents go to the address of the settings alone, whose section `llm` no stranger can set. The key
 goes there only if this machine's person named the address, or it is the provider's own; and never
@@ -8,14 +9,43 @@ unencrypted beyond this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from vmrag_link import endpoint, env, extras
 from vmrag_link.models import Record
-from vmrag_link.toolsets.compounding.settings import LlmSettings
+from vmrag_link.settings import agreed, first_of
+from vmrag_link.settings.flaws import optional_model_flaw, optional_url_flaw, variable_flaw
+
+
+class LlmSettings(Record, frozen=True):
+    provider: Annotated[
+        Literal["none", "openai", "ollama"],
+        agreed(
+            "What writes answers of a project's documents: no language model (their own sentences are quoted), any server with "
+            "OpenAI's `/chat/completions`, or Ollama. To a model, passages are sent.",
+            first_of("none", "openai", "ollama"),
+            free=("none",),
+        ),
+    ] = "none"
+    model: Annotated[str, agreed("The language model, as its server calls it.", flaw=optional_model_flaw)] = ""
+    base_url: Annotated[
+        str, agreed("Where the language model is asked; empty: the provider's own address.", flaw=optional_url_flaw)
+    ] = ""
+    api_key_env: Annotated[
+        str,
+        agreed(
+            "The environment variable that holds the language model's key; empty: `OPENAI_API_KEY` for `openai`. "
+            "It counts from git config and the environment alone.",
+            flaw=variable_flaw,
+        ),
+    ] = ""
+    timeout_s: Annotated[
+        int, agreed("How many seconds an answer of the language model may take.", min, ge=1, le=3600)
+    ] = 60
+
 
 MOST_CHARACTERS = 100_000
 """Of an answer."""
@@ -81,12 +111,7 @@ PROVIDERS = {
         "http://localhost:11434",
         "",
         "/api/chat",
-        lambda model, messages: {
-            "model": model,
-            "messages": messages,
-            "stream": False,
-            "options": {"temperature": 0},
-        },
+        lambda model, messages: {"model": model, "messages": messages, "stream": False, "options": {"temperature": 0}},
         lambda answer: msgspec.json.decode(answer, type=_Ollama).message.content,
     ),
 }
@@ -130,7 +155,7 @@ class ChatModel:
         return text[:MOST_CHARACTERS]
 
     def _key(self) -> str | None:
-        key = (env.secret(self._variable) or "").strip() if self._variable and self._keyed else ""
+        key = (env.value(self._variable) or "").strip() if self._variable and self._keyed else ""
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ChatFailed(f"{self._title} cannot be asked: what {self._variable} holds is no key.")
         return key or None
@@ -140,7 +165,7 @@ class ChatModel:
             return f"{error.reason.rstrip('.')}."
         if not self._keyed:
             return f"wants a key, and {self._variable} was not sent: {self._kept_back}"
-        if env.secret(self._variable):
+        if env.value(self._variable):
             return f"refuses the key in {self._variable}."
         return f"wants a key, and {self._variable} is not set."
 

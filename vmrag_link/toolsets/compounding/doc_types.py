@@ -12,8 +12,7 @@ from vmrag_link import extras, terminal_text
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.models import Record, canonical_json, json_from_user
 from vmrag_link.retrieval.filters import linear_pattern
-from vmrag_link.yaml_events import YamlRefused
-from vmrag_link.yaml_tree import parse, plain
+from vmrag_link.yaml_tree import YamlRefused, parse, plain
 
 Level = Literal["standard", "important", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)

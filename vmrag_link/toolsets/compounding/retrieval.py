@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 from msgspec import Meta
 
+from vmrag_link.errors import no_collection
 from vmrag_link.models import Document, Record, metadata_of
 from vmrag_link.ops.follow.provenance import viewed
 from vmrag_link.ops.index.query import require_query, require_readable, searching
 from vmrag_link.retrieval.fusion import Use
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.suggest import no_collection
 from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject
@@ -38,12 +38,10 @@ from vmrag_link.workspace.indexed_rows import IndexedRows
 
 DocTypes = Annotated[Sequence[str], Meta(description="left out: all")]
 Limit = Annotated[
-    int | None,
-    Meta(description="left out: as the project says, else 10", ge=1, le=100, extra={"clamped": True}),
+    int | None, Meta(description="left out: as the project says, else 10", ge=1, le=100, extra={"clamped": True})
 ]
 Sources = Annotated[
-    int | None,
-    Meta(description="left out: as the project says, else 3", ge=1, le=100, extra={"clamped": True}),
+    int | None, Meta(description="left out: as the project says, else 3", ge=1, le=100, extra={"clamped": True})
 ]
 Relevance = Annotated[
     float | None, Meta(description="left out: as the project says, else what suits the embeddings", ge=0, le=1)

@@ -7,7 +7,7 @@ from typing import Annotated
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import metadata_of
 from vmrag_link.retrieval.fusion import Use
-from vmrag_link.toolsets.compounding import ask, external, mirror, promotion, removal, results, retrieval, search
+from vmrag_link.toolsets.compounding import ask, changes, external, mirror, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import summary
@@ -207,8 +207,8 @@ def delete_documents(
     """
     project = _required(call).load(call.ws)
     matches = path_hash in (None, project.path_hash)
-    done = removal.remove(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
-    shown = done if matches else removal.Removed(())
+    done = changes.remove(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
+    shown = done if matches else changes.Removed(())
     call.pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
@@ -244,7 +244,7 @@ def update_promotion_level(
             hint="Write a document of the project that refers to it, and promote that.",
             path=document_path,
         )
-    done = promotion.promote(call.ws, active, project, place.doc_id, promotion_level)
+    done = changes.promote(call.ws, active, project, place.doc_id, promotion_level)
     call.pending(done.pending)
     said = f"is {promotion_level} now; commit the file with git" if done.changed else f"is {promotion_level} already"
     return results.UpdatePromotionLevelResult(

@@ -37,14 +37,7 @@ class Passages(Record, frozen=True):
 
 
 def question(
-    query: str,
-    *,
-    path: str = "",
-    lang: str = "",
-    symbol: str = "",
-    kind: str = "",
-    collection: str = "",
-    ref: str = "",
+    query: str, *, path: str = "", lang: str = "", symbol: str = "", kind: str = "", collection: str = "", ref: str = ""
 ) -> NarrowedQuestion:
     """Raises `UsageInvalid` for a language or kind that there is not."""
     given = narrowing(paths=_some(path), languages=_some(lang), symbols=_some(symbol), kinds=_some(kind))

@@ -9,10 +9,10 @@ TOOLSET = Toolset(
     tools=(".tools", "vmrag_mcp.tools.any_document"),
     commands={
         "issue": ToolsetCommand(
-            "Agents and tests", "Write down what was found out about an issue, and find it.", ".issue_command:command"
+            "Agents and tests", "Write down what was found out about an issue, and find it.", ".commands:issue"
         ),
         "doc": ToolsetCommand(
-            "Agents and tests", "Write down what should be known of a tool, and find it.", ".doc_command:command"
+            "Agents and tests", "Write down what should be known of a tool, and find it.", ".commands:doc"
         ),
     },
 )

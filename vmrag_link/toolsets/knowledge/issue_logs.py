@@ -133,11 +133,7 @@ def _checked_fields(new: NewLog) -> dict[str, Any]:
             minimum=0,
             maximum=_MOST,
         )
-    return {
-        "project_id": new.project_id,
-        "issue_number": new.issue_number,
-        "log_type": _checked_type(new.log_type),
-    }
+    return {"project_id": new.project_id, "issue_number": new.issue_number, "log_type": _checked_type(new.log_type)}
 
 
 def _checked_type(text: str) -> str:

@@ -79,13 +79,7 @@ def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str
 
 
 def new_row(
-    kind: str,
-    doc_id: str,
-    *,
-    title: str,
-    content: str,
-    fields: Mapping[str, Any],
-    metadata: Mapping[str, Any],
+    kind: str, doc_id: str, *, title: str, content: str, fields: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> Document:
     """`fields`: the columns that are keys of the document's metadata."""
     now = clock.now()

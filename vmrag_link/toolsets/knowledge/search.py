@@ -83,12 +83,7 @@ class _Found(Record, frozen=True):
 
 
 def issues(
-    ws: Workspace,
-    text: str,
-    *,
-    project_id: str | None = None,
-    filters: Mapping[str, Any] | None = None,
-    limit: int = 5,
+    ws: Workspace, text: str, *, project_id: str | None = None, filters: Mapping[str, Any] | None = None, limit: int = 5
 ) -> tuple[IssueHits, Standing]:
     """The best passages of the issue logs that pass the filter, of one project or of all.
 

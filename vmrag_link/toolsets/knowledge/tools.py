@@ -54,8 +54,7 @@ def update_issue_log(call: Call, request: LogChange, *, log_id: str) -> ToolAnsw
 @tool("R")
 def get_issue_log(call: Call, *, log_id: str) -> ToolAnswer[IssueLog]:
     """Get a whole issue log."""
-    row, here = listing.issue_log(call.ws, log_id)
-    call.stands(here)
+    row = call.read(listing.issue_log(call.ws, log_id))
     message = f"{row.title!r}, {row.log_type} of {row.project_id}#{row.issue_number}."
     return ToolAnswer(row, message=message)
 
@@ -70,8 +69,7 @@ def list_issue_logs(
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> ToolAnswer[LogPage]:
     """List issue logs, the latest change first, with the beginnings of their texts."""
-    page, here = listing.issue_logs(call.ws, project_id=project_id, filters=filters, limit=limit, offset=offset)
-    call.stands(here)
+    page = call.read(listing.issue_logs(call.ws, project_id=project_id, filters=filters, limit=limit, offset=offset))
     return ToolAnswer(page, message=f"{len(page.logs)} of {plural(page.total_count, 'issue log')}.")
 
 
@@ -102,8 +100,7 @@ def search_issues(
     call: Call, *, query: str, project_id: AnyProject = None, filters: Filters = None, limit: Hits = 5
 ) -> ToolAnswer[IssueHits]:
     """Search issue logs by meaning and by words: has this been seen before, and what was done?"""
-    found, here = searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit)
-    call.stands(here)
+    found = call.read(searching.issues(call.ws, query, project_id=project_id, filters=filters, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
@@ -117,16 +114,14 @@ def search_knowledge(
     limit: Hits = 5,
 ) -> ToolAnswer[DocHits]:
     """Search documents about tools by meaning and by words."""
-    found, here = searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit)
-    call.stands(here)
+    found = call.read(searching.knowledge(call.ws, query, tool_name=tool_name, category=category, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 
 @tool("R")
 def search_all(call: Call, *, query: str, limit: Hits = 5) -> ToolAnswer[EitherHits]:
     """Search issue logs and documents about tools together."""
-    found, here = searching.everything(call.ws, query, limit=limit)
-    call.stands(here)
+    found = call.read(searching.everything(call.ws, query, limit=limit))
     return ToolAnswer(found, message=_hits_sentence(found.results))
 
 

@@ -25,20 +25,20 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import Put, entry, with_metadata
-from vmrag_link.settings import agreed_setting, first_of
-from vmrag_link.toolsets.learning.names import file_name, split
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import Put, entry, with_metadata
+from vmrag_link.settings import agreed, first_of
+from vmrag_link.toolsets.learning.evidence_records import file_name, split
 from vmrag_link.workspace import Workspace
 
 
 class LearningSettings(Record, frozen=True):
     store_raw: Annotated[
         bool,
-        Meta(
-            description="Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
+        agreed(
+            "Whether the raw prompts and answers that `chroma_log_chat` is given are stored, and so pushed with the "
             "knowledge base; they may hold secrets.",
-            extra=agreed_setting(first_of(False, True)),
+            first_of(False, True),
         ),
     ] = True
 
@@ -68,7 +68,7 @@ class ChatRequest(Record, frozen=True):
     ] = ()
     involved_entities: Annotated[str, Meta(description="with commas between")] = ""
     session_id: str = ""
-    collection_name: str = collections.CHATS
+    collection_name: str = stores.CHATS
     modification_type: str = ""
     confidence_score: Annotated[float | None, Meta(ge=0, le=1)] = None
     code_context: Mapping[str, Any] | None = None
@@ -109,8 +109,8 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
 
     What stays on this machine names the chunks, and they do not name it: they are pushed.
 
-    Raises `JsonInvalid` for what cannot be stored, as `collections.find_or_new`,
-    `collections.prepared`, `writing.write`.
+    Raises `JsonInvalid` for what cannot be stored, as `stores.find_or_new`,
+    `stores.prepared`, `writing.write`.
     """
     chat_id, session = str(uuid.uuid4()), request.session_id or str(uuid.uuid4())
     changes = [
@@ -123,7 +123,7 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
     apart = None if store is ws else stores.knowledge_at(ws)
 
     def plan(at: At) -> Planned[ChatReport]:
-        collection, new = collections.find_or_new(store, at, request.collection_name)
+        collection, new = stores.find_or_new(store, at, request.collection_name)
         code = _code(ws, at if store is ws else apart, changed)
         ids = [each.doc_id for each in code]
         with_code = {file_of(each) for each in code}
@@ -138,11 +138,10 @@ def log_chat(ws: Workspace, request: ChatRequest) -> Landed[ChatReport]:
         }
         text = "\n\n".join(filter(None, (request.prompt_summary, request.response_summary, metadata["diff_summary"])))
         chat = msgspec.structs.replace(
-            entry(collection.name, chat_id, text, metadata),
-            source_key=_raw(request) if _stores_raw(ws) else "",
+            entry(collection.name, chat_id, text, metadata), source_key=_raw(request) if _stores_raw(ws) else ""
         )
         puts = [Put(collection, new, [chat]), *(_linked(ws, at, code, chat_id) if store is ws else ())]
-        return Planned(collections.prepared(store, puts), ChatReport(chat_id, links, session))
+        return Planned(stores.prepared(store, puts), ChatReport(chat_id, links, session))
 
     return writing.write(store, plan, "write down a chat")
 
@@ -183,11 +182,11 @@ def _raw(request: ChatRequest) -> str:
 def _code(ws: Workspace, at: At | None, files: Iterable[str]) -> list[Document]:
     """The chunks of code of these files, by id."""
     wanted = set(files)
-    if not wanted or at is None or exact(ws, at, collections.CODEBASE) is None:
+    if not wanted or at is None or exact(ws, at, stores.CODEBASE) is None:
         return []
-    headers = ws.engine.headers(at, collection=collections.CODEBASE)
+    headers = ws.engine.headers(at, collection=stores.CODEBASE)
     ids = [each.doc_id for each in headers if file_of(each) in wanted]
-    found = ws.engine.documents(at, collection=collections.CODEBASE, ids=ids) if ids else ()
+    found = ws.engine.documents(at, collection=stores.CODEBASE, ids=ids) if ids else ()
     return sorted(found, key=lambda each: each.doc_id)
 
 
@@ -208,7 +207,7 @@ def _linked(ws: Workspace, at: At, code: Sequence[Document], chat_id: str) -> li
         before = metadata_of(each).get(CHATS_OF_CODE)
         known = [name for name in before if isinstance(name, str)] if isinstance(before, list) else []
         rows.append(with_metadata(each, **{CHATS_OF_CODE: sorted({*known, chat_id})}))
-    collection, new = collections.find_or_new(ws, at, collections.CODEBASE)
+    collection, new = stores.find_or_new(ws, at, stores.CODEBASE)
     return [Put(collection, new, rows)]
 
 

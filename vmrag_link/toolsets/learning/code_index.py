@@ -22,8 +22,8 @@ from vmrag_link.models import At, ChangeCounts, Document, Record, content_hash, 
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import entry
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import entry
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.learning.chats import FILE, file_of
 from vmrag_link.workspace import Workspace
@@ -33,7 +33,7 @@ class CodeIndexRequest(Record, frozen=True):
     """`paths`: absolute ones of files and folders. None of them: everything that git tracks."""
 
     paths: Sequence[Path]
-    collection_name: str = collections.CODEBASE
+    collection_name: str = stores.CODEBASE
 
 
 class CodeIndexReport(Record, frozen=True):
@@ -51,7 +51,7 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexRepo
 
     A document keeps its chats. Raises `UsageInvalid` for a path of which git and the collection
     know nothing, and for a collection of this machine alone; `FileFailed` for a file that cannot be
-    read; as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    read; as `stores.find_or_new`, `stores.prepared`, `writing.write`.
     """
     stores.require_versioned(ws, request.collection_name)
     scope = {path: _below_top(ws, path) for path in request.paths}
@@ -79,11 +79,11 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> Landed[CodeIndexRepo
         )
         if not report.changes.total:
             return Planned(None, report)
-        chunking = collections.ordinary_chunking(ws)
-        collection, new = collections.find_or_new(ws, at, request.collection_name, chunking=chunking)
+        chunking = stores.ordinary_chunking(ws)
+        collection, new = stores.find_or_new(ws, at, request.collection_name, chunking=chunking)
         before = _documents(ws, at, collection.name, [name for name in changed if name in stored])
         rows = [_row(collection.name, name, texts[name], before.get(name)) for name in changed]
-        write = collections.prepared(ws, [collections.Put(collection, new, rows)])
+        write = stores.prepared(ws, [stores.Put(collection, new, rows)])
         removed = [(collection.name, name) for name in gone]
         return Planned(msgspec.structs.replace(write, remove_documents=removed), report)
 

@@ -15,7 +15,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural
 from vmrag_link.models import LEARNINGS
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.system import collections, relocation
+from vmrag_link.ops.system import relocation, stores
 from vmrag_link.toolsets.learning import (
     chats,
     code_index,
@@ -24,11 +24,10 @@ from vmrag_link.toolsets.learning import (
     quality_checks,
     runs,
     runtime_errors,
-    setup_collections,
     validation,
 )
 from vmrag_link.toolsets.learning.chats import FileChange
-from vmrag_link.toolsets.learning.quality_output import Metric
+from vmrag_link.toolsets.learning.quality_checks import Metric
 
 if TYPE_CHECKING:
     from vmrag_link.ops.documents.named_files import NamedFile
@@ -48,7 +47,7 @@ def setup(invocation: Invocation) -> None:
     The other commands make what they need by themselves.
     """
     with invocation.workspace() as ws:
-        done = setup_collections.setup_collections(ws)
+        done = relocation.setup_collections(ws)
     made = [f"Made {name}." for name in done.report.created]
     _emit(invocation, done, made or ["All of them were there."])
 
@@ -64,7 +63,7 @@ def setup(invocation: Invocation) -> None:
     "--source-chat-id", default="", metavar="ID", help="The chat that it comes from, which is marked as promoted."
 )
 @click.option("--collection-name", default=LEARNINGS, metavar="NAME", help="Where it is stored.")
-@click.option("--chat-collection-name", default=collections.CHATS, metavar="NAME", help="Where the chat is.")
+@click.option("--chat-collection-name", default=stores.CHATS, metavar="NAME", help="Where the chat is.")
 @click.option(
     "--include-chat-context/--no-include-chat-context", default=False, help="Take over what the chat says of the code."
 )
@@ -104,7 +103,7 @@ def promote(invocation: Invocation, *, words: str, description: str, tags: str, 
 @click.option("--affected-files", default="", metavar="FILE,…", help="By default those that the stack trace names.")
 @click.option("--resolution", default="", metavar="TEXT", help="What resolved it.")
 @click.option("--resolution-verified", is_flag=True, help="Somebody saw that it works.")
-@click.option("--collection-name", default=collections.EVIDENCE, metavar="NAME", help="Where it is stored.")
+@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Where it is stored.")
 def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> None:
     """Write down an error of running code, and how it was resolved."""
     request = runtime_errors.ErrorRequest(affected_files=[affected_files], **given)
@@ -120,7 +119,7 @@ def log_error(invocation: Invocation, *, affected_files: str, **given: Any) -> N
 @click.option("--before-xml", type=_FILE, metavar="FILE", help="The same of the run before.")
 @click.option("--commit-before", default="", metavar="COMMIT", help="The code commit of the run before.")
 @click.option("--commit-after", default="", metavar="COMMIT", help="The code commit of this run.")
-@click.option("--collection-name", default=collections.TEST_RESULTS, metavar="NAME", help="Where it is stored.")
+@click.option("--collection-name", default=stores.TEST_RESULTS, metavar="NAME", help="Where it is stored.")
 def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path | None, **given: Any) -> None:
     """Write down the results of a test run, from its JUnit XML, and which tests it fixed.
 
@@ -151,7 +150,7 @@ def log_test_results(invocation: Invocation, *, xml_path: Path, before_xml: Path
 @click.option("--after-output", required=True, type=_FILE, metavar="FILE", help="What the tool printed.")
 @click.option("--before-output", type=_FILE, metavar="FILE", help="What it printed before the change.")
 @click.option("--metric-type", type=click.Choice(get_args(Metric)), default="error_count", help="What is measured.")
-@click.option("--collection-name", default=collections.EVIDENCE, metavar="NAME", help="Where it is stored.")
+@click.option("--collection-name", default=stores.EVIDENCE, metavar="NAME", help="Where it is stored.")
 def log_quality_check(invocation: Invocation, *, after_output: Path, before_output: Path | None, **given: Any) -> None:
     """Write down what a linter, a type checker or coverage printed, before and after a change."""
     before = _file(invocation, before_output) if before_output else None
@@ -247,7 +246,7 @@ def move(invocation: Invocation) -> None:
 )
 @click.option("--involved-entities", default="", metavar="NAME,…", help="What the chat is about.")
 @click.option("--session-id", default="", metavar="ID", help="Chats of one session have the same.")
-@click.option("--collection-name", default=collections.CHATS, metavar="NAME", help="Where it is stored.")
+@click.option("--collection-name", default=stores.CHATS, metavar="NAME", help="Where it is stored.")
 def log_chat(
     invocation: Invocation, *, tool_usage_file: Path | None, file_changes_file: Path | None, **given: Any
 ) -> None:
@@ -269,7 +268,7 @@ def log_chat(
 @click.argument("paths", nargs=-1, type=_FILE)
 @click.option("--repo-root", type=_FILE, metavar="DIR", help="From where PATHS count; the same as -C.")
 @click.option("--all", "everything", is_flag=True, help="All files that git tracks.")
-@click.option("--collection-name", default=collections.CODEBASE, metavar="NAME", help="Where they are stored.")
+@click.option("--collection-name", default=stores.CODEBASE, metavar="NAME", help="Where they are stored.")
 def index(
     invocation: Invocation, *, paths: tuple[Path, ...], repo_root: Path | None, everything: bool, collection_name: str
 ) -> None:

@@ -1,5 +1,5 @@
-"""Evidence as documents. Each record says which items it counts, and what each is worth, from 0 to
-1.
+"""Evidence as documents, and the names that its reports share. Each record says which items it
+counts, and what each is worth, from 0 to 1.
 
 A record of one test, error or check has one item, itself; one of a whole run, or of a validation,
 has those of its parts. So an item that comes twice counts once. Items add up as independent chances
@@ -10,8 +10,10 @@ of 0.7. Each regression takes 30 % away.
 from __future__ import annotations
 
 import math
+import os.path
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -21,8 +23,8 @@ from vmrag_link.errors import DocumentMissing
 from vmrag_link.models import SYSTEM, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import EVIDENCE, TEST_RESULTS, entry
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import EVIDENCE, TEST_RESULTS, entry
 from vmrag_link.workspace import DocumentStore, Workspace
 
 R = TypeVar("R")
@@ -137,14 +139,14 @@ def write_down(ws: Workspace, name: str, rows: Callable[[str], list[Document]], 
     """Store the rows that `rows` makes for the collection of this name, which is made if it is not
     there.
 
-    Raises as `collections.find_or_new`, `collections.prepared`, `writing.write`.
+    Raises as `stores.find_or_new`, `stores.prepared`, `writing.write`.
     """
     store = stores.for_tools(ws, name)
 
     def plan(at: At) -> Planned[R]:
-        collection, new = collections.find_or_new(store, at, name)
-        put = collections.Put(collection, new, rows(collection.name))
-        return Planned(collections.prepared(store, [put]), report)
+        collection, new = stores.find_or_new(store, at, name)
+        put = stores.Put(collection, new, rows(collection.name))
+        return Planned(stores.prepared(store, [put]), report)
 
     return writing.write(store, plan, purpose)
 
@@ -180,3 +182,15 @@ def _parse(document: Document) -> Evidence | None:
         return msgspec.convert(metadata, type=Evidence)
     except msgspec.ValidationError:
         return None
+
+
+def split(given: Iterable[str]) -> list[str]:
+    """Each name once. An element may hold several, with commas between."""
+    parts = (part.strip() for each in given for part in each.split(","))
+    return [*dict.fromkeys(part for part in parts if part)]
+
+
+def file_name(name: str, top: Path) -> str:
+    """A file's path from the top of the work tree on, if it lies there; else as it is given."""
+    path = Path(os.path.normpath(name))
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.as_posix()

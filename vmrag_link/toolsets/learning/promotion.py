@@ -12,10 +12,10 @@ from vmrag_link.models import LEARNINGS, At, Document, Record, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.collections import exact
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import entry, with_metadata
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import entry, with_metadata
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.names import split
+from vmrag_link.toolsets.learning.evidence_records import split
 from vmrag_link.workspace import DocumentStore, Workspace
 
 CONTEXT = ("code_context", "diff_summary", "tool_sequence", "modification_type")
@@ -30,7 +30,7 @@ class PromotionRequest(Record, frozen=True):
     confidence: evidence.Share = 0.5
     source_chat_id: str = ""
     collection_name: str = LEARNINGS
-    chat_collection_name: str = collections.CHATS
+    chat_collection_name: str = stores.CHATS
     include_chat_context: bool = False
     require_validation: bool = False
     validation_evidence_id: str = ""
@@ -60,8 +60,8 @@ def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]
     """Store a learning, and note in its chat that it was promoted; both or neither.
 
     Evidence precedes a score that is given. Raises `ValidationMissing`, `ValidationTooLow`,
-    `DocumentMissing` for a chat or evidence that is not there, as `collections.find_or_new`,
-    `collections.prepared`, `writing.write`.
+    `DocumentMissing` for a chat or evidence that is not there, as `stores.find_or_new`,
+    `stores.prepared`, `writing.write`.
     """
     doc_id = evidence.new_id()
 
@@ -70,15 +70,15 @@ def promote(ws: Workspace, request: PromotionRequest) -> Landed[PromotionReport]
     def plan(at: At) -> Planned[PromotionReport]:
         validation = _validation(store, at, request)
         chat = _chat(store, at, request) if request.source_chat_id else None
-        collection, new = collections.find_or_new(store, at, request.collection_name)
+        collection, new = stores.find_or_new(store, at, request.collection_name)
         learning = entry(collection.name, doc_id, request.description, _metadata(request, validation, chat))
-        puts = [collections.Put(collection, new, [learning])]
+        puts = [stores.Put(collection, new, [learning])]
         if chat:
             promoted = with_metadata(chat, status="promoted", derived_learning_id=doc_id)
-            chats, new = collections.find_or_new(store, at, request.chat_collection_name)
-            puts.append(collections.Put(chats, new, [promoted]))
+            chats, new = stores.find_or_new(store, at, request.chat_collection_name)
+            puts.append(stores.Put(chats, new, [promoted]))
         report = PromotionReport(doc_id, collection.name, validation, source_chat_updated=chat is not None)
-        return Planned(collections.prepared(store, puts), report)
+        return Planned(stores.prepared(store, puts), report)
 
     return writing.write(store, plan, "promote a learning")
 
@@ -115,7 +115,7 @@ def _chat(store: DocumentStore, at: At, request: PromotionRequest) -> Document:
     if chat is None:
         raise DocumentMissing(
             f"There is no chat {request.source_chat_id!r} in collection {request.chat_collection_name!r}.",
-            hint=f"vmrag list --collection {collections.CHATS}",
+            hint=f"vmrag list --collection {stores.CHATS}",
             doc_id=request.source_chat_id,
             collection_name=request.chat_collection_name,
         )

@@ -1,19 +1,175 @@
-"""What linters, type checkers and coverage found, before a change and after it."""
+"""What linters, type checkers and coverage found before a change and after it: the output of each
+as one number.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+from xml.parsers import expat
+
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import Document, Record
+from vmrag_link.models import Document, Record, json_from_user
 from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning import quality_output as quality
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
-from vmrag_link.toolsets.learning.junit import OutputUnreadable
-from vmrag_link.toolsets.learning.quality_output import COVERAGE, Measure, Metric
+from vmrag_link.toolsets.learning.runs import OutputUnreadable
 from vmrag_link.workspace import Workspace
+
+Metric = Literal["error_count", "linting", "complexity", "coverage", "maintainability"]
+
+COVERAGE = "coverage"
+
+_RULE = r"[A-Z]+[0-9]+"
+_CONCISE = re.compile(rf"^\S.*:\d+:\d+:? (?P<rule>{_RULE}|invalid-syntax)\b", re.MULTILINE)
+"""`path:line:column: RULE …`, of ruff, flake8 and pylint."""
+
+_RUFF_FULL = re.compile(rf"^(?P<rule>{_RULE}|invalid-syntax)(?=:? ).*\n +--> \S", re.MULTILINE)
+_RUFF_END = re.compile(r"^(Found \d+ errors?|All checks passed!)", re.MULTILINE)
+_PYLINT_END = re.compile(r"^Your code has been rated at ", re.MULTILINE)
+_MYPY = re.compile(r"^\S.*:\d+(?::\d+)?(?::\d+:\d+)?: error: ", re.MULTILINE)
+_MYPY_END = re.compile(r"^(Found \d+ errors?|Success: no issues found) in ", re.MULTILINE)
+_PERCENT = re.compile(r"\d{1,3}(?:\.\d{1,6})?%")
+
+_COMPLEX = re.compile(r"C901|PLR09\d\d|R09\d\d|R1260")
+"""The rules about complexity: of mccabe, and those of pylint, also by ruff's names."""
+
+
+class Measure(NamedTuple):
+    """`known`: the tool's output was understood; otherwise its lines were counted."""
+
+    value: float
+    known: bool = True
+
+
+def measured(tool: str, metric: Metric, text: str) -> Measure:
+    """What a tool's output says: percent for `coverage`, else the number of messages; with the
+    metric `complexity`, of those about that. Raises `OutputUnreadable`.
+    """
+    if tool == COVERAGE:
+        return Measure(_coverage(text))
+    if tool not in _MESSAGES:
+        return Measure(sum(1 for line in text.splitlines() if line.strip()), known=False)
+    rules = list(_from_json(tool, text) if text.lstrip()[:1] in ("[", "{") else _MESSAGES[tool](text))
+    if not rules and text.strip() and not _says_none(tool, text):
+        raise OutputUnreadable(f"is no output of {tool}")
+    return Measure(sum(1 for rule in rules if metric != "complexity" or _COMPLEX.fullmatch(rule)))
+
+
+def higher_is_better(tool: str) -> bool:
+    return tool == COVERAGE
+
+
+def _says_none(tool: str, text: str) -> bool:
+    """Whether the output says by itself that there is nothing to say."""
+    ends = {"ruff": _RUFF_END, "pylint": _PYLINT_END, "mypy": _MYPY_END}
+    return (
+        text.strip() == "[]"
+        or (text.lstrip()[:1] == "{" and tool == "pylint")
+        or bool(tool in ends and ends[tool].search(text))
+    )
+
+
+def _concise(text: str) -> Iterator[str]:
+    return (match["rule"] for match in _CONCISE.finditer(text))
+
+
+def _ruff(text: str) -> Iterator[str]:
+    yield from _concise(text)
+    yield from (match["rule"] for match in _RUFF_FULL.finditer(text))
+
+
+def _mypy(text: str) -> Iterator[str]:
+    return ("error" for _ in _MYPY.finditer(text))
+
+
+_MESSAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
+    "ruff": _ruff,
+    "flake8": _concise,
+    "pylint": _concise,
+    "mypy": _mypy,
+}
+_RULE_KEYS = ("code", "message-id", "messageId")
+
+
+def _from_json(tool: str, text: str) -> Iterator[str]:
+    """The rules of `ruff --output-format=json`, of pylint's `json` and `json2`, of `mypy -O json`,
+    which writes an object a line.
+    """
+    lines = text.splitlines() if tool == "mypy" else [text]
+    for line in filter(str.strip, lines):
+        try:
+            found = json_from_user(line)
+        except ValueError as error:
+            raise OutputUnreadable(str(error)) from None
+        rows = found.get("messages", [found]) if isinstance(found, dict) else found
+        for row in rows if isinstance(rows, list) else ():
+            if not isinstance(row, dict) or not any(key in row for key in _RULE_KEYS):
+                raise OutputUnreadable(f"is no output of {tool}")
+            if row.get("severity") != "note":
+                yield next(str(row[key]) for key in _RULE_KEYS if key in row)
+
+
+# -- coverage
+
+
+def _coverage(text: str) -> float:
+    """The percentage of `coverage report`, `coverage json` and `coverage xml`."""
+    start = text.lstrip()[:1]
+    percent = _percent_of_json(text) if start == "{" else _percent_of_xml(text) if start == "<" else _percent(text)
+    if percent is None or not 0 <= percent <= 100:  # noqa: PLR2004
+        raise OutputUnreadable("is no output of coverage: neither its report nor its JSON or XML")
+    return round(percent, 2)
+
+
+def _percent(text: str) -> float | None:
+    """The last report's, if there are several."""
+    last = [line.split()[-1] for line in text.splitlines() if line.startswith("TOTAL ")]
+    return float(last[-1][:-1]) if last and _PERCENT.fullmatch(last[-1]) else None
+
+
+def _percent_of_json(text: str) -> float | None:
+    try:
+        found: Any = json_from_user(text)
+    except ValueError as error:
+        raise OutputUnreadable(str(error)) from None
+    totals = found.get("totals") if isinstance(found, dict) else None
+    percent = totals.get("percent_covered") if isinstance(totals, dict) else None
+    return float(percent) if isinstance(percent, int | float) and not isinstance(percent, bool) else None
+
+
+def _percent_of_xml(text: str) -> float | None:
+    """The root's rate: of lines and, where they were measured, branches, as the report says."""
+    roots: list[tuple[str, Mapping[str, str]]] = []
+
+    def start(name: str, attributes: Mapping[str, str]) -> None:
+        if not roots:
+            roots.append((name, attributes))
+
+    def entity(*_: Any) -> None:
+        raise OutputUnreadable("declares entities, which are not read")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.EntityDeclHandler = entity
+    try:
+        parser.Parse(text.encode(), True)
+    except (expat.ExpatError, ValueError) as error:
+        raise OutputUnreadable(f"is no XML that can be read ({error})") from None
+    name, attributes = roots[0]
+    kinds = ("lines", "branches")
+    try:
+        covered, valid = (
+            sum(int(attributes.get(f"{kind}-{what}", 0)) for kind in kinds) for what in ("covered", "valid")
+        )
+    except ValueError:
+        return None
+    return 100 * covered / valid if name == COVERAGE and valid > 0 else None
+
 
 TYPE: evidence.EvidenceType = "code_quality_improvement"
 
@@ -25,7 +181,7 @@ class QualityRequest(Record, frozen=True):
     after: NamedFile
     before: NamedFile | None = None
     metric_type: Metric = "error_count"
-    collection_name: str = collections.EVIDENCE
+    collection_name: str = stores.EVIDENCE
 
 
 class QualityReport(Record, frozen=True):
@@ -63,7 +219,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
     before = _measured(ws, tool, metric, request.before, "before_output") if request.before else None
     if not after.known:
         ws.progress.note(f"The output of {request.tool} is not known here; its lines were counted.")
-    points = quality.higher_is_better(tool)
+    points = higher_is_better(tool)
     better = None if before is None else evidence.improvement(before.value, after.value, points=points)
     doc_id = evidence.new_id()
     found = Evidence((EvidenceItem(doc_id, TYPE, evidence.quality_weight(better, points=points)),))
@@ -94,7 +250,7 @@ def log_quality_check(ws: Workspace, request: QualityRequest) -> Landed[QualityR
 def _measured(ws: Workspace, tool: str, metric: Metric, file: NamedFile, parameter: str) -> Measure:
     source = files.read(ws, file)
     try:
-        return quality.measured(tool, metric, source.data.decode(errors="replace"))
+        return measured(tool, metric, source.data.decode(errors="replace"))
     except OutputUnreadable as why:
         raise UsageInvalid(
             f"{source.name} {why}.",

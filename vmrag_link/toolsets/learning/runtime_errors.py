@@ -7,10 +7,9 @@ from pathlib import Path
 
 from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents.writing import Landed
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
-from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
-from vmrag_link.toolsets.learning.names import file_name, split
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, file_name, split
 from vmrag_link.workspace import Workspace
 
 TYPE: evidence.EvidenceType = "runtime_error_resolution"
@@ -34,7 +33,7 @@ class ErrorRequest(Record, frozen=True):
     affected_files: evidence.Names = ()
     resolution: str = ""
     resolution_verified: bool = False
-    collection_name: str = collections.EVIDENCE
+    collection_name: str = stores.EVIDENCE
 
 
 class ErrorReport(Record, frozen=True):

@@ -6,15 +6,14 @@ from typing import Annotated
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents import named_files as files
-from vmrag_link.ops.system import collections
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.relocation import SetupReport, setup_collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
 from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, promote
-from vmrag_link.toolsets.learning.quality_checks import QualityReport, QualityRequest, log_quality_check
-from vmrag_link.toolsets.learning.quality_output import Metric
+from vmrag_link.toolsets.learning.quality_checks import Metric, QualityReport, QualityRequest, log_quality_check
 from vmrag_link.toolsets.learning.runs import RunReport, RunRequest, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorReport, ErrorRequest, log_error
-from vmrag_link.toolsets.learning.setup_collections import SetupReport, setup_collections
 from vmrag_link.toolsets.learning.validation import (
     ValidationReport,
     ValidationRequest,
@@ -38,22 +37,16 @@ def chroma_log_chat(call: Call, request: ChatRequest) -> ToolAnswer[ChatReport]:
     the work is done. What is left out is derived.
     """
     done = log_chat(call.ws, request)
-    report = outcome.stored_report(call, done)
-    linked = plural(len(report.bidirectional_links.chunk_ids), "chunk")
-    return ToolAnswer(
-        report,
-        message=f"The chat is written down, linked with {linked} of code{outcome.keeping_sentence(call, done)}",
-    )
+    linked = plural(len(done.report.bidirectional_links.chunk_ids), "chunk")
+    return outcome.kept_answer(call, done, f"The chat is written down, linked with {linked} of code")
 
 
 @tool("W", idempotent=True)
 def learning_setup_collections(call: Call) -> ToolAnswer[SetupReport]:
     """Make the collections for code, chats, learnings, thoughts and evidence that are missing."""
-    done = setup_collections(call.ws)
-    report = outcome.stored_report(call, done)
+    report = outcome.stored_report(call, setup_collections(call.ws))
     return ToolAnswer(
-        report,
-        message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there.",
+        report, message=f"{plural(len(report.created), 'collection')} made, {len(report.existing)} were there."
     )
 
 
@@ -64,11 +57,11 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
     chat as promoted.
     """
     done = promote(call.ws, request)
-    report = outcome.stored_report(call, done)
-    if report.validation and not report.validation.meets_threshold:
+    checked = done.report.validation
+    if checked and not checked.meets_threshold:
         least = f"{request.validation_threshold:g}"
-        call.warn("BELOW_THRESHOLD", f"The validation's score is {report.validation.score:g}, below {least}.")
-    return ToolAnswer(report, message=f"The learning is written down{outcome.keeping_sentence(call, done)}")
+        call.warn("BELOW_THRESHOLD", f"The validation's score is {checked.score:g}, below {least}.")
+    return outcome.kept_answer(call, done, "The learning is written down")
 
 
 @tool("W")
@@ -76,10 +69,8 @@ def learning_promote(call: Call, request: PromotionRequest) -> ToolAnswer[Promot
 def learning_log_error(call: Call, request: ErrorRequest) -> ToolAnswer[ErrorReport]:
     """Write down an error and how it was resolved, as evidence, once it is."""
     done = log_error(call.ws, request)
-    report = outcome.stored_report(call, done)
-    return ToolAnswer(
-        report,
-        message=f"The error is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
+    return outcome.kept_answer(
+        call, done, f"The error is written down as evidence with the score {done.report.score:g}"
     )
 
 
@@ -91,7 +82,7 @@ def learning_log_test_results(
     before_xml: Annotated[str, Given("the same of the run before")] = "",
     commit_before: str = "",
     commit_after: str = "",
-    collection_name: str = collections.TEST_RESULTS,
+    collection_name: str = stores.TEST_RESULTS,
 ) -> ToolAnswer[RunReport]:
     """Write down the results of a test run (JUnit XML), and as evidence which tests it fixed."""
     request = RunRequest(
@@ -102,13 +93,10 @@ def learning_log_test_results(
         collection_name=collection_name,
     )
     done = log_test_results(call.ws, request)
-    report = outcome.stored_report(call, done)
+    report = done.report
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
-    return ToolAnswer(
-        report,
-        message=f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
-        f"{outcome.keeping_sentence(call, done)}",
-    )
+    said = f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
+    return outcome.kept_answer(call, done, said)
 
 
 @tool("W")
@@ -119,7 +107,7 @@ def learning_log_quality_check(
     after_output: Path,
     before_output: Annotated[str, Given("the same before the change")] = "",
     metric_type: Metric = "error_count",
-    collection_name: str = collections.EVIDENCE,
+    collection_name: str = stores.EVIDENCE,
 ) -> ToolAnswer[QualityReport]:
     """Write down what a linter, a type checker or coverage printed, as evidence."""
     request = QualityRequest(
@@ -130,10 +118,8 @@ def learning_log_quality_check(
         collection_name=collection_name,
     )
     done = log_quality_check(call.ws, request)
-    report = outcome.stored_report(call, done)
-    return ToolAnswer(
-        report,
-        message=f"The check is written down as evidence with the score {report.score:g}{outcome.keeping_sentence(call, done)}",
+    return outcome.kept_answer(
+        call, done, f"The check is written down as evidence with the score {done.report.score:g}"
     )
 
 
@@ -158,9 +144,6 @@ def learning_validate_evidence(
         output=find_output_file(call.ws, output_file) if output_file else None,
     )
     done = validate_evidence(call.ws, request)
-    report = outcome.stored_report(call, done)
+    report = done.report
     enough = "is enough" if report.meets_threshold else f"is below {report.threshold:g}"
-    return ToolAnswer(
-        report,
-        message=f"The score {report.score:g} {enough}{outcome.keeping_sentence(call, done)}",
-    )
+    return outcome.kept_answer(call, done, f"The score {report.score:g} {enough}")

@@ -19,13 +19,12 @@ from vmrag_link.ops.documents import named_files as files
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import NamedFile
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
+from vmrag_link.ops.system import stores
 from vmrag_link.paths import read_regular, write_atomically
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
-from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem
-from vmrag_link.toolsets.learning.names import split
-from vmrag_link.toolsets.learning.quality_output import COVERAGE
+from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split
+from vmrag_link.toolsets.learning.quality_checks import COVERAGE
 from vmrag_link.workspace import Workspace
 
 VALIDATION = "validation"
@@ -95,7 +94,7 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
     """Score evidence, and store that as evidence that a learning can be promoted with.
 
     Raises `NothingSelected`, `DocumentMissing`, `JsonInvalid` for the file, as `files.read`,
-    `collections.prepared`, `writing.write`; `FileFailed` where the result cannot be written.
+    `stores.prepared`, `writing.write`; `FileFailed` where the result cannot be written.
     """
     ids = split([*request.test_transitions, *request.runtime_errors, *request.code_quality])
     if not ids and request.evidence_file is None:
@@ -121,12 +120,12 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> Landed[Valid
             evidence_id=doc_id,
             output_file=output,
         )
-        collection, new = collections.find_or_new(store, at, collections.EVIDENCE)
+        collection, new = stores.find_or_new(store, at, stores.EVIDENCE)
         text = f"Evidence with the score {whole.score:g}: " + ", ".join(
             f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
         )
         row = evidence.record(collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids)
-        return Planned(collections.prepared(store, [collections.Put(collection, new, [row])]), report)
+        return Planned(stores.prepared(store, [stores.Put(collection, new, [row])]), report)
 
     landed = writing.write(store, plan, "write down a validation")
     if request.output:

@@ -18,8 +18,8 @@ from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.documents.leaving_out import DerivedFiles, LeavingOut
 from vmrag_link.ops.documents.named_files import Source
-from vmrag_link.toolsets.libraries import library, pages
-from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest
+from vmrag_link.toolsets.libraries import pages
+from vmrag_link.toolsets.libraries.ingest import DEFAULT, Ingested, check, converting, find_library, held, ingest
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
 from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, MOST_PAGES
 from vmrag_link.workspace import Workspace
@@ -86,7 +86,7 @@ def import_sources(
     only one that is named. Raises `UsageInvalid` for a path where nothing is, and as `ingest`.
     """
     check(name, metadata)
-    library.find(ws, writing.place(writing.writable(ws)), name)
+    find_library(ws, writing.place(writing.writable(ws)), name)
     skipped: list[Skipped] = []
     named = list(_files_of(ws, sources, selection or FileSelection(), skipped))
     failed: dict[_Named, VmragError] = {}
@@ -189,7 +189,7 @@ def _taken(ws: Workspace, done: Ingested) -> TakenSource:
 
 def take(invocation: Invocation, request: ImportRequest) -> int:
     """Take files and pages, or a whole site's, into a library."""
-    name = request.library or library.DEFAULT
+    name = request.library or DEFAULT
     if request.of_site:
         return _site_into_library(invocation, request, name)
     named = [source if "://" in source else invocation.directory / source for source in request.sources]

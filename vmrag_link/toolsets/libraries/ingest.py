@@ -1,7 +1,8 @@
-"""Take files and pages into a library: new ones, and those that changed since they were taken.
+"""Take files and pages into a library, a collection whose documents are each known by their source:
+new ones, and those that changed since they were taken.
 
-A document that is there is known by its source; whether it is up to date, by the hash of the bytes
-that it was made of. A source becomes Markdown within what the settings allow a conversion to cost.
+Whether a document is up to date is known by the hash of the bytes that it was made of. A source
+becomes Markdown within what the settings allow a conversion to cost.
 """
 
 from __future__ import annotations
@@ -20,14 +21,62 @@ from vmrag_link.conversion.limits import limits_of
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import Origin
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, VmragError
-from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, json_from_user
-from vmrag_link.ops.documents import writing
+from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, LibraryRefused, VmragError, quoted
+from vmrag_link.models import (
+    LIBRARY,
+    At,
+    Chunking,
+    Collection,
+    Document,
+    Record,
+    canonical_json,
+    content_hash,
+    json_from_user,
+)
+from vmrag_link.ops.documents import collections, writing
 from vmrag_link.ops.documents.drafts import refuse_reserved
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.toolsets.libraries import library
 from vmrag_link.workspace import Workspace
+
+DEFAULT = "default"
+"""The library of whoever names none."""
+
+CHUNKING = Chunking(size=2048, overlap=256)
+"""Longer than elsewhere: whole pages are asked for a passage, not notes for a fact."""
+
+
+def require_library_name(name: str) -> None:
+    """Raises `NameInvalid`."""
+    collections.require_name(name, option="--library")
+
+
+def find_library(ws: Workspace, at: At, name: str) -> Collection | None:
+    """The library of exactly this name; None if there is nothing of this name.
+
+    Raises `LibraryRefused` for a collection of another kind.
+    """
+    found = collections.exact(ws, at, name)
+    if found and found.kind != LIBRARY:
+        raise LibraryRefused(
+            f"There is a collection {name!r} already, and it is no library: its documents come from elsewhere.",
+            hint=f"Take another library, for example: --library {quoted(collections.similar_name(f'{name}-library'))}",
+            collection_name=name,
+            kind=found.kind,
+        )
+    return found
+
+
+def new_library(ws: Workspace, name: str) -> Collection:
+    """An empty library, embedded as new collections are."""
+    model = ws.models.named(ws.config.embedding.model)
+    return collections.empty(name, model, CHUNKING, kind=LIBRARY)
+
+
+def all_libraries(ws: Workspace, at: At) -> list[Collection]:
+    """All libraries, by name."""
+    return [each for each in ws.engine.collections(at) if each.kind == LIBRARY]
+
 
 Convert = Callable[[Source], Converted]
 """Raises `FormatUnsupported`, and `ConversionFailed` also where there is no text."""
@@ -91,7 +140,7 @@ def ingest(
     Raises `NameInvalid`, `LibraryRefused` for a collection of another kind, `ContentRefused` for
     metadata, what `convert` raises, `Embedding` errors, and as `writing.write`.
     """
-    library.check(name)
+    require_library_name(name)
     given = None if metadata is None else checked_metadata(metadata, name)
     converted: dict[str, Converted] = {}  # the plan may be asked again, under the lock
 
@@ -101,8 +150,8 @@ def ingest(
         return converted[source.key]
 
     def plan(at: At) -> Planned[list[Ingested]]:
-        found = library.find(ws, at, name)
-        collection = found or library.new(ws, name)
+        found = find_library(ws, at, name)
+        collection = found or new_library(ws, name)
         there = _Held(ws, at, name, [source.key for source in sources])
         new = there.new_documents([source.key for source in sources if not there.document(source.key)])
         done: list[Ingested] = []
@@ -193,7 +242,7 @@ def _version(source: Source, converted: Converted, before: Document, given: Mapp
 
 def check(name: str, metadata: Mapping[str, Any] | None) -> None:
     """Raise what `ingest` raises of a library's name and of metadata, before anything is read."""
-    library.check(name)
+    require_library_name(name)
     checked_metadata(metadata or {}, name)
 
 

@@ -24,7 +24,7 @@ from vmrag_link.ops.documents import named_files, writing
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import document_names
 from vmrag_link.ops.history.word_diff import hidden_suffix
-from vmrag_link.toolsets.libraries import library
+from vmrag_link.toolsets.libraries.ingest import all_libraries
 from vmrag_link.toolsets.libraries.pages import Admit, admit_stored, admit_typed
 from vmrag_link.toolsets.libraries.take_pages import TakenPage, take_pages
 from vmrag_link.toolsets.libraries.web.addresses import limits_of
@@ -81,7 +81,7 @@ def refresh(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool = False) 
 
 def _wanted(ws: Workspace, at: At, names: Sequence[str]) -> dict[str, list[str]]:
     """The URLs by library, each once."""
-    there = {each.name: _pages_of(ws, at, each.name) for each in library.libraries(ws, at)}
+    there = {each.name: _pages_of(ws, at, each.name) for each in all_libraries(ws, at)}
     if not names:
         return {name: list(pages.values()) for name, pages in there.items() if pages}
     wanted: dict[str, dict[str, None]] = {}

@@ -25,7 +25,7 @@ from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.query import require_query, searching
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
-from vmrag_link.toolsets.libraries import library
+from vmrag_link.toolsets.libraries.ingest import all_libraries
 from vmrag_link.workspace import View, Workspace
 
 Filter = Mapping[str, str | int]
@@ -170,7 +170,7 @@ def search(
     wanted = parse(where or {})
 
     def look(searcher: Searcher, view: View) -> tuple[LibraryPassages, Standing]:
-        there = library.libraries(ws, view.at)
+        there = all_libraries(ws, view.at)
         libraries = {each.name: each for each in there if name in (None, each.name) and searcher.collection(each.name)}
         narrowed = narrow(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, wanted)
         hits = searcher.search(narrowed) if narrowed else []

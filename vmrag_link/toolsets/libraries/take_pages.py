@@ -23,8 +23,8 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.history.word_diff import Words, words_of
-from vmrag_link.toolsets.libraries import library, pages
-from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, ingest
+from vmrag_link.toolsets.libraries import pages
+from vmrag_link.toolsets.libraries.ingest import Convert, check, converting, find_library, ingest
 from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.web import sitemap
 from vmrag_link.toolsets.libraries.web.addresses import limits_of
@@ -51,12 +51,7 @@ class SiteReport(Record, frozen=True):
 
 
 def take_site(
-    ws: Workspace,
-    name: str,
-    url: str,
-    *,
-    most: int = sitemap.MOST_PAGES,
-    metadata: Mapping[str, Any] | None = None,
+    ws: Workspace, name: str, url: str, *, most: int = sitemap.MOST_PAGES, metadata: Mapping[str, Any] | None = None
 ) -> SiteReport:
     """Take the pages that a sitemap names and robots.txt allows, as slowly as it asks for.
 
@@ -143,7 +138,7 @@ def take_pages(
     """
     check(name, metadata)
     at = ws.at() if dry_run else writing.place(writing.writable(ws))
-    library.find(ws, at, name)
+    find_library(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.sources(at, name))}
     run = _Run(ws, name, metadata, dry_run=dry_run)
     with converting(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:

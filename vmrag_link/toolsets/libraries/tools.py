@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
-from vmrag_link.errors import plural, quoted
+from vmrag_link.documents import import_base
+from vmrag_link.errors import EmbeddingError, IndexExtraMissing, plural, quoted
 from vmrag_link.git.listing import refuse_ignored
-from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.index.contents import chunk_counts
+from vmrag_link.models import LIBRARY, At, Document, Record
 from vmrag_link.ops.documents import named_files, writing
+from vmrag_link.ops.documents.collections import TABLES, require
 from vmrag_link.ops.documents.document_selection import chunks_of
 from vmrag_link.ops.documents.leaving_out import DerivedFiles
 from vmrag_link.ops.documents.named_files import Source
 from vmrag_link.ops.documents.writing import Landed
+from vmrag_link.ops.follow.follow_pin import read_consistently
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.index.index_status import held_now
 from vmrag_link.ops.system import stores
-from vmrag_link.toolsets.libraries import library, listing, pages
-from vmrag_link.toolsets.libraries import library as libraries
+from vmrag_link.toolsets.libraries import pages
 from vmrag_link.toolsets.libraries import search as searching
-from vmrag_link.toolsets.libraries.ingest import Ingested, check, converting, held, ingest
-from vmrag_link.toolsets.libraries.listing import DocumentList, LibraryList
+from vmrag_link.toolsets.libraries.ingest import (
+    DEFAULT,
+    Ingested,
+    all_libraries,
+    check,
+    converting,
+    find_library,
+    held,
+    ingest,
+)
 from vmrag_link.toolsets.libraries.pages import Admit
 from vmrag_link.toolsets.libraries.search import LibraryPassages
 from vmrag_link.toolsets.libraries.web.urls import PageUrl
@@ -30,12 +43,7 @@ from vmrag_mcp.session import Call
 
 
 def file(
-    ws: Workspace,
-    name: str,
-    path: str,
-    *,
-    agreed: Collection[str] = (),
-    metadata: Mapping[str, Any] | None = None,
+    ws: Workspace, name: str, path: str, *, agreed: Collection[str] = (), metadata: Mapping[str, Any] | None = None
 ) -> Landed[Ingested]:
     """Take a file into the library of this name. `agreed`: as `refuse_ignored`.
 
@@ -62,7 +70,7 @@ def page(
     check(name, metadata)
     key = pages.key_of(url)
     at = writing.place(writing.writable(ws))
-    library.find(ws, at, name)
+    find_library(ws, at, name)
     return _one(ws, name, pages.read(ws, url, held(ws, at, name, key), admit), metadata)
 
 
@@ -90,7 +98,7 @@ def ingest_file(
     call: Call,
     *,
     path: Annotated[str, Given("from the working directory, or the top of the work tree")],
-    library: str = libraries.DEFAULT,
+    library: str = DEFAULT,
     metadata: Metadata = None,
 ) -> IngestResult:
     """Take a file into a library, as Markdown, so that its text can be searched; one that
@@ -102,11 +110,7 @@ def ingest_file(
 
 @tool("WN", idempotent=True)
 def ingest_url(
-    call: Call,
-    *,
-    url: Annotated[str, Given("http or https")],
-    library: str = libraries.DEFAULT,
-    metadata: Metadata = None,
+    call: Call, *, url: Annotated[str, Given("http or https")], library: str = DEFAULT, metadata: Metadata = None
 ) -> IngestResult:
     """Take a web page, or a file that a URL leads to, into a library, so that its text can be
     searched. The user is asked about each new host. Keep it with dolt_commit.
@@ -159,8 +163,7 @@ def search(
     """Search libraries by meaning and by words: the best passages of files and pages that were
     taken in.
     """
-    found, here = searching.search(call.ws, query, k=top_k, name=library, where=where)
-    call.stands(here)
+    found = call.read(searching.search(call.ws, query, k=top_k, name=library, where=where))
     return ToolAnswer(found, message=f"{plural(len(found.results), 'passage')}.")
 
 
@@ -174,14 +177,126 @@ def list_documents(
     table: Annotated[str | None, Given(f"all collections of {', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
     """List what libraries hold, the newest first."""
-    found, here = listing.documents(call.ws, library, limit=limit, offset=offset, table=table)
-    call.stands(here)
+    found = call.read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
     return ToolAnswer(found, message=f"{found.count} of {found.total} documents.")
 
 
 @tool("R")
 def list_libraries(call: Call) -> ToolAnswer[LibraryList]:
     """List the libraries, with their numbers of documents and chunks."""
-    found, here = listing.libraries(call.ws)
-    call.stands(here)
+    found = call.read(library_sizes(call.ws))
     return ToolAnswer(found, message=f"{plural(len(found.libraries), 'library')}.")
+
+
+T = TypeVar("T")
+
+Chunks = Mapping[tuple[str, str], int]
+"""Numbers of chunks by collection and document."""
+
+
+class ListedDocument(Record, frozen=True):
+    """`source`: as `named_files.shown_source`; `chunk_count`: as many as the index holds."""
+
+    doc_id: str
+    source: str
+    title: str
+    library: str
+    content_hash: str
+    created_at: str
+    metadata: dict[str, Any]
+    chunk_count: int
+
+
+class DocumentList(Record, frozen=True):
+    """A page of `count` documents; `total` counts all."""
+
+    documents: list[ListedDocument]
+    count: int
+    total: int
+
+
+class LibrarySize(Record, frozen=True):
+    library: str
+    document_count: int
+    chunk_count: int
+
+
+class LibraryList(Record, frozen=True):
+    libraries: list[LibrarySize]
+
+
+def list_held(
+    ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None
+) -> tuple[DocumentList, Standing]:
+    """The documents of one library or of all, newest first; none of one that is not there.
+
+    `table`: those of all collections of this table instead. Raises `TableMissing`.
+    """
+    only = None if table is None else require(table)
+
+    def look(at: At, chunks: Chunks) -> DocumentList:
+        names = [
+            each.name
+            for each in ws.engine.collections(at)
+            if name in (None, each.name) and (only is not None or each.kind == LIBRARY)
+        ]
+        # Their texts go as they come: only those of the page are kept.
+        found = [
+            (each.created_at, each.key) for one in names for each in ws.engine.documents(at, collection=one, table=only)
+        ]
+        found.sort(key=lambda each: each[1])
+        found.sort(key=lambda each: each[0], reverse=True)
+        page = [key for _, key in found[offset : offset + limit]]
+        rows = (ws.engine.document(at, *key) for key in page)
+        listed = [_listed(ws, each, chunks.get(each.key, 0)) for each in rows if each]
+        return DocumentList(listed, len(listed), len(found))
+
+    return _reading(ws, look)
+
+
+def library_sizes(ws: Workspace) -> tuple[LibraryList, Standing]:
+    """All libraries by name."""
+
+    def look(at: At, chunks: Chunks) -> LibraryList:
+        sizes = [
+            LibrarySize(
+                each.name,
+                ws.engine.count(at, collection=each.name),
+                sum(number for (name, _), number in chunks.items() if name == each.name),
+            )
+            for each in all_libraries(ws, at)
+        ]
+        return LibraryList(sizes)
+
+    return _reading(ws, look)
+
+
+def _reading(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
+    """What `look` returns of the documents and of the index that holds them.
+
+    If the index cannot be brought there, because a model is missing, of what it holds now.
+    """
+    try:
+        return read_consistently(
+            ws, lambda: ws.reader.read(lambda view: (look(view.at, chunk_counts(view.folder)), viewed(ws, view)))
+        )
+    except (EmbeddingError, IndexExtraMissing):
+        return read_consistently(ws, lambda: _without_index(ws, look), index=False)
+
+
+def _without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, Standing]:
+    here = standing(ws)
+    return look(here.at, held_now(ws, ws.reader.moment()).chunks), here
+
+
+def _listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:
+    return ListedDocument(
+        document.doc_id,
+        named_files.shown_source(ws, document),
+        document.title,
+        document.collection,
+        document.content_hash,
+        document.created_at,
+        import_base.shown_metadata(document),
+        chunks,
+    )

@@ -7,5 +7,5 @@ TOOLSET = Toolset(
     "thoughts written down step by step, and found again",
     __name__,
     tools=(".tools",),
-    settings={"thinking": ".similar:ThinkingSettings"},
+    settings={"thinking": ".think:ThinkingSettings"},
 )

@@ -17,8 +17,8 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import At, Document, Record, content_hash, metadata_of
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Landed, Planned
-from vmrag_link.ops.system import collections, stores
-from vmrag_link.ops.system.collections import THOUGHTS, entry
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import THOUGHTS, entry
 from vmrag_link.workspace import DocumentStore, Workspace
 
 CUSTOM = "custom:"
@@ -28,6 +28,23 @@ SHOWN, SHOWN_CHARACTERS = 5, 300
 """How many of the previous thoughts are shown, and how much of each."""
 
 _Number = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ThinkingSettings(Record, frozen=True):
+    threshold: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0,
+            le=1,
+            description="How similar a thought or a session must be to be found, where a call says nothing; 0: what suits the "
+            "embedding model.",
+        ),
+    ] = 0.0
+
+
+def settings(ws: Workspace) -> ThinkingSettings:
+    found: ThinkingSettings = ws.section("thinking", ThinkingSettings).config.thinking
+    return found
 
 
 class ThoughtPlace(Record, frozen=True):
@@ -159,7 +176,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[ThoughtReport]:
     store = stores.for_tools(ws)
 
     def plan(at: At) -> Planned[ThoughtReport]:
-        collection, made = collections.find_or_new(store, at, collections.THOUGHTS)
+        collection, made = stores.find_or_new(store, at, stores.THOUGHTS)
         session_thoughts = [] if made else of_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
@@ -180,7 +197,7 @@ def think(ws: Workspace, new: NewThought) -> Landed[ThoughtReport]:
         previous = _previous(session_thoughts, place)
         if before and was and content_hash(new.thought) == before.content_hash and _same(was, thought):
             return Planned(None, _report(was, previous, replaced=True))
-        write = collections.prepared(store, [collections.Put(collection, made, [row])])
+        write = stores.prepared(store, [stores.Put(collection, made, [row])])
         return Planned(write, _report(thought, previous, replaced=before is not None))
 
     return writing.write(store, plan, "write down a thought")

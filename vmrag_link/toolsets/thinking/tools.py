@@ -1,13 +1,25 @@
-"""Tools for thoughts, step by step: to write them down, and to find earlier ones."""
+"""Tools for thoughts, step by step: to write them down, and to find earlier ones, and whole
+sessions, by what they are about.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from vmrag_link.errors import plural
-from vmrag_link.toolsets.thinking import similar
-from vmrag_link.toolsets.thinking.similar import SessionThoughts, SimilarSessions, SimilarThoughts
-from vmrag_link.toolsets.thinking.think import NewThought, ThoughtReport, think
+from vmrag_link.models import DocumentHeader, Record, metadata_of
+from vmrag_link.ops.follow.follow_pin import read_consistently
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.index.query import searching
+from vmrag_link.ops.system import stores
+from vmrag_link.ops.system.stores import THOUGHTS
+from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.query import Mode, Near, Query, similarity
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.toolsets.thinking import think
+from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
+from vmrag_link.workspace import DocumentStore, View, Workspace
 from vmrag_mcp.arguments import Given, fields_as_keywords
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
@@ -24,10 +36,9 @@ def chroma_sequential_thinking(call: Call, request: NewThought) -> ToolAnswer[Th
     """Write down a thought of a session, and see those that led to it: for problems of many
     steps. The same number again replaces the thought.
     """
-    done = think(call.ws, request)
-    report = outcome.stored_report(call, done)
-    stored = f"Thought {report.thought_number} of session {report.session_id!r} is written down"
-    return ToolAnswer(report, message=f"{stored}{outcome.keeping_sentence(call, done)}")
+    done = think.think(call.ws, request)
+    number, session = done.report.thought_number, done.report.session_id
+    return outcome.kept_answer(call, done, f"Thought {number} of session {session!r} is written down")
 
 
 @tool("R")
@@ -41,10 +52,11 @@ def chroma_find_similar_thoughts(
     include_branches: bool = True,
 ) -> ToolAnswer[SimilarThoughts]:
     """Find earlier thoughts by what they are about: has this been thought through before?"""
-    found, here = similar.similar_thoughts(
-        call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
+    found = call.read(
+        similar_thoughts(
+            call.ws, query, k=n_results, threshold=threshold, session=session_id, branches=include_branches
+        )
     )
-    call.stands(here)
     count = plural(found.total_found, "thought")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
 
@@ -54,8 +66,7 @@ def chroma_get_session_summary(
     call: Call, *, session_id: str, include_branches: bool = True
 ) -> ToolAnswer[SessionThoughts]:
     """Read the thoughts of a session in their order."""
-    found, here = similar.session_thoughts(call.ws, session_id, branches=include_branches)
-    call.stands(here)
+    found = call.read(session_thoughts(call.ws, session_id, branches=include_branches))
     count = plural(found.total_thoughts_in_session, "thought")
     return ToolAnswer(found, message=f"{count} in session {session_id!r}.")
 
@@ -65,8 +76,7 @@ def chroma_find_similar_sessions(
     call: Call, *, query: str, n_results: Results = 5, threshold: Threshold = None
 ) -> ToolAnswer[SimilarSessions]:
     """Find earlier sessions by what they are about as a whole."""
-    found, here = similar.similar_sessions(call.ws, query, k=n_results, threshold=threshold)
-    call.stands(here)
+    found = call.read(similar_sessions(call.ws, query, k=n_results, threshold=threshold))
     count = plural(found.total_found, "session")
     return ToolAnswer(found, message=_similar_sentence(count, found.threshold_used, found.best_similarity))
 
@@ -76,3 +86,142 @@ def _similar_sentence(found: str, threshold: float, best: float | None) -> str:
         return "Nothing is written down yet that could be found."
     nearest = f"; the nearest has {best}, so threshold={best} finds it" if best < threshold else ""
     return f"{found} with a similarity of at least {threshold}{nearest}."
+
+
+SUMMARY = 300
+"""Characters of a session's summary."""
+
+
+class SimilarThought(Thought, frozen=True):
+    """`similarity`: 0 to 1."""
+
+    similarity: float
+
+
+class SimilarThoughts(Record, frozen=True):
+    """`best_similarity`: of any thought that was asked, similar enough or not; None: of none."""
+
+    similar_thoughts: list[SimilarThought]
+    total_found: int
+    threshold_used: float
+    best_similarity: float | None
+
+
+class SimilarSession(Record, frozen=True):
+    """`summary`: how its trunk begins and ends. `thought_count`: with those of branches."""
+
+    session_id: str
+    summary: str
+    similarity_score: float
+    thought_count: int
+
+
+class SimilarSessions(Record, frozen=True):
+    """As `SimilarThoughts`."""
+
+    similar_sessions: list[SimilarSession]
+    total_found: int
+    threshold_used: float
+    best_similarity: float | None
+
+
+class SessionThoughts(Record, frozen=True):
+    session_id: str
+    session_thoughts: list[Thought]
+    total_thoughts_in_session: int
+
+
+def session_thoughts(ws: Workspace, session: str, *, branches: bool = True) -> tuple[SessionThoughts, Standing]:
+    """The thoughts of a session, trunk by number and then each branch; none of an unknown one."""
+    store = stores.for_tools(ws)
+
+    def read() -> tuple[SessionThoughts, Standing]:
+        here = standing(store)
+        found = think.of_sessions(store, here.at, [session])
+        shown = [each for each in found if branches or not each.place.branch_id]
+        return SessionThoughts(session, shown, len(shown)), here
+
+    return read_consistently(store, read, index=False)
+
+
+def similar_thoughts(
+    ws: Workspace, text: str, *, k: int, threshold: float | None = None, session: str = "", branches: bool = True
+) -> tuple[SimilarThoughts, Standing]:
+    """The thoughts nearest to a text, of one session or of all, that are similar enough.
+
+    Without `branches` those of the trunk alone. Raises as `Searcher.nearest`.
+    """
+    where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
+    where += [{"session_id": session}] if session else []
+    where += [] if branches else [{"branch_id": ""}]
+    store = stores.for_tools(ws)
+
+    def look(searcher: Searcher, view: View) -> tuple[SimilarThoughts, Standing]:
+        least = _threshold(ws, searcher, threshold)
+        if searcher.collection(THOUGHTS) is None:
+            return SimilarThoughts([], 0, least, None), viewed(store, view)
+        asked = Query(text, (THOUGHTS,), k, Mode.VECTOR, {"$and": where} if len(where) > 1 else where[0])
+        scored = [
+            SimilarThought(thought.id, thought.content, thought.place, similarity(near.cosine))
+            for near in searcher.nearest(asked, per_document=1)
+            if (thought := _thought(store, view, near))
+        ]
+        best = scored[0].similarity if scored else None
+        found = [each for each in scored if each.similarity >= least]
+        return SimilarThoughts(found, len(found), least, best), viewed(store, view)
+
+    return searching(store, look, files=False)
+
+
+def _thought(store: DocumentStore, view: View, near: Near) -> Thought | None:
+    """The whole thought, of which a long one's chunk was found."""
+    if near.hit.chunks == 1:
+        return think.parse(near.hit.doc_id, near.hit.text, near.hit.metadata)
+    document = store.engine.document(view.at, THOUGHTS, near.hit.doc_id)
+    return think.thought_of(document) if document else None
+
+
+def similar_sessions(
+    ws: Workspace, text: str, *, k: int, threshold: float | None = None
+) -> tuple[SimilarSessions, Standing]:
+    """The sessions nearest to a text that are similar enough.
+
+    A session's vector is the mean of its thoughts'. Raises as `Searcher.nearest_groups`.
+    """
+    store = stores.for_tools(ws)
+
+    def look(searcher: Searcher, view: View) -> tuple[SimilarSessions, Standing]:
+        least = _threshold(ws, searcher, threshold)
+        near = searcher.nearest_groups(THOUGHTS, text, _session_of)
+        best = next(iter(near.values()), None)
+        found = [name for name, nearness in near.items() if nearness >= least][:k]
+        held = think.of_sessions(store, view.at, found)
+        rows = [_session(name, near[name], [each for each in held if each.place.session_id == name]) for name in found]
+        return SimilarSessions(rows, len(rows), least, best), viewed(store, view)
+
+    return searching(store, look, files=False)
+
+
+def _session_of(header: DocumentHeader) -> str | None:
+    thought = think.parse(header.doc_id, "", metadata_of(header))
+    return thought.place.session_id if thought else None
+
+
+def _session(name: str, similarity: float, held: Sequence[Thought]) -> SimilarSession:
+    trunk = [each.content for each in held if not each.place.branch_id] or [each.content for each in held]
+    return SimilarSession(name, _summary(trunk), similarity, len(held))
+
+
+def _summary(texts: Sequence[str]) -> str:
+    if len(texts) < 2:  # noqa: PLR2004  a first and a last one
+        return "".join(texts)[:SUMMARY]
+    between = " … "
+    room = SUMMARY - len(between)
+    last = texts[-1][: max(room // 2, room - len(texts[0]))]
+    return texts[0][: room - len(last)] + between + last
+
+
+def _threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
+    collection = searcher.collection(THOUGHTS)
+    model = collection.embedding_function if collection else ws.config.embedding.model
+    return fusion.threshold(fusion.Use.THOUGHTS, model, given=given, configured=think.settings(ws).threshold or None)

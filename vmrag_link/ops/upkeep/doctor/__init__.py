@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.upkeep.doctor import chroma, committed, indexes, knowledge, machine, processes
+from vmrag_link.ops.upkeep.doctor import committed, indexes, knowledge, machine
 from vmrag_link.ops.upkeep.doctor.findings import DoctorReport, Finding, Looked, Mended, Topic, doctor
 
 __all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "doctor"]
@@ -10,7 +10,7 @@ __all__ = ["TOPICS", "DoctorReport", "Finding", "Looked", "Mended", "Topic", "do
 TOPICS = (
     machine.PROGRAMS,
     machine.DISK,
-    processes.LOCKS,
+    machine.LOCKS,
     committed.SETTINGS,
     committed.TOOLSETS,
     knowledge.KNOWLEDGE,
@@ -21,11 +21,11 @@ TOPICS = (
     indexes.VECTORS,
     indexes.VIEWS,
     indexes.COPIES,
-    chroma.STORES,
-    chroma.SERVER,
+    indexes.STORES,
+    indexes.SERVER,
     indexes.SYNC,
     knowledge.REMOTE,
     knowledge.LINKS,
-    processes.LEFT,
+    machine.LEFT,
 )
 """In the order of checks and repairs: causes come before their consequences."""

@@ -20,7 +20,6 @@ from vmrag_link.paths import CONFIG_NAME, PIN_NAME, what_it_is
 from vmrag_link.sync.target import read_own_pin
 from vmrag_link.workspace import Workspace
 
-_WITHOUT_EFFECT = re.compile(r"^(git config (\S+)|.*): (\S+) has no effect any more")
 _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+)\?")
 
 
@@ -91,8 +90,6 @@ def _fix_of_setting(warning: str) -> str:
     if wrong := _MISSPELLED.search(warning):
         name, meant = wrong.groups()
         return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
-    if old := _WITHOUT_EFFECT.search(warning):
-        return f"git config --unset-all {old[2]}" if old[2] else f"Take {old[3]} out of {old[1]}."
     return AGREE
 
 

@@ -1,19 +1,33 @@
-"""Derived files: the index that answers here, spare ones, working copies, the cache of vectors."""
+"""Derived files: the index that answers here, spare ones, working copies, the cache of vectors; and
+Chroma's stores and the Chroma server: does each hold what its index holds?
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
+from vmrag_link.chroma import check
+from vmrag_link.chroma.bindings import unsupported
+from vmrag_link.chroma.check import OpenIndex
+from vmrag_link.chroma.stores import read_seal
+from vmrag_link.chroma_server import contents
+from vmrag_link.chroma_server.client import ChromaClient
+from vmrag_link.chroma_server.contents import SharedContents
+from vmrag_link.chroma_server.share import difference, give_up
+from vmrag_link.embedding.base import SERVICES
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.errors import Busy, quoted
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import Busy, ChromaServerFailed, IndexExtraMissing, UsageInvalid, quoted
 from vmrag_link.index import view
-from vmrag_link.index.view import problem_of
-from vmrag_link.ops.follow.sync import sync
+from vmrag_link.index.view import problem_of, unembedded
+from vmrag_link.ops.follow.sync import sync, wait_for_server
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import background
+from vmrag_link.sync import background, chroma_sharing, shared_vectors
+from vmrag_link.sync.chroma_state import RETRY, ChromaStores
 from vmrag_link.workspace import Workspace
 
 _COMMAND = "vmrag sync"
@@ -107,3 +121,104 @@ VIEWS = Topic("indexes", views, {"SNAPSHOT_DAMAGED": _drop_view, "INDEX_DAMAGED"
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
 VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})
+
+
+# -- Chroma
+
+
+def _check_stores(ws: Workspace) -> Iterator[Finding]:
+    """Every byte that is sealed, and every row against the index.
+
+    Stores of other formats and settings are only in the way.
+    """
+    if not ws.initialized:
+        return
+    chroma = ws.chroma.local
+    for path in chroma.stores.newest():
+        if not path.name.endswith(f"-{chroma.stores.settings}"):
+            continue
+        problem = _find_damage(chroma, path)
+        if problem and path.exists():  # else another process removes it at this moment
+            message = f"Chroma's store {path.name} is damaged: {problem}."
+            yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
+    state = chroma.state() if ws.binding and not unsupported() else None  # which another topic tells
+    if state and state.state == "failed":
+        message = f"Chroma's store of {(state.revision or '')[:7]} could not be made: {state.error}"
+        yield Finding("CHROMA_FAILED", "warning", message, RETRY)
+
+
+def _find_damage(chroma: ChromaStores, path: Path) -> str:
+    seal = read_seal(path)
+    if seal is None:
+        return "it was never finished"
+    index = chroma.views.path(seal.revision)
+    with contextlib.ExitStack() as locked:
+        comparable = path == chroma.stores.path(seal.revision) and index.is_dir()
+        if comparable:
+            locked.enter_context(chroma.views.reading(index))
+        locked.enter_context(chroma.stores.reading(path))
+        if problem := chroma.stores.mismatch(path):
+            return problem
+        if not comparable or chroma.views.problem(seal.revision) or view.mismatch(index):
+            return ""  # there is nothing to compare it with; another topic tells of a damaged index
+        if problem := chroma.stores.problem(path, lambda: unembedded(index)):
+            return problem
+        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(index)) as opened:
+            return check.difference(path, opened, with_texts=chroma.stores.store_documents)
+    return ""  # what is missing is another topic's, too
+
+
+def _drop(ws: Workspace, finding: Finding) -> str:
+    if not ws.chroma.local.stores.discard(Path(finding.subject)):
+        raise Busy("Another process reads that store.", hint="Run it again when that has finished.")
+    ws.chroma.local.follow()
+    return "Removed it; it is made again where it is needed."
+
+
+def _check_server(ws: Workspace) -> Iterator[Finding]:
+    """Every record of the bound index's collections."""
+    bound = ws.binding if ws.initialized else None
+    if bound is None or ws.chroma.server is None or ws.views.problem(bound.revision):
+        return
+    client = ChromaClient(ws.chroma.server)
+    try:
+        client.require_database()
+        with chroma_sharing.contents_of(ws.chroma.sharing, bound.revision, ws.chroma.publisher) as shared:
+            for contents in shared:
+                for finding in _compare(client, contents, ws.engine, bound.revision):
+                    if finding.code != "CHROMA_SERVER_LACKS" or ws.config.chroma.share != "off":
+                        yield finding
+    except ChromaServerFailed as error:
+        yield Finding("CHROMA_SERVER_FAILED", "warning", error.message, error.hint)
+
+
+def _compare(client: ChromaClient, contents: SharedContents, engine: Engine, revision: str) -> Iterator[Finding]:
+    where = f"{contents.label!r} of {revision[:7]} on the Chroma server ({client.address.shown})"
+    found = client.find(contents.name)
+    if found is None:
+        yield Finding("CHROMA_SERVER_LACKS", "note", f"Collection {where} is not there.", DOCTOR, contents.name)
+        return
+    paid = contents.held.collection.embedding_function in SERVICES
+    vouched = shared_vectors.digests(engine, contents.contents) if paid else None
+    if why := difference(client, found, contents, vouched):
+        message = f"Collection {where} is not what was put there: {why}."
+        yield Finding("CHROMA_SERVER_CHANGED", "warning", message, DOCTOR, contents.name)
+
+
+def _share(ws: Workspace, finding: Finding) -> str:
+    """Put it there; what stands in its place goes first."""
+    if ws.config.chroma.share == "off":
+        raise UsageInvalid(
+            "This machine puts nothing on the Chroma server (sync.share: off).",
+            hint="git config vmrag.chroma.share follow",
+        )
+    if ws.chroma.server and contents.is_sealed_name(finding.subject):
+        client = ChromaClient(ws.chroma.server)
+        if finding.code == "CHROMA_SERVER_CHANGED" and (found := client.find(finding.subject)):
+            give_up(client, found)
+    wait_for_server(ws)
+    return "Put it there anew."
+
+
+STORES = Topic("Chroma", _check_stores, {"CHROMA_DAMAGED": _drop})
+SERVER = Topic("Chroma server", _check_server, {"CHROMA_SERVER_LACKS": _share, "CHROMA_SERVER_CHANGED": _share})

@@ -208,9 +208,7 @@ def _put_back(ws: Workspace, finding: Finding) -> str:
 
 KNOWLEDGE = Topic("knowledge base", _check_knowledge, {"UNCOMMITTED_NOTE": _mend_note})
 JOURNAL = Topic(
-    "journal",
-    _check_journal,
-    {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish},
+    "journal", _check_journal, {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish}
 )
 LINKS = Topic("links", _check_links, {"LINKS_WAITING": _flush})
 LOCAL = Topic("this machine's own", _check_local)

@@ -28,7 +28,7 @@ from vmrag_link.errors import FetchFailed, shortened
 from vmrag_link.http_body import GZIP, Damaged, TooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import one_line
-from vmrag_link.toolsets.libraries.web import headers as read
+from vmrag_link.toolsets.libraries.web import urls as read
 from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits, Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
 

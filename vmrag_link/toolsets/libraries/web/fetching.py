@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vmrag_link import extras
 from vmrag_link.errors import AccessDenied, FetchFailed, RemoteNotTrusted, UsageInvalid
 from vmrag_link.models import Record
-from vmrag_link.toolsets.libraries.web import headers as read
+from vmrag_link.toolsets.libraries.web import urls as read
 from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, next_url, parse_url
 

@@ -13,8 +13,7 @@ import msgspec
 from vmrag_link.errors import AccessDenied, FetchFailed, VmragError
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
 from vmrag_link.toolsets.libraries.web.fetching import fetch
-from vmrag_link.toolsets.libraries.web.headers import ROBOT
-from vmrag_link.toolsets.libraries.web.urls import PageUrl
+from vmrag_link.toolsets.libraries.web.urls import ROBOT, PageUrl
 
 if TYPE_CHECKING:
     from protego import Protego

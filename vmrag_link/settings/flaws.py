@@ -154,7 +154,7 @@ def _key_flaw(key: Any, value: Any) -> str | None:
 
 
 def _no_such_key(key: Any) -> str:
-    from vmrag_link.suggest import nearest  # a checkout should not wait for it
+    from vmrag_link.errors import nearest  # a checkout should not wait for it
 
     near = nearest(str(key), _SOURCE_KEYS)
     return f"has no key {shown(str(key))}" + (

@@ -1,4 +1,5 @@
-"""What this person agreed to, and the settings that count in a work tree by that.
+"""What this person agreed to, the settings that count in a work tree by that, and which services
+may be asked there and get a key: those that embed texts, and the Chroma server.
 
 Agreements are kept repository by repository, in a folder outside of every work tree. A random id
 below `.git/vmrag`, which no clone carries, tells a repository from another one at the same path.
@@ -7,26 +8,32 @@ Without an id nothing was agreed to, and nothing outside of the repository is re
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link import clock, config, env, settings_file
+from vmrag_link import clock, config, env
 from vmrag_link.config import Loaded
 from vmrag_link.errors import ConfigInvalid, FileFailed, GitReferenceMissing, quoted, shortened, system_failure
 from vmrag_link.formats import require_known
 from vmrag_link.git import plumbing
-from vmrag_link.git.configuration import config_section
+from vmrag_link.git.configuration import config_section, config_values
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME, Places, read_regular, write_atomically
 from vmrag_link.settings import Config
-from vmrag_link.settings_keys import CORE, Schema
+from vmrag_link.settings import file as settings_file
+from vmrag_link.settings.keys import CORE, Schema
+
+if TYPE_CHECKING:
+    from vmrag_link.chroma_server.server import ServerAddress
+    from vmrag_link.embedding.registry import Permission
 
 FORMAT = 1
 """The format of a file, which a newer program's exceeds."""
@@ -206,7 +213,7 @@ def _load(places: Places, text: bytes | None, label: str, schema: Schema = CORE)
         environ=os.environ,
         agreed=agreed(places, schema),
         known_remote=known,
-        stand_in=env.settings_from(),
+        stand_in=env.value(env.SETTINGS_FROM),
         schema=schema,
     )
 
@@ -217,7 +224,7 @@ def agreed(places: Places, schema: Schema = CORE) -> dict[str, Any] | None:
     In place of a person's agreement, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
     as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
     """
-    commit = env.settings_from()
+    commit = env.value(env.SETTINGS_FROM)
     if commit is None:
         return read(places).settings
     label = f"{commit[:12]}:{CONFIG_NAME}"
@@ -239,3 +246,79 @@ def _committed(places: Places, commit: str) -> bytes | None:
             hint=f"git fetch origin {commit}",
             variable=env.SETTINGS_FROM,
         ) from missing
+
+
+TRUSTED_KEY = "vmrag.trustedService"
+"""Key in git config: a service that collections may ask. In the user's own configuration it holds
+for every repository.
+"""
+
+
+def permitted(places: Places, loaded: Loaded[Config]) -> Permission:
+    """Which services may be asked, and which of them at an address of this machine's own.
+
+    A collection names its service and comes with the knowledge base, so a stranger's row could
+    spend this person's money. A service is asked only where this person chose it
+    (`embedding.model`), said where it is (`embedding.<service>_*`), or agreed to it by name. A
+    service without keys is this person's own server. Where the environment says so, none is asked.
+    """
+    from vmrag_link.embedding.base import SERVICES
+    from vmrag_link.embedding.registry import NOTHING, Permission
+
+    if env.without_services():
+        return NOTHING
+    said = loaded.machine | loaded.agreed
+    agreed = {name for name, service in SERVICES.items() if service.key is None}
+    agreed |= {name for name in SERVICES if any(key.startswith(f"embedding.{name}_") for key in said)}
+    if "embedding.model" in said:
+        agreed.add(loaded.config.embedding.model)
+    if any(name not in agreed for name in SERVICES):
+        agreed |= {*read(places).services, *config_values(places, TRUSTED_KEY)}
+    addresses = frozenset(name for name in SERVICES if f"embedding.{name}_url" in loaded.machine)
+    return Permission(frozenset(agreed), addresses)
+
+
+def server(loaded: Loaded[Config]) -> ServerAddress | None:
+    """The server that the settings name; None where indexes are not shared, or the environment says
+    that no service is asked.
+
+    The settings of `chroma` count only if this machine's person stated or agreed to them. A key of
+    the environment goes to Chroma Cloud's own address, or to one that the environment or git config
+    names, and never unencrypted beyond this machine.
+    """
+    settings = loaded.config.chroma
+    if settings.mode == "embedded" or env.without_services():
+        return None
+    from vmrag_link import endpoint  # few share their indexes
+    from vmrag_link.chroma_server.server import CLOUD_URL, LOCAL_URL, ServerAddress
+
+    own = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
+    url = settings.url or own
+    keyed = (url == own or "chroma.url" in loaded.machine) and endpoint.is_private(url)
+    given = {name: _secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if keyed else {}
+    flaws = [name for name, text in given.items() if not text.isascii() or not text.isprintable()]
+    return ServerAddress(
+        settings.mode,
+        url,
+        settings.tenant,
+        settings.database,
+        float(settings.timeout_s),
+        {} if flaws else _headers(*given.values()),
+        tuple(text for text in given.values() if text),
+        f"what {flaws[0]} holds is no key" if flaws else "",
+    )
+
+
+def _secret(variable: str) -> str:
+    return (env.value(variable) or "").strip()
+
+
+def _headers(credentials: str = "", key: str = "") -> dict[str, str]:
+    """The headers that say who asks."""
+    headers = {}
+    if credentials:
+        basic = base64.b64encode(credentials.encode()).decode()
+        headers["Authorization"] = f"Basic {basic}" if ":" in credentials else f"Bearer {credentials}"
+    if key:
+        headers["X-Chroma-Token"] = key
+    return headers

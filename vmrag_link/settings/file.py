@@ -1,7 +1,7 @@
 """`.vmrag.yaml` as a flat list of texts with their lines.
 
 The file comes from strangers. Only the parser's events are looked at, one after the other
-(`yaml_events`), and nothing recurses.
+(`yaml_tree.events`), and nothing recurses.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vmrag_link import yaml_events
+from vmrag_link import yaml_tree
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.pin_values import shown
-from vmrag_link.yaml_events import MERGE_KEY, YamlRefused, decode, is_blank
+from vmrag_link.yaml_tree import MERGE_KEY, YamlRefused, decode, is_blank
 
 MAX_BYTES = 64 * 1024
 
@@ -24,8 +24,8 @@ _HINT = "Write the settings as plain `key: value` lines; sections are indented b
 
 
 class SettingEntry(Record, frozen=True):
-    """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key
-    `index.keep`.
+    """What the file says about one key: `retrieval: {k: 4}` and `retrieval.k: 4` both give the key
+    `retrieval.k`.
 
     `text` is the value as written, None where a section begins, with commas between the values of
     a `listed` one, and JSON where these are sections themselves; `line` counts from 1. `section`:
@@ -73,7 +73,7 @@ def _entries(text: str) -> Iterator[SettingEntry]:
 
     import yaml
 
-    events = yaml_events.events(text)
+    events = yaml_tree.events(text)
     root = next(events, None)
     if root is None or (isinstance(root, yaml.ScalarEvent) and not root.value and root.implicit[0]):
         return

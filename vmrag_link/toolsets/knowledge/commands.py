@@ -1,0 +1,316 @@
+"""`vmrag issue` and `vmrag doc`: what was found out about an issue of a project and what was done,
+and what should be known of a tool, a library or a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vmrag_link.cli import answering, output
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, group, rest_line
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.passage_view import lines_from
+from vmrag_link.cli.texts import edited, given_text, metadata_object, text_options, warn_pending, written_text
+from vmrag_link.index.keywords import matches
+from vmrag_link.ops.follow import provenance
+from vmrag_link.ops.follow.follow_pin import move_and_warn
+from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records, search
+from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
+from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
+from vmrag_link.toolsets.knowledge.records import LOG_TYPES, DocFields, IssueLog, KnowledgeDoc, LogFields, LogType
+from vmrag_link.toolsets.knowledge.search import KnowledgeHit
+
+_RAW = click.option("--raw", is_flag=True, help="The exact bytes, to a terminal and in a CI job, too.")
+_LIMIT = click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many at the most; by default 50.")
+_OFFSET = click.option("--offset", type=click.IntRange(0), default=0, help="How many to pass over.")
+_PASSAGES = click.option("-k", "limit", type=click.IntRange(1, 100), default=5, help="How many passages; by default 5.")
+_TOOL = click.option("--tool", help="Only about this tool.")
+_CATEGORY = click.option("--category", help="Only of this category.")
+_NEW_METADATA = click.option("--metadata", metavar="JSON", help="An object that takes the place of the metadata.")
+
+
+def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: bool) -> None:
+    if invocation.as_json or invocation.verbosity < 0:
+        invocation.emit(row)
+    else:
+        output.print_exactly(row.content, raw=raw)
+
+
+def _hits(found: Sequence[tuple[str, str, KnowledgeHit]], query: str) -> Iterator[str]:
+    """`found`: each with its name and its id."""
+    spans = matches(query, [each.content for _, _, each in found])
+    for rank, ((name, row_id, hit), own) in enumerate(zip(found, spans, strict=True), start=1):
+        said = f"{output.style(name, bold=True)}  {hit.metadata.get('title', '')}"
+        yield f"{rank}. {said}  {output.style(f'{hit.score:g} {row_id[:8]}', dim=True)}"
+        yield from lines_from(hit.content, own[0][0] if own else 0, own)
+    if not found:
+        yield "Nothing found."
+
+
+issue = group(
+    "issue",
+    "Write down what was found out about an issue, and find it. LOG is PROJECT#NUMBER, or NUMBER where there is one project, with "
+    ":TYPE behind it where the issue has several logs; or how the log's id begins.",
+)
+_type = click.Choice(LOG_TYPES)
+
+
+@vmrag_command("add")
+@click.argument("issue", metavar="[PROJECT#]NUMBER", required=True)
+@text_options
+@click.option("--type", "log_type", type=_type, default="implementation", help="One log of each for an issue.")
+@click.option("--title", default="", help="By default the first heading, else how the text begins.")
+@click.option(
+    "--metadata", metavar="JSON", default="{}", help='An object, e.g. \'{"author": "Ada", "tags": ["cache"]}\'.'
+)
+def add_log(
+    invocation: Invocation,
+    *,
+    issue: str,
+    text: str | None,
+    file: Path | None,
+    log_type: LogType,
+    title: str,
+    metadata: str,
+) -> None:
+    """Log what was found out about an issue of a project, or done; a new project is made."""
+    content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
+    with invocation.workspace() as ws:
+        move_and_warn(ws)
+        project, number = listing.issue_named(ws, issue)
+        content = written_text(ws, "log") if content is None else content
+        done = issue_logs.add(ws, NewLog(project, number, content, title, log_type, values))
+    warn_pending(done.pending)
+    said = f"{project}#{number}:{log_type}  {done.report.title}"
+    invocation.emit(records.added_log(done), [said, NEXT_COMMIT])
+
+
+@vmrag_command("edit")
+@click.argument("log")
+@text_options
+@click.option("--type", "log_type", type=_type, help="Another type.")
+@click.option("--title", help="Another title.")
+@_NEW_METADATA
+def edit_log(
+    invocation: Invocation,
+    *,
+    log: str,
+    text: str | None,
+    file: Path | None,
+    log_type: LogType | None,
+    title: str | None,
+    metadata: str | None,
+) -> None:
+    """Change a log: what is given, or its text in git's editor."""
+    content = given_text(invocation.directory, text, file)
+    values = None if metadata is None else metadata_object(metadata)
+    change = LogChange(content, title or None, log_type, values)
+    with invocation.workspace() as ws:
+        log_id = listing.id_of_log(ws, log)
+        if change == LogChange():
+            before = listing.issue_log(ws, log_id)[0].content
+            change = LogChange(edited(ws, before, name="log") or before)
+        done = issue_logs.update(ws, log_id, change)
+    warn_pending(done.pending)
+    row = records.updated_log(done)
+    said = f"{_name(row)}  {row.title}"
+    invocation.emit(row, [said, NEXT_COMMIT] if row.changed else [f"{said}: nothing has changed"])
+
+
+@vmrag_command("show")
+@click.argument("log")
+@_RAW
+def show_log(invocation: Invocation, *, log: str, raw: bool) -> None:
+    """Print the text of a log. --json has all its fields."""
+    with invocation.workspace() as ws:
+        row, _ = listing.issue_log(ws, listing.id_of_log(ws, log))
+    _print_whole(invocation, row, raw=raw)
+
+
+def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which logs: but for `project`, their values are those of `issue_filter.KEYS`."""
+    options = (
+        click.option("--project", help="Only of this project."),
+        click.option("--issue", "issue_number", type=int, metavar="NUMBER", help="Only of this issue."),
+        click.option("--type", "log_type", type=_type, help="Only of this type."),
+        click.option("--since", metavar="TIME", help="Changed then or later: 2026-01-31, or 2026-01-31T12:00:00Z."),
+        click.option("--until", metavar="TIME", help="Changed then or earlier; a day counts to its end."),
+        click.option("--author", help="Whose metadata has this author."),
+        click.option("--tag", help="Whose metadata has this among its tags."),
+        click.option("--title", "title_contains", metavar="TEXT", help="Whose title has this in it."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@vmrag_command("list")
+@_filter_options
+@_LIMIT
+@_OFFSET
+def list_logs(invocation: Invocation, *, project: str | None, limit: int, offset: int, **filters: Any) -> None:
+    """List the logs, the latest change first."""
+    with invocation.workspace() as ws:
+        page, here = listing.issue_logs(ws, project_id=project, filters=filters, limit=limit, offset=offset)
+    lines = [f"{_name(each)}  {each.title}  {_rest(each)}" for each in page.logs]
+    if page.has_more:
+        lines.append(rest_line(len(page.logs), page.total_count, offset))
+    asked = project is not None or any(each is not None for each in filters.values())
+    nothing = "No such log." if asked or offset else "No issue logs yet. Next: vmrag issue add my-project#1"
+    answering.emit(invocation, page, lines or [nothing], here.notes)
+
+
+def _name(log: LogFields) -> str:
+    return output.style(f"{log.project_id}#{log.issue_number}:{log.log_type}", bold=True)
+
+
+def _rest(log: LogFields) -> str:
+    return output.style(f"{log.updated_at[:10]} {log.log_id[:8]}", dim=True)
+
+
+@vmrag_command("search")
+@click.argument("query")
+@_filter_options
+@_PASSAGES
+@answering.strict_option
+def search_logs(
+    invocation: Invocation, *, query: str, project: str | None, limit: int, strict: bool, **filters: Any
+) -> None:
+    """Search the logs by meaning and by words: has this been seen before, and what was done?"""
+    with invocation.workspace() as ws:
+        found, here = search.issues(ws, query, project_id=project, filters=filters, limit=limit)
+        provenance.refuse_outdated(ws, here.notes, strict=strict)
+    name = "{project_id}#{issue_number}:{log_type}"
+    named = [(name.format(**each.metadata), each.log_id, each) for each in found.results]
+    answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
+
+
+for each in (add_log, edit_log, show_log, list_logs, search_logs):
+    issue.add_command(each)
+
+
+doc = group(
+    "doc",
+    "Write down what should be known of a tool, a library or a framework, and find it. DOC is the document's id, or how it begins.",
+)
+
+
+@vmrag_command("add")
+@click.argument("tool")
+@text_options
+@click.option("--title", default="", help="By default the first heading, else how the text begins.")
+@click.option("--category", required=True, help="What it is about, e.g. api, framework, tooling.")
+@click.option("--tool-version", default="", metavar="VERSION", help="The version of the tool that it is about.")
+@click.option("--metadata", metavar="JSON", default="{}", help='An object, e.g. \'{"source_url": "https://…"}\'.')
+def add_doc(
+    invocation: Invocation,
+    *,
+    tool: str,
+    text: str | None,
+    file: Path | None,
+    title: str,
+    category: str,
+    tool_version: str,
+    metadata: str,
+) -> None:
+    """Store a document about a tool."""
+    content, values = given_text(invocation.directory, text, file), metadata_object(metadata)
+    with invocation.workspace() as ws:
+        content = written_text(ws, "doc") if content is None else content
+        done = knowledge_docs.add(ws, NewDoc(tool, title, content, category, tool_version, values))
+    warn_pending(done.pending)
+    row = records.added_doc(done)
+    invocation.emit(row, [f"{tool}  {done.report.title}  {row.doc_id}", NEXT_COMMIT])
+
+
+@vmrag_command("edit")
+@click.argument("doc")
+@text_options
+@click.option("--title", help="Another title.")
+@click.option("--category", help="Another category.")
+@click.option("--tool", help="Another tool; the document keeps its id.")
+@click.option("--tool-version", metavar="VERSION", help="Another version of the tool.")
+@_NEW_METADATA
+def edit_doc(
+    invocation: Invocation,
+    *,
+    doc: str,
+    text: str | None,
+    file: Path | None,
+    title: str | None,
+    category: str | None,
+    tool: str | None,
+    tool_version: str | None,
+    metadata: str | None,
+) -> None:
+    """Change a document: what is given, or its text in git's editor."""
+    content = given_text(invocation.directory, text, file)
+    values = None if metadata is None else metadata_object(metadata)
+    change = DocChange(content, title or None, category, tool, tool_version, values)
+    with invocation.workspace() as ws:
+        doc_id = listing.id_of_doc(ws, doc)
+        if change == DocChange():
+            before = listing.knowledge_document(ws, doc_id)[0].content
+            change = DocChange(edited(ws, before, name="doc") or before)
+        done = knowledge_docs.update(ws, doc_id, change)
+    warn_pending(done.pending)
+    row = records.updated_doc(done)
+    invocation.emit(row, [_doc_line(row), NEXT_COMMIT] if row.changed else [f"{_doc_line(row)}: nothing has changed"])
+
+
+@vmrag_command("show")
+@click.argument("doc")
+@_RAW
+def show_doc(invocation: Invocation, *, doc: str, raw: bool) -> None:
+    """Print the text of a document. --json has all its fields."""
+    with invocation.workspace() as ws:
+        row, _ = listing.knowledge_document(ws, listing.id_of_doc(ws, doc))
+    _print_whole(invocation, row, raw=raw)
+
+
+@vmrag_command("list")
+@_TOOL
+@_CATEGORY
+@_LIMIT
+@_OFFSET
+def list_docs(invocation: Invocation, *, tool: str | None, category: str | None, limit: int, offset: int) -> None:
+    """List the documents, the latest change first."""
+    with invocation.workspace() as ws:
+        page, here = listing.knowledge_documents(ws, tool_name=tool, category=category, limit=limit, offset=offset)
+    lines = [_doc_line(each) for each in page.docs]
+    if page.has_more:
+        lines.append(rest_line(len(page.docs), page.total_count, offset))
+    asked = tool is not None or category is not None or offset
+    nothing = "No such document." if asked else "No documents yet. Next: vmrag doc add TOOL --category api"
+    answering.emit(invocation, page, lines or [nothing], here.notes)
+
+
+def _doc_line(doc: DocFields) -> str:
+    about = " ".join(filter(None, (doc.tool_name, doc.tool_version)))
+    rest = output.style(f"{doc.category} {doc.updated_at[:10]} {doc.doc_id[:8]}", dim=True)
+    return f"{output.style(about, bold=True)}  {doc.title}  {rest}"
+
+
+@vmrag_command("search")
+@click.argument("query")
+@_TOOL
+@_CATEGORY
+@_PASSAGES
+@answering.strict_option
+def search_docs(
+    invocation: Invocation, *, query: str, tool: str | None, category: str | None, limit: int, strict: bool
+) -> None:
+    """Search the documents by meaning and by words."""
+    with invocation.workspace() as ws:
+        found, here = search.knowledge(ws, query, tool_name=tool, category=category, limit=limit)
+        provenance.refuse_outdated(ws, here.notes, strict=strict)
+    named = [(str(each.metadata["tool_name"]), each.doc_id, each) for each in found.results]
+    answering.emit(invocation, found, [*_hits(named, query), answering.standing_line(here.kb)], here.notes)
+
+
+for each in (add_doc, edit_doc, show_doc, list_docs, search_docs):
+    doc.add_command(each)

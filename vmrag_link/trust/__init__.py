@@ -1,1 +1,0 @@
-"""What cloned content may do on this machine: only what its person agreed to."""
