@@ -209,7 +209,7 @@ def _share(ws: Workspace, finding: Finding) -> str:
     """Put it there; what stands in its place goes first."""
     if ws.config.chroma.share == "off":
         raise UsageInvalid(
-            "This machine puts nothing on the Chroma server (sync.share: off).",
+            "This machine puts nothing on the Chroma server (chroma.share: off).",
             hint="git config vmrag.chroma.share follow",
         )
     if ws.chroma.server and contents.is_sealed_name(finding.subject):
