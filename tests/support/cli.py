@@ -16,10 +16,10 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -112,14 +112,24 @@ def driven_tool(
 
 
 def _driven(project: Project, body: str, call: Callable[[], int]) -> Done:
-    """A process that can `die()`. It is forked from this one: a third of a second less than one
-    that imports everything again.
+    """A process that can `die()`."""
+
+    def patched() -> int:
+        exec(body, {"die": lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL), "sys": sys, "os": os})
+        return call()
+
+    return forked(patched, project.top)
+
+
+def forked(call: Callable[[], int], folder: Path, *, environ: Mapping[str, str] = os.environ) -> Done:
+    """What a process in `folder` says that is forked from this one: a third of a second less than
+    one that imports everything again.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of threads, which wait for us
             pid = os.fork()
         if pid == 0:
-            _become(project, out, err, body, call)
+            _become(call, folder, dict(environ), out.fileno(), err.fileno())
         _, status = os.waitpid(pid, 0)
         said = []
         for file in (out, err):
@@ -128,19 +138,20 @@ def _driven(project: Project, body: str, call: Callable[[], int]) -> Done:
     return Done(os.waitstatus_to_exitcode(status), *said)
 
 
-def _become(project: Project, out: IO[bytes], err: IO[bytes], body: str, call: Callable[[], int]) -> NoReturn:
+def _become(call: Callable[[], int], folder: Path, environ: dict[str, str], out: int, err: int) -> NoReturn:
     """The forked process, which does not come back."""
     code = 70
     try:
         os.setsid()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(PATIENCE)
-        os.chdir(project.top)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out.fileno(), 1)
-        os.dup2(err.fileno(), 2)
+        warnings.simplefilter("ignore")
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environ)
+        for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+            os.dup2(opened, number)
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  until it ends
-        exec(body, {"die": lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL), "sys": sys, "os": os})
         code = call()
     except BaseException:  # noqa: BLE001  nothing may get back into the test
         traceback.print_exc()
